@@ -46,7 +46,7 @@ def test_findings_and_severities() -> None:
     assert truetune(*broken).returncode == 1
     assert truetune(*broken, "--select", "duplicate-rows").returncode == 0
     assert truetune(*broken, "--select", "duplicate-rows", "--fail-on", "warning").returncode == 1
-    assert truetune(*broken, "--select", "TT3", "--ignore", "TT3").stdout == ""
+    assert truetune(*broken, "--select", "ROW", "--ignore", "ROW").stdout == ""
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
     (tmp_path / "truetune.yaml").write_text(
         f"data: chats.jsonl\ntokenizer: {TOKENIZER}\nlearn: {{what: last, tool-calls:"
         " false}\nmax-length: 512\nmap: {prompt: q, completion: a}\ntemplate_kwargs: {a: 1, b:"
-        " 1}\nselect: TT4\nfail-on: info\n"
+        " 1}\nselect: LEN\nfail-on: info\n"
     )
     given = spec()
     assert (given["data"], given["learn"]["what"], given["max_length"]) == (
@@ -130,9 +130,9 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
         "--template-kwarg",
         "b=[2]",
         "--ignore",
-        "TT101",
+        "TOK001",
         "--select",
-        "TT1",
+        "TOK",
         "--map",
         "completion=b",
         "--fail-on",
@@ -142,12 +142,12 @@ def test_options_go_before_the_settings_file(tmp_path: Path) -> None:
     assert over["learn"] == {"what": "all", "reasoning": False, "tool_calls": False}
     assert over["map"] == {"prompt": "q", "completion": "b"}
     assert over["template_kwargs"] == {"a": 1, "b": [2]}
-    assert (over["max_length"], over["select"], over["ignore"]) == (99, ["TT1"], ["TT101"])
+    assert (over["max_length"], over["select"], over["ignore"]) == (99, ["TOK"], ["TOK001"])
     assert (over["fail_on"], over["append_eos"]) == ("error", True)
     told = [re.sub(r"tokenizer( /\S+)?, ", "", line) for line in told]
     assert (
         told[0] == "settings from truetune.yaml: data chats.jsonl, learn, max_length 512, map,"
-        " template_kwargs, select TT4, fail_on info\n"
+        " template_kwargs, select LEN, fail_on info\n"
     )
     assert told[1] == "settings from truetune.yaml: data chats.jsonl, learn, map, template_kwargs\n"
     assert "data" not in truetune("check", "chats.jsonl", cwd=tmp_path).stderr
@@ -191,7 +191,7 @@ def test_output_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["r.html", "r.sarif"]
     same = truetune("check", BROKEN, "-t", TOKENIZER, "-q", "-o", "r.txt", cwd=tmp_path)
     assert (same.returncode, same.stdout) == (1, "")
-    assert (tmp_path / "r.txt").read_text(encoding="utf-8").startswith("error[TT")
+    assert (tmp_path / "r.txt").read_text(encoding="utf-8").startswith("error[")
 
 
 def test_an_output_that_can_not_be_written_is_said_before_the_work(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ def test_show_rules_and_explain() -> None:
     assert "[<|im_end|>/3]" in shown.stdout
     assert "stop token" in shown.stdout
     assert "pad-is-stop-token" in truetune("rules").stdout
-    assert "Why it is bad" in truetune("explain", "TT101").stdout
-    assert truetune("explain", "pad-is-stop-token").stdout == truetune("explain", "TT101").stdout
+    assert "Why it is bad" in truetune("explain", "TOK001").stdout
+    assert truetune("explain", "pad-is-stop-token").stdout == truetune("explain", "TOK001").stdout
 
 
 def test_truetune_alone_shows_its_help() -> None:

@@ -118,7 +118,7 @@ def test_the_wheel_works_alone(built: dict[str, Path], tmp_path: Path) -> None:
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=os.environ)
     assert done.returncode == 1, done.stderr
-    assert "TT301" in done.stdout
+    assert "ROW003" in done.stdout
     assert "<!doctype html>" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 

@@ -70,7 +70,7 @@ def write(app: Sphinx) -> None:
 
 
 def redirect(app: Sphinx, exception: Exception | None) -> None:
-    """Write rules/TT101.html for each rule."""
+    """Write rules/TOK001.html for each rule."""
     if exception is None and app.builder.name == "html":
         for rule in rules():
             text = REDIRECT.format(code=rule.code, name=rule.name())

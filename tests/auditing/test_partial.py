@@ -37,7 +37,10 @@ print("trained")
 def test_the_laws_that_were_measured_are_judged(whole: int, tmp_path: Path) -> None:
     script, written = tmp_path / "train.py", tmp_path / "report.json"
     script.write_text(KILLED.format(whole=whole))
-    done = run(str(script), options=["--on-error", "stop", "--ignore", "TT0", "-o", str(written)])
+    done = run(
+        str(script),
+        options=["--on-error", "stop", "--ignore", "BAT", "--ignore", "LAW", "-o", str(written)],
+    )
     assert "trained" in done.stdout, done.stderr
     assert f"ended early (signal {int(signal.SIGKILL)})" in done.stderr
     value = json.loads(written.read_text())
@@ -54,4 +57,9 @@ def test_the_laws_that_were_measured_are_judged(whole: int, tmp_path: Path) -> N
 def test_allow_unjudged_takes_the_command_s_own_code(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_text(KILLED.format(whole=1))
-    assert run(str(script), options=["--ignore", "TT0", "--allow-unjudged"]).returncode == 0
+    assert (
+        run(
+            str(script), options=["--ignore", "BAT", "--ignore", "LAW", "--allow-unjudged"]
+        ).returncode
+        == 0
+    )

@@ -109,7 +109,7 @@ def test_a_traceback_that_the_program_prints_itself_is_read() -> None:
 
 @pytest.mark.parametrize("code", ["import sys; sys.exit(3)", "raise KeyboardInterrupt", "print(1)"])
 def test_an_end_that_is_no_fault_has_no_report(code: str) -> None:
-    assert "[TT8" not in run("-c", code).stderr
+    assert "[LOG" not in run("-c", code).stderr
 
 
 def test_death_by_a_signal_is_told_as_shells_do() -> None:

@@ -244,7 +244,7 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
     )
     assert drawn.return_value == 1
     assert "self_attn.q_proj" in drawn.output
-    assert "TT928" in drawn.output
+    assert "CKP028" in drawn.output
 
 
 def test_progress_reaches_its_end(made: Path) -> None:

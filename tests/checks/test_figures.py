@@ -310,7 +310,7 @@ def test_the_figure_reaches_json_and_the_terminal() -> None:
         0,
         200,
     )
-    figure = "fine: no-supervised-token (TT406): rows without a supervised token: 0 of 200"
+    figure = "fine: no-supervised-token (LEN006): rows without a supervised token: 0 of 200"
     assert figure in as_text(report, verbose=True)
     assert figure not in as_text(report)
 

@@ -271,7 +271,7 @@ def test_raw_rows_meet_the_rules_on_data() -> None:
         truetune.guard(tiny.tokenizer(), rows=rows)
     copies = [tiny.chats(1)[0]] * 9
     assert "duplicate-rows" in named(
-        truetune.guard(tiny.tokenizer(), rows=copies, fail_on="error", ignore=["TT315"])
+        truetune.guard(tiny.tokenizer(), rows=copies, fail_on="error", ignore=["ROW016"])
     )
 
 

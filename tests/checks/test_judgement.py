@@ -56,7 +56,7 @@ class Failure(Exception):
 class Sound(Rule[str]):
     """Something that is wrong."""
 
-    code, severity = "TT998", "error"
+    code, severity = "ENV009", "error"
 
     def figure(self) -> Measurement | str:
         return counted("wrong letters", 0, len(self.subject))
@@ -67,7 +67,7 @@ class Sound(Rule[str]):
 
 
 class Raising(Sound):
-    code, severity = "TT999", "warning"
+    code, severity = "ENV010", "warning"
     at = ""
 
     def __init__(self, subject: str) -> None:
@@ -101,7 +101,7 @@ def test_a_rule_that_raises_is_not_judged_and_the_others_stand(
     assert judged.findings == ()
     assert [part.figure for part in judged.examined] == ["wrong letters: 0 of 4"]
     (missing,) = judged.not_judged
-    assert (missing.what, missing.code, missing.asked) == (Raising.name(), "TT999", True)
+    assert (missing.what, missing.code, missing.asked) == (Raising.name(), "ENV010", True)
     assert missing.reason == "Failure: two lines"
     assert missing.unlock == REPORT_IT
 
@@ -114,7 +114,7 @@ def test_what_a_rule_found_before_it_failed_stands(
 ) -> None:
     monkeypatch.setattr(Raising, "at", at)
     judged = judge([Raising, Sound], "wrong")
-    assert [finding.code for finding in judged.findings] == ["TT998", "TT999"][: 1 + own]
+    assert [finding.code for finding in judged.findings] == ["ENV009", "ENV010"][: 1 + own]
     assert len(judged.not_judged) == (at not in ("unmet", "figure")), (
         "these are not asked where something is found"
     )
@@ -124,9 +124,11 @@ def test_needs_that_are_not_met_are_told_and_not_asked_for(monkeypatch: pytest.M
     monkeypatch.setattr(Raising, "unmet", lambda rule: Unmet("no rows", "name DATA"))
     judged = judge([Raising], "fine")
     assert judged == Judgement(
-        not_judged=(NotJudged(Raising.name(), "no rows", "TT999", unlock="name DATA", asked=False),)
+        not_judged=(
+            NotJudged(Raising.name(), "no rows", "ENV010", unlock="name DATA", asked=False),
+        )
     )
-    assert [f.code for f in judge([Raising], "wrong").findings] == ["TT999"], (
+    assert [f.code for f in judge([Raising], "wrong").findings] == ["ENV010"], (
         "a finding needs no more"
     )
 
@@ -177,7 +179,7 @@ STAGES = {
 
 def broken_rule(method: str) -> type[DataRule]:
     class Fragile(DataRule):
-        code, severity = "TT999", "error"
+        code, severity = "ENV010", "error"
 
     def fail(*_: object) -> Any:
         raise Failure(method)
@@ -200,7 +202,7 @@ def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) 
     assert beside.data == alone.data
     (missing,) = [part for part in beside.not_judged if part not in alone.not_judged]
     assert (missing.code, missing.reason, missing.unlock) == (
-        "TT999",
+        "ENV010",
         f"Failure: {method}",
         REPORT_IT,
     )
@@ -355,13 +357,13 @@ def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch
 # Exit codes, and every medium
 
 
-ERROR = Finding("pad-is-stop-token", "TT101", "error", "wrong", "mend it")
-FINE = Examined("pad-missing", "TT102", "The tokenizer has no pad token.", "1 of 1")
+ERROR = Finding("pad-is-stop-token", "TOK001", "error", "wrong", "mend it")
+FINE = Examined("pad-missing", "TOK002", "The tokenizer has no pad token.", "1 of 1")
 LOST = NotJudged(
-    "padding-side", "Failure: <b>x</b>", "TT103", place="checks/a.py:1", unlock=REPORT_IT
+    "padding-side", "Failure: <b>x</b>", "TOK003", place="checks/a.py:1", unlock=REPORT_IT
 )
 TOLD = NotJudged(
-    "train-eval-leak", "no evaluation data are named", "TT304", unlock="--eval-data", asked=False
+    "train-eval-leak", "no evaluation data are named", "ROW006", unlock="--eval-data", asked=False
 )
 
 
@@ -619,4 +621,4 @@ def test_who_leaves_out_the_rule_on_syntax_takes_files_that_are_not_parsed(tmp_p
     (tmp_path / "a.py").write_text("print 'x'\n")
     (tmp_path / "b.py").write_text(SCRIPT)
     assert truetune.lint([tmp_path], ignore=["source-not-parsed"]).exit_code() == 0
-    assert truetune.lint([tmp_path], select=["TT705"]).exit_code() == 3
+    assert truetune.lint([tmp_path], select=["SRC010"]).exit_code() == 3

@@ -55,7 +55,7 @@ def test_settings_of_a_stack_bring_their_data(tmp_path: Path) -> None:
     assert (report.rows, report.lengths.limit, kinds(report)) == (200, 512, ["TRL configuration"])
     assert codes(report) == set()
     broken = truetune.check(write(tmp_path / "broken.yaml", {**TRL, "warmup_steps": 5000}))
-    assert codes(broken) == {"TT604"}
+    assert codes(broken) == {"CFG004"}
     place = broken.findings[0].cases[0]
     assert (place.file, place.line) == (str(tmp_path / "broken.yaml"), 9)
 
@@ -69,7 +69,7 @@ def test_what_is_not_here_is_said(tmp_path: Path) -> None:
 
 def test_a_script(tmp_path: Path) -> None:
     report = truetune.check(write(tmp_path / "train.py", SCRIPT))
-    assert (kinds(report), codes(report)) == (["Python source"], {"TT604"})
+    assert (kinds(report), codes(report)) == (["Python source"], {"CFG004"})
     assert report.findings[0].cases[0].line == 3
 
 
@@ -93,15 +93,15 @@ def test_a_run_and_its_last_checkpoint(tmp_path: Path) -> None:
     report = truetune.check(tmp_path / "run")
     assert kinds(report) == ["run log", "adapter"]
     assert report.subjects[1].path.endswith("checkpoint-60")
-    assert {"TT903"} < codes(report)
-    assert any(code.startswith("TT8") for code in codes(report))
+    assert {"CKP003"} < codes(report)
+    assert any(code.startswith("LOG") for code in codes(report))
 
 
 def test_a_broken_tokenizer_beside_weights_keeps_nothing_else_back(tmp_path: Path) -> None:
     shutil.copytree(TOKENIZER, tmp_path / "model")
     (tmp_path / "model" / "model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0{}")
     report = truetune.check([tmp_path / "model", write(tmp_path / "train.py", SCRIPT)])
-    assert {"TT604", "TT901"} <= codes(report)
+    assert {"CFG004", "CKP001"} <= codes(report)
     with pytest.raises(truetune.errors.TokenizerError):
         truetune.check(DATA, tmp_path / "model")
 
@@ -114,7 +114,7 @@ def test_a_project_folder(tmp_path: Path) -> None:
     )
     shutil.copy(DATA, tmp_path / "chats.jsonl")
     report = truetune.check(tmp_path)
-    assert len([f for f in report.findings if f.code == "TT604"]) == 2
+    assert len([f for f in report.findings if f.code == "CFG004"]) == 2
     assert "data" in kinds(report) or isinstance(report, DataReport)
 
 
@@ -140,13 +140,13 @@ def test_own_settings_from_file_folder_and_here(tmp_path: Path) -> None:
         done = command("check", *arguments, "--format", "json", cwd=tmp_path)
         result = json.loads(done.stdout)
         assert (done.returncode, result["rows"]) == (1, 200)
-        assert [finding["code"] for finding in result["findings"]] == ["TT604"]
+        assert [finding["code"] for finding in result["findings"]] == ["CFG004"]
 
 
 def test_settings_of_this_folder_do_not_reach_what_is_named(tmp_path: Path) -> None:
     write(
         tmp_path / "truetune.yaml",
-        {"data": str(DATA), "tokenizer": str(TOKENIZER), "ignore": ["TT604"]},
+        {"data": str(DATA), "tokenizer": str(TOKENIZER), "ignore": ["CFG004"]},
     )
     write(tmp_path / "train.py", SCRIPT)
     done = command("check", "train.py", "--format", "json", cwd=tmp_path)
@@ -294,7 +294,7 @@ def test_a_launch_configuration_keeps_nothing_else_back(tmp_path: Path) -> None:
     (tmp_path / "accel.yaml").write_text(ACCELERATE)
     (tmp_path / "train.py").write_text(SCRIPT)
     report = truetune.check([tmp_path / "accel.yaml", tmp_path / "train.py"])
-    assert "TT604" in codes(report)
+    assert "CFG004" in codes(report)
     (told,) = [
         item for item in report.not_judged if item.what == "the accelerate launch configuration"
     ]
@@ -314,9 +314,9 @@ MAPS = {
         "def render(row):\n    return {'prompt': tok.apply_chat_template(row['messages'], tokenize=False)}\n"
         "rows = rows.filter(bool).map(function=render)"
     ): [],
-    "rows = rows.map(lambda x: {'prompt': x['prompt'].strip()})": ["TT211"],
-    "rows = rows.shuffle(seed=1)": ["TT211"],
-    "names = [{'role': 'user', 'content': 'hello'}]\nrows = rows.map(str.strip)": ["TT211"],
+    "rows = rows.map(lambda x: {'prompt': x['prompt'].strip()})": ["TPL010"],
+    "rows = rows.shuffle(seed=1)": ["TPL010"],
+    "names = [{'role': 'user', 'content': 'hello'}]\nrows = rows.map(str.strip)": ["TPL010"],
 }
 
 
@@ -332,10 +332,10 @@ def test_strings_that_a_script_maps_to_messages_are_not_judged(code: str, tmp_pa
         " train_dataset=rows).train()\n"
     )
     report = truetune.check(
-        [tmp_path / "pairs.jsonl", tmp_path / "train.py"], TOKENIZER, select=["TT211"]
+        [tmp_path / "pairs.jsonl", tmp_path / "train.py"], TOKENIZER, select=["TPL010"]
     )
     assert [finding.code for finding in report.findings] == MAPS[code]
-    told = [item for item in report.not_judged if item.code == "TT211"]
+    told = [item for item in report.not_judged if item.code == "TPL010"]
     assert all("train.py, line" in item.reason for item in told)
     assert len(told) + len(MAPS[code]) == 1
 
@@ -346,7 +346,7 @@ def test_a_text_file_is_a_log_where_it_has_records(tmp_path: Path) -> None:
     log.write_text("".join(f"step {i} loss {2.7 if i == 0 else 'nan'}\n" for i in range(30)))
     notes.write_text("torch\ntrl==1.16\n")
     alone = truetune.check([script])
-    assert codes(truetune.check([script, log])) == codes(alone) | {"TT802"}
+    assert codes(truetune.check([script, log])) == codes(alone) | {"LOG004"}
     beside = truetune.check([script, notes])
     assert codes(beside) == codes(alone)
     assert [part.what for part in beside.not_judged if part.place == str(notes)] == [

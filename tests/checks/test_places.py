@@ -147,7 +147,9 @@ def test_a_problem_is_found_at_its_message_wherever_that_stands(tmp_path: Path) 
     found = []
     for row in rows:
         data.write_text(json.dumps(row) + "\n")
-        report = truetune.check(data=str(data), tokenizer=str(TOKENIZER), select=("TT301", "TT311"))
+        report = truetune.check(
+            data=str(data), tokenizer=str(TOKENIZER), select=("ROW003", "ROW013")
+        )
         (case,) = report.findings[0].cases
         assert case.token is not None
         shown = next(
@@ -184,7 +186,9 @@ def test_a_page_shows_the_rows_that_findings_name(
         ("rows.json", json.dumps(rows)),
     ):
         (tmp_path / name).write_text(text)
-        report = truetune.check(data=str(tmp_path / name), tokenizer=str(TOKENIZER), select="TT301")
+        report = truetune.check(
+            data=str(tmp_path / name), tokenizer=str(TOKENIZER), select="ROW003"
+        )
         monkeypatch.setattr("truetune.checks.run.READ", 60)
         shown = with_rows(replace(report, views=()), rows=5)
         monkeypatch.undo()

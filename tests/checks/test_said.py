@@ -86,7 +86,7 @@ def test_messages_with_other_keys(tmp_path: Path) -> None:
         )
     )
     report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
-    found = next(finding for finding in report.findings if finding.code == "TT301")
+    found = next(finding for finding in report.findings if finding.code == "ROW003")
     assert found.cases[0].text.startswith(
         "turn 0 has no role: found who, says; expected role and content"
     )
@@ -99,9 +99,9 @@ def test_a_line_beyond_the_end() -> None:
 
 
 def test_rules_in_a_pipe_have_a_line_each() -> None:
-    lines = CliRunner().invoke(truetune_group, ["rules", "TT08"]).output.splitlines()
+    lines = CliRunner().invoke(truetune_group, ["rules", "ANS"]).output.splitlines()
     assert lines
-    assert all(line.startswith("TT08") for line in lines)
+    assert all(line.startswith("ANS") for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
     found = findings_of(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
-    assert ("TT085" in {finding.code for finding in found}) is fires
+    assert ("ANS005" in {finding.code for finding in found}) is fires
 
 
 def _sample(row: int, reference: str) -> Sample:

@@ -66,7 +66,7 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
 
 
 def seen(paths: list[Path], **settings: Any) -> DataReport:
-    given = {"tokenizer": str(TOKENIZER), "select": ["TT101"], **settings}
+    given = {"tokenizer": str(TOKENIZER), "select": ["TOK001"], **settings}
     report = look([str(DATA), *map(str, paths)], spec_of(given, "test"))
     assert isinstance(report, DataReport)
     return report
@@ -152,7 +152,7 @@ def test_a_trainer_that_there_is_not() -> None:
 @pytest.mark.parametrize("family", ["smollm2", "deepseek-v3"])
 def test_a_pad_that_is_the_eos(family: str) -> None:
     found = {
-        name: [f.severity for f in _of(family, name) if f.code == "TT101"]
+        name: [f.severity for f in _of(family, name) if f.code == "TOK001"]
         for name in (*NAMES, None)
     }
     assert found == {
@@ -175,7 +175,7 @@ def _of(family: str, name: TrainerName | None) -> tuple[Finding, ...]:
         "data": str(DATA),
         "tokenizer": str(folder(family)),
         "trained_by": name,
-        "select": ["TT101"],
+        "select": ["TOK001"],
     }
     return check(spec_of(given, "test")).findings
 
@@ -212,17 +212,17 @@ def test_text_without_an_end(tmp_path: Path) -> None:
             "data": str(path),
             "tokenizer": str(TOKENIZER),
             "trained_by": name,
-            "select": ["TT4"],
+            "select": ["LEN"],
         }
         found[name] = {f.code for f in check(spec_of(given, "test")).findings}
     assert found == {
         "trl": set(),
         "axolotl": set(),
         "llama-factory": set(),
-        "unsloth": {"TT401"},
-        "truetune": {"TT401"},
-        "transformers": {"TT401"},
-        "torch": {"TT401"},
+        "unsloth": {"LEN001"},
+        "truetune": {"LEN001"},
+        "transformers": {"LEN001"},
+        "torch": {"LEN001"},
     }
 
 
@@ -233,14 +233,14 @@ def test_a_text_that_ends_with_the_eos_gets_no_second_one(tmp_path: Path) -> Non
         "data": str(path),
         "tokenizer": str(TOKENIZER),
         "trained_by": "trl",
-        "select": ["TT402"],
+        "select": ["LEN002"],
     }
     assert check(spec_of(given, "test")).findings == ()
 
 
 @pytest.mark.parametrize(
     ("name", "codes"),
-    [("trl", {"TT403"}), ("axolotl", {"TT403"}), ("truetune", set()), (None, {"TT403"})],
+    [("trl", {"LEN003"}), ("axolotl", {"LEN003"}), ("truetune", set()), (None, {"LEN003"})],
 )
 def test_answers_behind_the_limit(name: TrainerName | None, codes: set[str]) -> None:
     given = {
@@ -248,7 +248,7 @@ def test_answers_behind_the_limit(name: TrainerName | None, codes: set[str]) -> 
         "tokenizer": str(TOKENIZER),
         "trained_by": name,
         "max_length": 100,
-        "select": ["TT403"],
+        "select": ["LEN003"],
     }
     report = check(spec_of(given, "test"))
     assert {f.code for f in report.findings} == codes

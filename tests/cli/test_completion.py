@@ -37,7 +37,7 @@ def offered_for(words: str) -> list[str]:
     [
         ("truetune che", "plain,check"),
         ("truetune explain pad-is", "plain,pad-is-stop-token"),
-        ("truetune check --select TT10", "plain,TT101"),
+        ("truetune check --select TOK001", "plain,TOK001"),
         ("truetune rehearse --ignore packed-doc", "plain,packed-document-differs-from-alone"),
         ("truetune check --learn l", "plain,last"),
         ("truetune check --max-l", "plain,--max-length"),

@@ -73,9 +73,9 @@ def test_a_word_of_the_command_line(arguments: list[str], meant: str) -> None:
 
 
 def test_codes_in_any_case_and_the_beginning_of_one() -> None:
-    assert find("tt101") is find("TT101")
-    with pytest.raises(TruetuneError, match="truetune rules TT10"):
-        find("TT10")
+    assert find("tt101") is find("TOK001")
+    with pytest.raises(TruetuneError, match="truetune rules TOK"):
+        find("TOK")
 
 
 def test_nothing_is_near(tmp_path: Path) -> None:

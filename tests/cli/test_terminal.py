@@ -63,7 +63,7 @@ def ran(*arguments: object) -> str:
     return done.stdout
 
 
-CHECK = ("check", BROKEN, "-t", TOKENIZER, "--select", "TT4", "--no-progress")
+CHECK = ("check", BROKEN, "-t", TOKENIZER, "--select", "LEN", "--no-progress")
 
 
 def test_colours() -> None:
@@ -72,7 +72,7 @@ def test_colours() -> None:
     assert RED in piped(*CHECK, FORCE_COLOR="1").stdout
     for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         shown = on_a_terminal(*CHECK, **variables)
-        assert "error[TT" in shown
+        assert "error[LEN" in shown
         assert "\x1b[31" not in shown
         assert "\x1b[1;31" not in shown
 
@@ -94,8 +94,8 @@ def test_quiet_is_quiet_on_a_terminal_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "schema"),
     [
-        (("rules", "TT5"), "rules"),
-        (("explain", "TT101"), "rule"),
+        (("rules", "PREF"), "rules"),
+        (("explain", "TOK001"), "rule"),
         (("show", DATA, "-t", TOKENIZER), "show"),
         (("check", DATA, "-t", TOKENIZER), "report"),
         (("encode", DATA, "-t", TOKENIZER, "--dry-run"), "estimate"),

@@ -33,7 +33,7 @@ REASONS = (
            "SmolLM2-135M, tuned and asked for minutes: printed once, by the command that the page names", 9),
     Reason(r"pad = <\|pad\|>", "the demo's proof trains for a minute: tests/demo", 1),
     Reason(r"NVIDIA L40S", "the environment of another machine", 1),
-    Reason(r"TT053 at 425", "Lightning is not among the tests' packages: run by hand", 1),
+    Reason(r"LAW011 at 425", "Lightning is not among the tests' packages: run by hand", 1),
     Reason(r"class Answers\(lightning\.Callback\)", "Lightning is not among the tests' packages: run by hand", 1),
     Reason(r"rewards/margins|^asked:|'epoch'|OutOfMemoryError|eval_loss 0",
            "a symptom: what a trainer or a model says", 8),

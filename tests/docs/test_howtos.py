@@ -78,7 +78,7 @@ def test_a_rule(copy: Path) -> None:
         {"role": "assistant", "content": "Is it open? Yes."},
     ]
     write_rows(rows, [{"messages": turns}])
-    out = run(copy, "check", str(rows), "-t", str(folder("qwen3")), "--select", "TT398")
+    out = run(copy, "check", str(rows), "-t", str(folder("qwen3")), "--select", "ROW900")
     assert "1 answers begin with their prompt" in out
 
 

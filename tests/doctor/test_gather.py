@@ -100,7 +100,7 @@ def test_versions_and_requirements_are_read_without_an_import(modules: Path) -> 
     write(modules, trl="raise SystemExit('imported')")
     found = gather(sys.executable, load=False)
     assert found.packages["trl"] == "1.0"
-    report = judge(found, RunSpec(select=("TT991",)))
+    report = judge(found, RunSpec(select=("ENV002",)))
     assert [f.message for f in report.findings if f.message.startswith("trl")] == [
         "trl 1.0 needs peft>=99, found 0.20"
     ]
@@ -132,7 +132,7 @@ def test_no_interpreter() -> None:
 
 
 def test_the_report_is_of_its_schema_and_draws() -> None:
-    report = doctor(load=False, spec=RunSpec(ignore=("TT996",)))
+    report = doctor(load=False, spec=RunSpec(ignore=("ENV007",)))
     value = as_dict(report)
     jsonschema.validate(value, json.loads(SCHEMA.read_text(encoding="utf-8")))
     assert value["environment"]["packages"]["tokenizers"]
@@ -173,7 +173,7 @@ def test_the_command() -> None:
             command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}
         )
 
-    done = ran("--no-imports", "--json", "--ignore", "TT996", "--ignore", "TT997")
+    done = ran("--no-imports", "--json", "--ignore", "ENV007", "--ignore", "ENV008")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["environment"]["version"].startswith("3.")
     wrong = ran("--python", "nowhere")

@@ -106,7 +106,7 @@ def test_nothing_changed_and_it_is_found_again(world: Path) -> None:
     assert first.manifest == second.manifest
     edit = edited("config.json", note="read by nothing")
     (world / "tokenizer" / "README.md").write_text("new")
-    assert encode(world, fail_on="info", select=["TT101"], eval_data="elsewhere.jsonl").reused
+    assert encode(world, fail_on="info", select=["TOK001"], eval_data="elsewhere.jsonl").reused
     edit(world)
     assert not encode(world).reused
 

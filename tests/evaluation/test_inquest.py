@@ -144,7 +144,7 @@ def test_stopping_never_learned(home: Path) -> None:
     assert list(causes) == ["stopping-never-learned"]
     assert causes["stopping-never-learned"].severity == "error"
     assert "under the base it is" in causes["stopping-never-learned"].evidence[1]
-    assert "TT081" in {finding.code for finding in findings_of(found.watched)}
+    assert "ANS001" in {finding.code for finding in findings_of(found.watched)}
 
 
 def test_a_trained_stop_that_is_not_served(home: Path, right: Path) -> None:

@@ -90,38 +90,40 @@ def counting() -> Callable[[str], Any]:
     return lambda text: (seen.append(text), len(seen))
 
 
+PARSER_RULES = {"EVAL005", "EVAL006", "EVAL007"}
+
 WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
     # the pattern of another prompt: lm-eval#2707, lm-eval#3404
-    (r"regex:#### (\d+)", None, SPOKEN, {"TT955"}, "scores 0.00 (0 of 40)"),
+    (r"regex:#### (\d+)", None, SPOKEN, {"EVAL005"}, "scores 0.00 (0 of 40)"),
     # an empty parse equals an empty gold: lm-eval#700, RapidFireAI/rapidfireai#258
-    ("all matches", lambda text: re.findall(r"#### (\d+)", text), SPOKEN, {"TT955", "TT956", "TT957"}, "0 of 40"),
-    ("a default", zero_by_default, SPOKEN, {"TT955", "TT956", "TT957"}, "0 of 40"),
-    (r"regex:([A-D]?)", None, [f"The answer: {letter}" for letter in LETTERS], {"TT955", "TT956", "TT957"}, "0 of 40"),
+    ("all matches", lambda text: re.findall(r"#### (\d+)", text), SPOKEN, PARSER_RULES, "0 of 40"),
+    ("a default", zero_by_default, SPOKEN, PARSER_RULES, "0 of 40"),
+    (r"regex:([A-D]?)", None, [f"The answer: {letter}" for letter in LETTERS], PARSER_RULES, "0 of 40"),
     # the first where the last is meant: lm-eval#2237
-    (r"regex:(\d+)", None, SUMS, {"TT955"}, "with the gold answers themselves"),
-    (r"regex:\(([A-D])\)", None, REASONED, {"TT955", "TT956"}, "with the gold answers themselves"),
+    (r"regex:(\d+)", None, SUMS, {"EVAL005"}, "with the gold answers themselves"),
+    (r"regex:\(([A-D])\)", None, REASONED, {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
     # the last where the named one is meant
     ("the last letter", last_letter, [f"The answer is {x} because A is wet." for x in LETTERS],
-     {"TT955", "TT956", "TT957"}, "with the gold answers themselves"),
+     {"EVAL005", "EVAL006", "EVAL007"}, "with the gold answers themselves"),
     # grouped digits: lm-eval's GSM8K
-    (r"regex:#### (\d+)", None, PRICES, {"TT955", "TT956"}, "with the gold answers themselves"),
+    (r"regex:#### (\d+)", None, PRICES, {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
     # a dot or a comma goes with the number: it is compared as text
-    (r"regex:answer is ([\d.,]+)", None, [gold[:-1] for gold in SPOKEN], {"TT955"}, "other forms"),
+    (r"regex:answer is ([\d.,]+)", None, [gold[:-1] for gold in SPOKEN], {"EVAL005"}, "other forms"),
     # the A of Answer and of an article is choice A: lm-eval#2238
-    ("regex:[A-D]", None, LETTERS, {"TT955", "TT957"}, "other forms"),
+    ("regex:[A-D]", None, LETTERS, {"EVAL005", "EVAL007"}, "other forms"),
     # blind: any text is true
-    ("is there one", bool, VERDICTS, {"TT956", "TT957"}, "1.00 with shuffled gold answers; 0.5"),
+    ("is there one", bool, VERDICTS, {"EVAL006", "EVAL007"}, "1.00 with shuffled gold answers; 0.5"),
     # "".index is 0: an empty answer is choice A
-    ("an index", "ABCD".index, LETTERS, {"TT955", "TT957"}, "with the gold answers themselves"),
+    ("an index", "ABCD".index, LETTERS, {"EVAL005", "EVAL007"}, "with the gold answers themselves"),
     # part of the value
-    (r"regex:(\d)", None, [str(count) for count in COUNTS], {"TT955", "TT956"}, "with the gold answers themselves"),
+    (r"regex:(\d)", None, [str(count) for count in COUNTS], {"EVAL005", "EVAL006"}, "with the gold answers themselves"),
     # JSON compared as text
-    ("the JSON's text", str.strip, CALLS, {"TT955"}, "other forms"),
+    ("the JSON's text", str.strip, CALLS, {"EVAL005"}, "other forms"),
     # the reasoning is cut off before, and once more by the parser
-    ("behind the thought", behind_the_thought, THOUGHT, {"TT955"}, "scores 0.00"),
+    ("behind the thought", behind_the_thought, THOUGHT, {"EVAL005"}, "scores 0.00"),
     # state, and time that doubles with each character
-    ("a counter", counting(), VERDICTS, {"TT958"}, "otherwise a second time"),
-    (r"regex:^(?:\w+\s?)*$", None, VERDICTS, {"TT958"}, "s for one answer"),
+    ("a counter", counting(), VERDICTS, {"EVAL008"}, "otherwise a second time"),
+    (r"regex:^(?:\w+\s?)*$", None, VERDICTS, {"EVAL008"}, "s for one answer"),
 ]  # fmt: skip
 
 
@@ -138,7 +140,7 @@ def test_wrong_parsers_are_caught(
 
 
 def test_an_example_shows_gold_reading_and_row() -> None:
-    found = told(proof_of(make_parser(r"regex:(\d+)"), SUMS, name="first"))["TT955"]
+    found = told(proof_of(make_parser(r"regex:(\d+)"), SUMS, name="first"))["EVAL005"]
     text = found.cases[0].text
     assert f"is read as '{COUNTS[0]}'" in text
     assert f"expected {COUNTS[0] + COUNTS[1]}" in text
@@ -166,7 +168,7 @@ def test_questions_that_score_are_told() -> None:
         name="number",
         questions=[f"Repeat: {a} apples" for a in range(20)],
     )
-    assert told(proof)["TT957"].severity == "warning"
+    assert told(proof)["EVAL007"].severity == "warning"
     others = proof_of(
         make_parser("number"),
         golds,
@@ -180,7 +182,7 @@ def test_right_answers_that_are_not_read_are_told() -> None:
     golds = [f"#### {a}" for a in COUNTS]
     proof = proof_of(make_parser(r"regex:#### (\d+)"), golds, name="strict")
     said = [f"The answer is {a}." for a in COUNTS[:30]] + golds[30:]
-    found = told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, said))["TT959"]
+    found = told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, said))["EVAL009"]
     assert (found.count, found.total) == (30, 40)
     wrong = [f"The answer is {a + 1}." for a in COUNTS]
     assert told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, wrong)) == {}
@@ -239,7 +241,7 @@ def test_real_tool_calls() -> None:
     ]
     assert len(calls) > 100
     assert told(proof_of(make_parser("json"), calls, name="json")) == {}
-    assert set(told(proof_of(str.strip, calls, name="as text"))) == {"TT955"}
+    assert set(told(proof_of(str.strip, calls, name="as text"))) == {"EVAL005"}
 
 
 class Hostile:
@@ -267,5 +269,5 @@ def test_a_parser_can_do_nothing_to_the_proof(parse: Any) -> None:
     golds = ["", "9" * 5000, "#### 9" + "9" * 5000, "\ud800", '{"a": [', "灯塔", "The answer is ²."]
     proof = proof_of(parse, golds, name="hostile", questions=golds)
     assert proof.read == 0
-    assert set(told(proof)) == {"TT955"}
+    assert set(told(proof)) == {"EVAL005"}
     assert after_answers(proof, parse, golds, golds).answers == len(golds)

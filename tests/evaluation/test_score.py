@@ -416,4 +416,4 @@ def test_a_row_that_a_finding_names_is_not_called_free_of_faults(tmp_path: Path)
     rows = [{"prediction": a, "reference": t} for a, t in zip(answers, TOWNS, strict=True)]
     path = lines(tmp_path / "answers.jsonl", rows)
     table = CliRunner().invoke(truetune_group, ["score", path]).output.partition("verdict")[2]
-    assert (table.count("see TT099"), table.count("no fault")) == (len(TOWNS) - 1, 1)
+    assert (table.count("see ANS015"), table.count("no fault")) == (len(TOWNS) - 1, 1)

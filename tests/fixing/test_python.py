@@ -81,7 +81,7 @@ def test_settings_are_those_of_a_run(tmp_path: Path) -> None:
         ((BOT,), [], 0),
         ((NO_TURNS, chat()), [], 1),
         ((chat(),), ["--select", "template-rejects-rows"], 3),
-        ((NO_TURNS, chat()), ["--select", "TT2", "--select", "TT311"], 1),
+        ((NO_TURNS, chat()), ["--select", "TPL", "--select", "ROW013"], 1),
         ((chat(),), ["--select", "template-rejects-rows", "--allow-unjudged"], 0),
         (("{broken", chat()), [], 1),
         (("{broken", chat()), ["--ignore", "malformed-rows"], 3),

@@ -74,14 +74,14 @@ def model(folder: Path) -> None:
 def test_a_script(tmp_path: Path) -> None:
     model(tmp_path)
     tmp_path.joinpath("train.py").write_text(SCRIPT)
-    done = rehearse(tmp_path, "--html", "report.html", "--select", "TT07", "train.py")
+    done = rehearse(tmp_path, "--html", "report.html", "--select", "REC", "train.py")
     assert done.returncode == 1, done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "report.html", "train.py"]
     said = " ".join(done.stderr.split())
     assert "LlamaForCausalLM, 2 layers of width 128" in said
     assert "data sets are cut to their first 256 rows" in said
     assert "attention flash_attention_2 needs a GPU" in said
-    assert "error[TT072] stops-too-early: 3 of 3 answers stop before their end" in said
+    assert "error[REC002] stops-too-early: 3 of 3 answers stop before their end" in said
 
 
 def test_a_script_that_ends_before(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def audited(contents: list[str]) -> AuditReport:
         ).counts
     finding = Finding(
         "stop-token-never-supervised",
-        "TT001",
+        "BAT001",
         "error",
         contents[0],
         contents[0],
@@ -138,12 +138,12 @@ def test_broken_laws_stand_first(report: AuditReport) -> None:
 def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
     broken = {"process-count": {"value": 1.0, "tolerance": 1e-3, "unit": "", "evidence": {}}}
     for severity, said in (
-        ("error", "broken (TT058)"),
-        ("info", "broken (only a note, TT058)"),
+        ("error", "broken (LAW016)"),
+        ("info", "broken (only a note, LAW016)"),
         (None, "differs, which other findings or the settings explain"),
     ):
         own = (
-            [Finding("gradient-depends-on-process-count", "TT058", severity, "apart", "divide")]
+            [Finding("gradient-depends-on-process-count", "LAW016", severity, "apart", "divide")]
             if severity
             else []
         )
@@ -184,7 +184,7 @@ def test_figures_are_last_and_folded_where_there_are_findings(report: AuditRepor
         whole.index(part)
         for part in (
             "the loss is on",
-            "error[TT001]",
+            "error[BAT001]",
             "4 lines in",
             "tokens by source",
             "canary in",
@@ -193,7 +193,7 @@ def test_figures_are_last_and_folded_where_there_are_findings(report: AuditRepor
     assert order == sorted(order)
     quiet = as_text(report, quiet=True)
     assert "tokens by source" not in quiet
-    assert "TT001" in quiet
+    assert "BAT001" in quiet
 
 
 def test_json_keeps_to_the_schema(report: AuditReport, hostile: AuditReport) -> None:

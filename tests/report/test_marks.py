@@ -117,7 +117,7 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
         {
             case.origin.row
             for f in report.findings
-            if f.code == "TT307"
+            if f.code == "ROW009"
             for case in f.cases
             if case.origin
         }
@@ -125,7 +125,7 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
     with opened(browser, tmp_path / "page.html") as view:
         choice = view.get_by_role("combobox", name="Which rows are listed")
         choice.select_option(
-            choice.locator("option").filter(has_text="TT307").get_attribute("value")
+            choice.locator("option").filter(has_text="ROW009").get_attribute("value")
         )
         view.locator(".list").focus()
         for key, row in (
@@ -138,7 +138,7 @@ def test_keys_stay_in_the_list_that_is_chosen(browser: Browser, many: Path, tmp_
             view.keyboard.press(key)
             expect(view.locator("[data-title]")).to_contain_text(f"row {row:,} · ")
         mark = view.locator(".entry").first.locator(".mark").first
-        assert mark.get_attribute("aria-label") == "error TT307 special-token-in-content"
+        assert mark.get_attribute("aria-label") == "error ROW009 special-token-in-content"
         view.locator("[data-marks] a").nth(1).click()
         assert view.locator(".t[tabindex]").text_content() == "<|im_end|>"
 
@@ -192,7 +192,7 @@ def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
         expect(view.locator("[data-amiss]")).to_contain_text("no <b>system</b> role")
         raw = view.locator("[data-raw]").text_content() or ""
         assert json.loads(raw) == bad
-        assert view.locator("[data-marks] .mark").first.text_content() == "error TT212"
+        assert view.locator("[data-marks] .mark").first.text_content() == "error TPL011"
 
 
 def _jsonl(path: Path) -> None:

@@ -305,7 +305,7 @@ def test_a_finding_on_the_rejected_side_opens_it(see: Open, tmp_path: Path) -> N
     ]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     report = truetune.check(
-        data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="TT505"
+        data=str(tmp_path / "pairs.jsonl"), tokenizer=str(TOKENIZER), select="PREF005"
     )
     view = see(html_page(report))
     view.locator("#findings .case a").nth(1).click()

@@ -80,7 +80,7 @@ def test_json_is_the_same_report(folder: Path) -> None:
     assert made["name"] == "outputs"
     assert made["settings"]["training.learning_rate"] == "0.0001"
     assert made["curves"]["loss"]["points"] == 40
-    assert {pin["code"]: pin["step"] for pin in made["pins"]} == {"TT081": 20.0, "TT083": 20.0}
+    assert {pin["code"]: pin["step"] for pin in made["pins"]} == {"ANS001": 20.0, "ANS003": 20.0}
     assert [look["step"] for look in made["looks"]] == [0, 20, 40]
     run("outputs", "-o", "run.json")
     kept = json.loads(Path("run.json").read_text())
@@ -127,7 +127,7 @@ def test_what_is_none_is_refused_with_the_command_for_it(folder: Path, tmp_path:
     assert "cut off" in refused(other)
     other.write_text('{"schema": "truetune.report/1", "subjects": []}')
     assert "`findings` is not there" in refused(other)
-    for subjects, findings in (("[]", "[1]"), ("[{}]", "[]"), ("[]", '[{"code": "TT081"}]')):
+    for subjects, findings in (("[]", "[1]"), ("[{}]", "[]"), ("[]", '[{"code": "ANS001"}]')):
         other.write_text(
             f'{{"schema": "truetune.report/1", "subjects": {subjects}, "findings": {findings}}}'
         )

@@ -119,10 +119,10 @@ def test_a_flag_leads_to_its_finding(see: Open) -> None:
     page = see("one")
     flag = page.locator(f"{chart(page, 'Loss')} .c-flag")
     expect(flag).to_have_count(1)
-    page.evaluate("document.getElementById('TT081').open = false")
+    page.evaluate("document.getElementById('ANS001').open = false")
     flag.click()
-    assert page.evaluate("location.hash") == "#TT081"
-    expect(page.locator("#TT081")).to_have_attribute("open", "")
+    assert page.evaluate("location.hash") == "#ANS001"
+    expect(page.locator("#ANS001")).to_have_attribute("open", "")
     page.get_by_role("button", name="step 20").first.click()
     expect(page.locator(chart(page, "Loss")).get_by_role("slider")).to_have_attribute(
         "aria-valuenow", "20"
@@ -166,9 +166,9 @@ def test_two_runs_stand_side_by_side(see: Open) -> None:
     ]
     pins = page.locator("#run .c-pins li")
     hrefs = [pin.locator("a").get_attribute("href") for pin in pins.all()]
-    assert sorted(hrefs) == ["#TT081", "#TT081-2", "#TT083", "#TT083-2"]
+    assert sorted(hrefs) == ["#ANS001", "#ANS001-2", "#ANS003", "#ANS003-2"]
     for pin, href in zip(pins.all(), hrefs, strict=True):
-        message = pin.inner_text().partition(" TT08")[2][2:]
+        message = pin.inner_text().partition(" ANS")[2][2:]
         assert message in page.locator(f"{href} > summary").inner_text()
     expect(page.get_by_text("run: <i>evil").first).to_be_visible()
     found = page.locator("#looks .sample >> nth=0 >> .s-head b").all_inner_texts()

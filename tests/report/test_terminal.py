@@ -23,7 +23,7 @@ from truetune.spec.run import RunSpec
 
 PAD = Finding(
     rule="pad-is-stop-token",
-    code="TT101",
+    code="TOK001",
     severity="error",
     message=(
         "the pad token <|im_end|> (3) also ends turns, so a collator that masks by id never lets it"
@@ -38,7 +38,7 @@ PAD = Finding(
 )
 SHORT = Finding(
     rule="no-supervised-token",
-    code="TT406",
+    code="LEN006",
     severity="warning",
     message="5 of 200 rows have no supervised token",
     remedy="give them an answer",
@@ -62,27 +62,27 @@ SHORT = Finding(
     total=200,
 )
 EXAMINED = (
-    Examined("pad-missing", "TT102", "The tokenizer has no pad token."),
-    Examined("duplicate-rows", "TT305", "Rows stand in the data more than once.", "0 of 200 rows"),
+    Examined("pad-missing", "TOK002", "The tokenizer has no pad token."),
+    Examined("duplicate-rows", "ROW007", "Rows stand in the data more than once.", "0 of 200 rows"),
 )
 NOT_JUDGED = (
     NotJudged(
         "stop-ids-incomplete",
         "ValueError: no such token",
-        "TT105",
+        "TOK005",
         place="checks/tokenizer/stop_ids_incomplete.py:41",
         unlock="report it",
     ),
     NotJudged(
         "train-eval-leak",
         "no evaluation data are named",
-        "TT304",
+        "ROW006",
         unlock="name them with --eval-data",
         asked=False,
     ),
 )
 DATE = Finding(
-    "date-in-template", "TT207", "info", "the template writes today's date", "nothing to do"
+    "date-in-template", "TPL007", "info", "the template writes today's date", "nothing to do"
 )
 
 
@@ -115,14 +115,14 @@ WHOLE = """\
 learns 6,500 of 10,000 tokens (65.0 %) in 200 examples: assistant content
 96.9 %, stop token 3.1 %
 
-error[TT101] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns, so
+error[TOK001] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns, so
 a collator that masks by id never lets it be learned
   --> tokenizer_config.json: pad_token
    = note: eos_token is <|im_end|> (3)
    = help: set pad_token to <|pad|>, which is in the vocabulary (id 1) and which
            no turn ends with; no resize is due
 
-warning[TT406] no-supervised-token: 5 of 200 rows have no supervised token
+warning[LEN006] no-supervised-token: 5 of 200 rows have no supervised token
   --> data/chats.jsonl:18: roles: user
   --> data/chats.jsonl:32 (turn 2)
    | roles: system, user, and then nobody who would answer any of it
@@ -130,7 +130,7 @@ warning[TT406] no-supervised-token: 5 of 200 rows have no supervised token
   ... and 2 more
    = help: give them an answer
 
-info[TT207] date-in-template: the template writes today's date
+info[TPL007] date-in-template: the template writes today's date
 
 not judged: stop-ids-incomplete: ValueError: no such token
 (checks/tokenizer/stop_ids_incomplete.py:41); report it
@@ -172,9 +172,9 @@ def test_the_three_parts_of_a_verdict() -> None:
     """In order: what is found, what was examined with its figure, what was not judged, the counts, the next step."""
     whole = drawn(report(PAD), verbose=True)
     parts = [
-        "error[TT101]",
-        "fine: pad-missing (TT102): not so: The tokenizer has no pad token.\n",
-        "fine: duplicate-rows (TT305): 0 of 200 rows\n",
+        "error[TOK001]",
+        "fine: pad-missing (TOK002): not so: The tokenizer has no pad token.\n",
+        "fine: duplicate-rows (ROW007): 0 of 200 rows\n",
         "not judged: stop-ids-incomplete: ValueError: no such token",
         "not judged: train-eval-leak: no evaluation data are named; name them with",
         "1 error, 2 checks examined and fine, 2 not judged",
@@ -192,7 +192,7 @@ def test_the_three_parts_of_a_verdict() -> None:
 def test_verbose_draws_notes_in_full_and_the_facts() -> None:
     text = drawn(report(DATE), verbose=True)
     assert (
-        "info[TT207] date-in-template: the template writes today's date\n   = help: nothing to"
+        "info[TPL007] date-in-template: the template writes today's date\n   = help: nothing to"
         " do\n\n" in text
     )
     assert "tokenizer models/small\neos <|im_end|> (3)\n" in text
@@ -202,7 +202,7 @@ def test_quiet_draws_findings_alone() -> None:
     assert drawn(report(), quiet=True) == ""
     assert (
         drawn(report(DATE), quiet=True)
-        == "info[TT207] date-in-template: the template writes today's date\n"
+        == "info[TPL007] date-in-template: the template writes today's date\n"
     )
     assert as_text(report(DATE), quiet=True) == drawn(report(DATE), quiet=True)
 
@@ -249,7 +249,7 @@ def test_colour_only_where_asked() -> None:
         report(PAD),
         Console(file=buffer, width=80, force_terminal=True, color_system="standard", _environ={}),
     )
-    assert "\x1b[1;31merror[TT101]\x1b[0m" in buffer.getvalue()
+    assert "\x1b[1;31merror[TOK001]\x1b[0m" in buffer.getvalue()
     assert "\x1b" not in drawn(report(PAD))
 
 

@@ -134,7 +134,7 @@ def test_another_template(
 ) -> None:
     _, (finding,) = prompts(transformers_serve, tiny_folder, copy("chat_template.jinja", change))
     assert (finding.code, finding.severity, finding.count, finding.total) == (
-        "TT962",
+        "SRV002",
         "error",
         4,
         4,
@@ -160,7 +160,7 @@ def test_another_text_of_the_same_length(
         for prompt in service.prompts
         if not prompt.same
     } == {("answers", True)}
-    assert (finding.code, finding.severity) == ("TT961", "error")
+    assert (finding.code, finding.severity) == ("SRV001", "error")
 
 
 def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None:
@@ -172,7 +172,7 @@ def test_no_stop(transformers_serve: str, tiny_folder: Path, copy: Copy) -> None
     assert found.return_value == 1
     report = json.loads(found.stdout)
     finding = report["findings"][0]
-    assert (finding["code"], finding["count"], finding["total"]) == ("TT964", 6, 6)
+    assert (finding["code"], finding["count"], finding["total"]) == ("SRV004", 6, 6)
     assert "the server does not stop at <|im_end|> (3)" in finding["message"]
     assert "the model stops after" in finding["cases"][0]["text"]
     assert len(report["service"]["prompts"]) == 17
@@ -187,7 +187,7 @@ def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy
         (f.code, f.severity)
         for f in judgement_of(ServerObservations("", sampling=sampling), RunSpec()).findings
     ]
-    assert codes == [("TT966", "warning"), ("TT965", "info")]
+    assert codes == [("SRV006", "warning"), ("SRV005", "info")]
     assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
 
 
@@ -202,7 +202,7 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     _, found = record(tiny_folder)
     repeats = repeats_of(client, found.prompts[:1])
     (finding,) = judgement_of(ServerObservations("", repeats=repeats), RunSpec()).findings
-    assert (finding.code, finding.severity) == ("TT967", "warning")
+    assert (finding.code, finding.severity) == ("SRV007", "warning")
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_full_strength(adapter: Path) -> None:
 def test_the_base_is_served(adapter: Path, base: Path) -> None:
     strength, _ = measured(adapter, find_model_source(str(base)))
     (finding,) = judged(strength)
-    assert (finding.code, strength.factor) == ("TT968", 0)
+    assert (finding.code, strength.factor) == ("SRV008", 0)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_wrong_scaling_is_named(adapter: Path, scale: float, named: str) -> No
     with scaled(find_model_source(str(adapter)), scale) as other:
         strength, _ = measured(adapter, other)
     (finding,) = judged(strength)
-    assert (finding.code, finding.severity) == ("TT969", "error")
+    assert (finding.code, finding.severity) == ("SRV009", "error")
     assert named in finding.message
     assert strength.explained_distance < 1e-4
 
@@ -117,7 +117,7 @@ def test_a_scaling_without_a_name() -> None:
     assert strength is not None
     assert (round(strength.factor or 0, 4), round(strength.cosine or 0, 4)) == (0.7, 1)
     (finding,) = judged(strength)
-    assert (finding.code, finding.severity) == ("TT969", "warning")
+    assert (finding.code, finding.severity) == ("SRV009", "warning")
 
 
 def test_another_adapter(adapter: Path, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_another_adapter(adapter: Path, tmp_path: Path) -> None:
     (other / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": -16}))
     strength, _ = measured(adapter, find_model_source(str(other)))
     assert strength.factor < 0
-    assert [finding.code for finding in judged(strength)] == ["TT970"]
+    assert [finding.code for finding in judged(strength)] == ["SRV010"]
 
 
 @pytest.mark.parametrize("merged", [True, False])
@@ -142,4 +142,4 @@ def test_by_answers(adapter: Path, base: Path, transformers_serve: str, merged: 
     )
     assert strength.by == "answers"
     assert (strength.as_tuned, strength.as_base)[not merged] == strength.places >= 3
-    assert [finding.code for finding in judged(strength)] == ([] if merged else ["TT968"])
+    assert [finding.code for finding in judged(strength)] == ([] if merged else ["SRV008"])

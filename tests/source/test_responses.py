@@ -49,7 +49,7 @@ def checked(
     given = {"tokenizer": str(parts.folder("qwen2.5-instruct"))}
     report = look([script, data], spec_of(given, "test"))
     assert isinstance(report, DataReport)
-    found = any(finding.code == "TT310" for finding in report.findings)
+    found = any(finding.code == "ROW012" for finding in report.findings)
     return supervision_verdict(report).plain, found
 
 

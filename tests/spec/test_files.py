@@ -50,7 +50,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
         " output}\ntemplate: rag\ntemplate-kwargs: {enable_thinking: false, a-b: 1}\nlearn: {what:"
         " last, tool-calls: false, reasoning: false}\nhistory: single\nmask-by:"
         " response-marker\nresponse-marker: '### Answer:'\nappend-eos: true\nmax-length:"
-        " 4096\nselect: TT1\nignore: [TT101]\nfail-on: warning\nallow-unjudged: true\nencode:"
+        " 4096\nselect: TOK\nignore: [TOK001]\nfail-on: warning\nallow-unjudged: true\nencode:"
         " {overflow: split, packing: best-fit, content-specials: text, on-error: skip, file-format:"
         " arrow, loss-weights: true, sources: true, preferences: true, trainer: transformers,"
         " record-root: true}\ntraining: {learning-rate: 2e-5, lora: {r: 8}}\nwatch: {prompts: 4,"
@@ -60,7 +60,7 @@ def test_every_setting_can_stand_in_a_file(tmp_path: Path) -> None:
     settings, _ = find_settings(None, tmp_path)
     assert set(settings) == set(RunSpec.model_fields)
     spec = spec_of(settings, "test")
-    assert (spec.learn.what, spec.learn.tool_calls, spec.select) == ("last", False, ("TT1",))
+    assert (spec.learn.what, spec.learn.tool_calls, spec.select) == ("last", False, ("TOK",))
     assert spec.template_kwargs == {"enable_thinking": False, "a-b": 1}
     assert set(settings["encode"]) == set(Encoding.model_fields)
     assert (spec.encode.overflow, spec.encode.form) == ("split", "arrow")
@@ -144,7 +144,7 @@ def test_files_that_can_not_be_read(tmp_path: Path) -> None:
 
 
 def test_settings_of_the_python_call() -> None:
-    report = truetune.check(data=[DATA], tokenizer=TOKENIZER, learn="last", select="TT4")
+    report = truetune.check(data=[DATA], tokenizer=TOKENIZER, learn="last", select="LEN")
     assert (report.spec.data, report.spec.learn.what) == ((str(DATA),), "last")
     with pytest.raises(
         SpecError, match=r"truetune.check: there is no setting lern; did you mean learn\?"

@@ -122,7 +122,7 @@ def test_what_encode_writes_is_read_and_its_template_compared(tmp_path: Path) ->
     other = tmp_path / "other.jinja"
     other.write_text(make.OTHER_TEMPLATE)
     stale = truetune.check(str(tmp_path / "encoded"), str(folder("smollm2")), template=str(other))
-    assert "TT334" in codes(stale)
+    assert "IDS005" in codes(stale)
 
 
 HEALTHY: dict[str, Any] = {
@@ -167,13 +167,13 @@ def test_text_for_pretraining_is_no_fault(tmp_path: Path) -> None:
     rows = [make.Row(block, block) for block in blocks]
     assert codes(report_on(make.write(rows, tmp_path / "copy.parquet"), "smollm2")) == []
     bare = report_on(make.write(rows, tmp_path / "bare.parquet", labels=False), "smollm2")
-    assert [(finding.code, finding.severity) for finding in bare.findings] == [("TT770", "info")]
+    assert [(finding.code, finding.severity) for finding in bare.findings] == [("IDS006", "info")]
 
 
 def test_prompts_that_are_meant_to_be_learned_are_no_fault(tmp_path: Path) -> None:
     rows = make.with_labels(make.healthy(make.probes_of("smollm2")), make.copied)
     path = make.write(rows, tmp_path / "rows.parquet")
-    assert codes(report_on(path, "smollm2")) == ["TT772"]
+    assert codes(report_on(path, "smollm2")) == ["IDS008"]
     assert codes(report_on(path, "smollm2", learn={"what": "all"})) == []
 
 
@@ -183,7 +183,7 @@ def test_the_trainers_rule_is_said_where_nothing_says_what_is_learned(
 ) -> None:
     path = make.write(make.healthy(make.probes_of(family)), tmp_path / "rows.parquet", labels=False)
     (finding,) = report_on(path, family).findings
-    assert (finding.code, finding.severity) == ("TT770", "error")
+    assert (finding.code, finding.severity) == ("IDS006", "error")
     assert "a trainer learns everything, prompts too" in finding.message
     (of_trl,) = report_on(path, family, trained_by="trl").findings
     assert "SFTTrainer copies input_ids into labels" in of_trl.message
@@ -197,22 +197,22 @@ def broken(made: Any) -> dict[str, tuple[list[make.Row], str]]:
     )
     end = made.tokenizer.vocabulary
     return {
-        "labels are a copy": (make.with_labels(rows, make.copied), "TT772"),
-        "nothing is learned": (make.with_labels(rows, make.none), "TT773"),
+        "labels are a copy": (make.with_labels(rows, make.copied), "IDS008"),
+        "nothing is learned": (make.with_labels(rows, make.none), "IDS009"),
         "half the rows learn nothing": (
             [*rows[:7], *make.with_labels(rows[7:], make.none)],
-            "TT773",
+            "IDS009",
         ),
-        "the mask is turned round": (make.with_labels(rows, _turned_round), "TT772"),
-        "a pad's mask took the stops": (make.with_labels(rows, make.without_stops(made)), "TT774"),
-        "no stop token at all": (make.with_ids(rows, _without_stop(made)), "TT774"),
-        "labels begin early": (make.with_labels(rows, make.early), "TT775"),
-        "labels are shifted": (make.with_labels(rows, make.shifted), "TT776"),
-        "labels of another row": (make.with_labels(rows, _of_other_ids), "TT776"),
-        "cut at a limit": (make.with_ids(rows, lambda ids: ids[:40]), "TT778"),
-        "ids beyond": (make.with_ids(rows, lambda ids: [*ids, end + 9]), "TT331"),
-        "another tokenizer": (make.healthy(foreign), "TT33"),
-        "ids by chance": (make.noise(made, rows), "TT332"),
+        "the mask is turned round": (make.with_labels(rows, _turned_round), "IDS008"),
+        "a pad's mask took the stops": (make.with_labels(rows, make.without_stops(made)), "IDS010"),
+        "no stop token at all": (make.with_ids(rows, _without_stop(made)), "IDS010"),
+        "labels begin early": (make.with_labels(rows, make.early), "IDS011"),
+        "labels are shifted": (make.with_labels(rows, make.shifted), "IDS012"),
+        "labels of another row": (make.with_labels(rows, _of_other_ids), "IDS012"),
+        "cut at a limit": (make.with_ids(rows, lambda ids: ids[:40]), "IDS014"),
+        "ids beyond": (make.with_ids(rows, lambda ids: [*ids, end + 9]), "IDS002"),
+        "another tokenizer": (make.healthy(foreign), "IDS"),
+        "ids by chance": (make.noise(made, rows), "IDS003"),
     }
 
 
@@ -355,4 +355,4 @@ def test_a_cache_that_settings_name_is_read(stack: str, tmp_path: Path) -> None:
         SETTINGS[stack].format(model=folder("smollm2"), cache=cache, out=tmp_path / "out")
     )
     report = truetune.check(str(file))
-    assert "TT772" in codes(report)
+    assert "IDS008" in codes(report)

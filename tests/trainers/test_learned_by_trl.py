@@ -72,7 +72,7 @@ def told(rows: Rows, family: str, where: Path, **settings: Any) -> Learned:
         "data": str(path),
         "tokenizer": str(folder(family)),
         "trained_by": "trl",
-        "select": ["TT101"],
+        "select": ["TOK001"],
     }
     learned = check(spec_of({**given, **settings}, "test")).learned
     assert learned is not None

@@ -340,7 +340,7 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
         standalone_mode=False,
     )
     assert done.return_value == 1
-    assert "TT928" in done.output
+    assert "CKP028" in done.output
     assert "not written" in done.output
     assert not (tmp_path / "s").exists()
     assert torch.get_default_dtype() == torch.float32

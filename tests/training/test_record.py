@@ -84,7 +84,7 @@ def test_a_clean_run_is_found_clean(root: Path) -> None:
         assert found(folder) == {}
     report = look([root / "run"], RunSpec())
     assert [
-        f.rule for f in report.findings if f.code.startswith("TT9") and f.severity != "info"
+        f.rule for f in report.findings if f.code.startswith("CKP") and f.severity != "info"
     ] == []
 
 

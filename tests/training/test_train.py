@@ -105,7 +105,7 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
     trainer.data_collator = shifted
     report = preflight.audit_run(trainer, made.spec, data.train, laws="none")
     assert report.failed()
-    assert "TT024" in {finding.code for finding in report.findings}
+    assert "BAT023" in {finding.code for finding in report.findings}
 
 
 def test_copies_of_a_held_out_row_are_held_out_too() -> None:

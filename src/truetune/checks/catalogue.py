@@ -15,7 +15,9 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from truetune.checks.former_codes import FORMER_CODES
 from truetune.checks.rule import Rule
+from truetune.checks.rule_families import code_order, current_codes
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 
@@ -47,7 +49,7 @@ def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
     """The rules of these stations (of all when none is named), by code."""
     found = list(_own_rules(*(stations or STATIONS)))
     found += [rule for rule in rules_of_plugins() if station(rule) in (stations or STATIONS)]
-    return tuple(sorted(found, key=lambda rule: rule.code))
+    return tuple(sorted(found, key=lambda rule: code_order(rule.code)))
 
 
 @cache
@@ -133,7 +135,10 @@ def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list
 def find(name: str) -> type[Rule[Any]]:
     """The rule of that name or code. Raises UsageError."""
     for rule in rules():
-        if name.lower() == rule.name() or name.upper() == rule.code:
+        if name.lower() == rule.name() or rule.code in (
+            name.upper(),
+            FORMER_CODES.get(name.upper()),
+        ):
             return rule
     if any(_fits(rule, name) for rule in rules()):
         raise UsageError(
@@ -143,7 +148,10 @@ def find(name: str) -> type[Rule[Any]]:
 
 
 def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
-    return rule.name() == wanted or rule.code.startswith(wanted.upper())
+    """Is the rule meant, by its name, its code or the beginning of it, or those of before?"""
+    if rule.name() == wanted or rule.code.startswith(wanted.upper()):
+        return True
+    return rule.code in current_codes(wanted)
 
 
 def _near(wanted: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from truetune.checks.figure import Figure
+from truetune.checks.rule_families import code_order
 from truetune.data.conversation import Origin
 from truetune.spec.run import Severity
 
@@ -82,12 +83,12 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By severity, then by code; what may stop a program stands behind the warnings, for it says so itself."""
+    """By severity, then by family and code; what may stop a program stands behind the warnings: it says so itself."""
     return tuple(sorted(findings, key=_rank))
 
 
-def _rank(finding: Finding) -> tuple[float, str]:
+def _rank(finding: Finding) -> tuple[float, tuple[int, str]]:
     rank: float = RANK[finding.severity]
     if finding.is_loud:
         rank = min(rank, (RANK["warning"] + RANK["info"]) / 2)
-    return -rank, finding.code
+    return -rank, code_order(finding.code)

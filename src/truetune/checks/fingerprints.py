@@ -11,27 +11,34 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import AnyReport
+from truetune.checks.rule_families import former_code
 
 NUMBER = re.compile(r"\d+")
 LENGTH = 16
 """Hexadecimal digits: 64 bits, so that even a million places hardly collide"""
 
 
-def fingerprints(findings: Iterable[Finding]) -> list[tuple[str, ...]]:
-    """Of each finding those of its places; one of the whole where it has none."""
+def fingerprints(
+    findings: Iterable[Finding], code_of: Callable[[str], str] = str
+) -> list[tuple[str, ...]]:
+    """Of each finding those of its places; one of the whole where it has none.
+
+    `code_of` gives the code that counts: `former_code` makes those of a baseline that was written before codes had
+    letters.
+    """
     seen = Counter[tuple[str, ...]]()
-    return [tuple(_of(finding, seen)) for finding in findings]
+    return [tuple(_of(finding, code_of(finding.code), seen)) for finding in findings]
 
 
-def _of(finding: Finding, seen: Counter[tuple[str, ...]]) -> Iterator[str]:
+def _of(finding: Finding, code: str, seen: Counter[tuple[str, ...]]) -> Iterator[str]:
     for parts in map(_contents, finding.cases) if finding.cases else [("whole",)]:
-        key = (finding.code, *parts)
+        key = (code, *parts)
         seen[key] += 1
         yield hashlib.sha256(
             "\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")
@@ -66,8 +73,13 @@ def without_known(report: AnyReport, known: Collection[str]) -> AnyReport:
     """
     fresh: list[Finding] = []
     old: list[Finding] = []
-    for finding, prints in zip(report.findings, fingerprints(report.findings), strict=True):
-        is_new = [one not in known for one in prints]
+    current = fingerprints(report.findings)
+    former = fingerprints(report.findings, former_code)
+    for finding, prints, old_prints in zip(report.findings, current, former, strict=True):
+        is_new = [
+            one not in known and before not in known
+            for one, before in zip(prints, old_prints, strict=True)
+        ]
         if not any(is_new):
             old.append(finding)
         elif all(is_new):

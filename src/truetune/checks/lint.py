@@ -18,6 +18,7 @@ from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
+from truetune.checks.rule_families import former_code
 from truetune.checks.settings import of_settings
 from truetune.checks.source.printed_rows import printed_rows
 from truetune.checks.source.row_files import training_files, training_limit
@@ -29,7 +30,7 @@ from truetune.source.imports import Imports
 from truetune.source.module import Module, decode_any, nothing, parse
 from truetune.source.notebook_commands import commands_of_notebook
 from truetune.source.program import Program, grouped
-from truetune.source.suppress import ignores
+from truetune.source.suppress import Ignore, ignores
 from truetune.source.walk import sources
 from truetune.spec.config import WeightUse
 from truetune.spec.run import RunSpec, Severity
@@ -187,9 +188,7 @@ def look_at(
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
-    kept = [
-        f for f in found if not any(c.covers(_offset(module, f), f.rule, f.code) for c in comments)
-    ]
+    kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
     return Look(
         tuple(sorted(kept, key=lambda f: _offset(module, f))),
         judged,
@@ -316,6 +315,12 @@ def _of_this_file(judged: Judgement, path: str) -> Judgement:
         for part in judged.not_judged
     )
     return replace(judged, not_judged=tuple(named))
+
+
+def _is_covered(module: Module, finding: Finding, comment: Ignore) -> bool:
+    """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
+    names = (finding.rule, finding.code, former_code(finding.code))
+    return comment.covers(_offset(module, finding), *names)
 
 
 def _offset(module: Module, finding: Finding) -> int:

@@ -26,6 +26,7 @@ from truetune.cli.output import (
     Delivery,
     format_options,
     make_console,
+    note_former_codes,
     print_json,
     progress_option,
     report_options,
@@ -171,6 +172,7 @@ def lint(
 
     deliver = Delivery.of(options)
     settings = drop_unset(options)
+    note_former_codes((*options["select"], *options["ignore"]))
     with linting_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             paths or (".",), fix=fix, unsafe=unsafe_fixes, diff=diff, progress=progress, **settings

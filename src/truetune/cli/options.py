@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.shell_completion import CompletionItem
 
+from truetune.cli.output import note_former_codes
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -123,7 +124,9 @@ def spec_of_options(options: Mapping[str, Any]) -> RunSpec:
     """The settings that a command line alone gives; no settings file is read. Raises SpecError."""
     from truetune.spec.files import spec_of
 
-    return spec_of(drop_unset(options), "command line")
+    spec = spec_of(drop_unset(options), "command line")
+    note_former_codes((*spec.select, *spec.ignore))
+    return spec
 
 
 def take_row_settings(options: dict[str, Any]) -> dict[str, Any]:
@@ -184,6 +187,7 @@ def read_settings(
     inner = {name: _as_mapping(name, of_file.get(name, {})) for name in nested}
     merged = {name: {**inner[name], **given} for name, given in nested.items()}
     spec = spec_of({**of_file, **drop_unset({**merged, **options})}, "command line")
+    note_former_codes((*spec.select, *spec.ignore))
     if source is not None and not quiet:
         overridden = set(drop_unset(options))
         overridden |= {name for name in nested if inner[name].keys() <= nested[name].keys()}

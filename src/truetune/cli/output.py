@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -341,6 +341,24 @@ def make_console(*, err: bool = False) -> Console:
     from rich.console import Console
 
     return Console(stderr=err, highlight=False, markup=False, emoji=False)
+
+
+def note_former_codes(names: Iterable[str]) -> None:
+    """Say on stderr what the codes are called now that a user or a settings file calls by their former names."""
+    from truetune.checks.rule_families import current_codes
+
+    for name in names:
+        codes = current_codes(name)
+        if len(codes) == 1:
+            print_status(
+                f"note: {name} is {codes[0]} now; the former code is accepted for one release"
+            )
+        elif codes:
+            families = sorted({code.rstrip("0123456789") for code in codes})
+            print_status(
+                f"note: {name} means rules of {', '.join(families)} now; former codes are accepted for"
+                " one release"
+            )
 
 
 def print_status(line: str) -> None:

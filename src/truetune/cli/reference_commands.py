@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from truetune.checks.rule_families import is_code
 from truetune.cli.help_layout import Command
 from truetune.cli.other_tools_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
-from truetune.cli.output import format_options, make_console, print_json
+from truetune.cli.output import format_options, make_console, note_former_codes, print_json
 from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.errors import UsageError
 
@@ -27,12 +28,13 @@ def rules(names: tuple[str, ...], output_format: str) -> int:
     \b
     Examples:
       truetune rules
-      truetune rules TT5
+      truetune rules PREF
       truetune rules --json
     """
     from truetune.checks.catalogue import choose
     from truetune.report.rules_terminal import render_rules, rules_json
 
+    note_former_codes(names)
     chosen = choose(names, ())
     if output_format == "json":
         print_json("rules", {"rules": rules_json(chosen)})
@@ -59,7 +61,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
 
     \b
     Examples:
-      truetune explain TT101
+      truetune explain TOK001
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
@@ -82,6 +84,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
             render_topic(topic, make_console())
         return 0
     if is_rule(question) and not question.startswith("-"):
+        note_former_codes([question])
         _print_rule_page(question, as_json=as_json)
         return 0
     group = context.parent.command if context.parent else None
@@ -142,7 +145,7 @@ def is_rule(question: str) -> bool:
     """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
     if " " in question:
         return False
-    if "-" in question or re.match(r"TT\d", question, re.I):
+    if "-" in question or is_code(question):
         return True
     from truetune.plugins import load_plugins
 

@@ -11,7 +11,7 @@ from click.shell_completion import CompletionItem, get_completion_class
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
 
-RULE_CODE_LINE = re.compile(r'^    code = "(TT\d+)"', re.M)
+RULE_CODE_LINE = re.compile(r'^    code = "([A-Z]+\d{3})"', re.M)
 PATH_METAVARS = {
     "DIR",
     "FILE",

@@ -14,6 +14,7 @@ from truetune.cli.output import (
     format_options,
     html_option,
     make_console,
+    note_former_codes,
     print_json,
     progress_option,
     report_options,
@@ -192,6 +193,7 @@ def movement(
     from truetune.spec.run import RunSpec
 
     deliver = Delivery.of(options)
+    note_former_codes((*options["select"], *options["ignore"]))
     with comparison_bar(off=no_progress or deliver.quiet) as progress:
         report = run(
             after,

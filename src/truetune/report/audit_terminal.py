@@ -289,7 +289,7 @@ def _laws_table(measured: list[MeasuredLaw], verbose: bool) -> Table:
     for law in measured:
         # Red only where a finding of weight stands behind it; "broken (only a note, ..." is
         # yellow.
-        grave = law.standing.startswith("broken (TT")
+        grave = law.standing.startswith("broken (LAW")
         standing = Text(
             law.standing, style="green" if law.holds else "bold red" if grave else "yellow"
         )

@@ -86,7 +86,7 @@ def _print_changes(console: Console, counts: Mapping[tuple[str, str], int]) -> N
 
 
 def _rule_with_code(rule: str) -> str:
-    """`TT301 role-alias-dropped`"""
+    """`ROW003 role-alias-dropped`"""
     return f"{find(rule).code} {rule}"
 
 

@@ -277,7 +277,7 @@ def _facts_text(report: DataReport, width: int) -> Text:
 
 
 def _finding_heading(finding: Finding, width: int) -> Text:
-    """`error[TT301] role-alias-dropped: message`, in lines of at most `width` cells."""
+    """`error[ROW003] role-alias-dropped: message`, in lines of at most `width` cells."""
     head = f"{finding.severity}[{finding.code}]"
     text = Text(
         "\n".join(wrap_text(f"{head} {finding.rule}: {clip_text(visible(finding.message))}", width))

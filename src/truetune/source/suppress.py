@@ -1,4 +1,4 @@
-"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[TT701, rule-name]`."""
+"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[SRC006, rule-name]`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Ignore(NamedTuple):
     """Names and codes; empty: all"""
 
     def covers(self, offset: int, *names: str) -> bool:
-        return self.start <= offset < self.end and (
-            not self.rules or not self.rules.isdisjoint(names)
-        )
+        if not self.start <= offset < self.end:
+            return False
+        return not self.rules or not self.rules.isdisjoint(names)
 
 
 def ignores(module: Module) -> tuple[Ignore, ...]:

@@ -66,7 +66,7 @@ EXAMPLES: dict[str, Any] = {
     "training.precompute_ref_log_probs": False, "training.disable_dropout": True, "training.desirable_weight": 1.0,
     "training.undesirable_weight": 1.0, "training.val_size": 0.02, "training.load_best_model_at_end": False,
     "training.metric_for_best_model": "eval_loss", "training.greater_is_better": False, "watch.every": 50,
-    "watch.parser": "json", "watch.stop_on": "error", "trainer": {"report_to": "tensorboard"}, "select": ["TT1"],
+    "watch.parser": "json", "watch.stop_on": "error", "trainer": {"report_to": "tensorboard"}, "select": ["TOK"],
     "ignore": ["duplicate-rows"], "training.lora.modules_to_save": ["lm_head"],
     "training.lora.trainable_token_indices": [32000],
 }  # fmt: skip

@@ -155,16 +155,16 @@ def test_selected_and_ignored_rules() -> None:
             "looks": [{"step": 1, "stopped": 0, "stop_probability": 0.0, "looped": 8}],
         }
     )
-    assert {f.code for f in findings_of(subject)} == {"TT081", "TT083"}
-    assert {f.code for f in findings_of(subject, RunSpec(ignore=("TT081",)))} == {"TT083"}
+    assert {f.code for f in findings_of(subject)} == {"ANS001", "ANS003"}
+    assert {f.code for f in findings_of(subject, RunSpec(ignore=("ANS001",)))} == {"ANS003"}
     report = report_of(subject, RunSpec(select=("answers-loop",)), "model")
-    assert [f.code for f in report.findings] == ["TT083"]
+    assert [f.code for f in report.findings] == ["ANS003"]
     assert dict(report.subjects[0].facts)["prompts"] == "8, at most 128 new tokens"
     assert findings_of(SampledRun(())) == ()
 
 
 def found(severity: Any, count: int) -> Finding:
-    return Finding("rule", "TT081", severity, "message", "remedy", count=count, total=8)
+    return Finding("rule", "ANS001", severity, "message", "remedy", count=count, total=8)
 
 
 def test_findings_are_said_again_only_when_they_get_worse() -> None:

@@ -1,4 +1,4 @@
-"""Rules on batches (TT020-TT039): what makes each fire, and healthy runs of many shapes that keep them silent."""
+"""Rules on batches (BAT019-BAT038): what makes each fire, and healthy runs of many shapes that keep them silent."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from truetune.checks.catalogue import find
 
 Rows = list[dict[str, Any]]
 BASE = tiny.tokenizer()
-CODES = tuple(f"TT0{number}" for number in range(20, 40))
+CODES = tuple(f"BAT0{number}" for number in range(19, 39))
 PROSE = [
     {"text": f"Town {i} lies at the sea, and its harbour is old. " * (1 + i % 3)} for i in range(16)
 ]

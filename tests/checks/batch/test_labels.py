@@ -15,7 +15,7 @@ import truetune
 from tests import parts
 from tests.auditing import tiny
 
-RULES = ("TT00", "TT01")
+RULES = tuple(f"BAT0{number:02}" for number in range(1, 19))
 Run = tuple[Any, list[dict[str, Any]] | None]
 """A trainer, and the rows it was made of, where they are at hand"""
 

@@ -91,7 +91,7 @@ def followed() -> Iterator[None]:
 def findings(
     rows: list[dict[str, str]], prompt: str, answer: str, *, canary: bool
 ) -> tuple[truetune.Finding, ...]:
-    """Of rule TT018, where the column `answer` is trained behind the column `prompt`."""
+    """Of rule BAT018, where the column `answer` is trained behind the column `prompt`."""
     tokenizer = tiny.tokenizer()
 
     def encode(row: dict[str, str]) -> dict[str, list[int]]:

@@ -131,31 +131,31 @@ def test_healthy_launches(name: str, tmp_path: Path) -> None:
 
 FAULTS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
     "split in each process": (
-        "TT651", "error", {"training": {"device_map": "auto", "devices": 2}}, {"gpus": 2},
+        "DEV001", "error", {"training": {"device_map": "auto", "devices": 2}}, {"gpus": 2},
     ),
     "split though it fits on one": (
-        "TT651", "warning", {"training": {**RUN, "device_map": "auto"}}, {"gpus": 2},
+        "DEV001", "warning", {"training": {**RUN, "device_map": "auto"}}, {"gpus": 2},
     ),
-    "hidden GPUs": ("TT652", "warning", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "-1"}}),
-    "a GPU that there is not": ("TT652", "error", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "0,2"}}),
-    "a rank without a GPU": ("TT653", "error", {}, {"gpus": 1, "environment": ranks(2, 1)}),
-    "a size that is no number": ("TT653", "error", {}, {"environment": {"WORLD_SIZE": "two"}}),
+    "hidden GPUs": ("DEV002", "warning", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "-1"}}),
+    "a GPU that there is not": ("DEV002", "error", {}, {"gpus": 2, "environment": {"CUDA_VISIBLE_DEVICES": "0,2"}}),
+    "a rank without a GPU": ("DEV003", "error", {}, {"gpus": 1, "environment": ranks(2, 1)}),
+    "a size that is no number": ("DEV003", "error", {}, {"environment": {"WORLD_SIZE": "two"}}),
     "a stream of unknown length": (
-        "TT655", "warning",
+        "DEV005", "warning",
         {"training": {"devices": 2, "other": {"streaming": True, "accelerator_config": {"dispatch_batches": False}}}},
         {},
     ),
-    "a stream in order": ("TT656", "warning", {"training": {"shuffle": False, "other": {"streaming": True}}}, {}),
-    "almost too large": ("TT657", "warning", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 3.8}),
-    "too large": ("TT657", "error", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 2}),
+    "a stream in order": ("DEV006", "warning", {"training": {"shuffle": False, "other": {"streaming": True}}}, {}),
+    "almost too large": ("DEV007", "warning", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 3.8}),
+    "too large": ("DEV007", "error", {"max_length": 1024, "training": RUN}, {"gpus": 1, "memory": 2}),
     "8 bits under FSDP": (
-        "TT658", "error", {"training": {"fsdp": True, "devices": 2, "load_in": 8, "lora": {"r": 8}}}, {},
+        "DEV008", "error", {"training": {"fsdp": True, "devices": 2, "load_in": 8, "lora": {"r": 8}}}, {},
     ),
     "FSDP on a mapped device": (
-        "TT659", "warning", {"training": {"fsdp": True, "devices": 2, "device_map": "cuda:0"}}, {},
+        "DEV009", "warning", {"training": {"fsdp": True, "devices": 2, "device_map": "cuda:0"}}, {},
     ),
     "logits kept, rows unknown": (
-        "TT661", "warning", {"training": {**RUN, "eval_strategy": "epoch", "eval_logits_kept": True}}, {},
+        "DEV011", "warning", {"training": {**RUN, "eval_strategy": "epoch", "eval_logits_kept": True}}, {},
     ),
 }  # fmt: skip
 
@@ -185,7 +185,7 @@ def test_the_experts_that_axolotl_quantizes(tmp_path: Path) -> None:
     }
     run = {**RUN, "load_in": 4, "lora": {"r": 8}}
     left = found(tmp_path / "a", {"stack": "axolotl", "training": run}, {}, model=model)
-    assert [finding.code for finding in left] == ["TT662"]
+    assert [finding.code for finding in left] == ["DEV012"]
     run = {**run, "other": {"quantize_moe_experts": True}}
     assert found(tmp_path / "b", {"stack": "axolotl", "training": run}, {}, model=model) == []
 
@@ -208,5 +208,5 @@ def test_the_command_that_starts_the_settings_counts(
     )
     subject = replace(subject, config=replace(subject.config, path=str(tmp_path / "sft.yaml")))
     seen = [finding for rule in rules("devices") for finding in rule(subject).findings()]
-    assert [finding.severity for finding in seen if finding.code == "TT651"] == severities
+    assert [finding.severity for finding in seen if finding.code == "DEV001"] == severities
     assert all("run.sh, line 1" in finding.evidence[0] for finding in seen)

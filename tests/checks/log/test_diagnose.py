@@ -43,13 +43,13 @@ def test_a_healthy_run_is_clean() -> None:
 
 def test_rules_can_be_chosen() -> None:
     assert [f.rule for f in diagnose(RUNS / "overfit.json").findings] == ["eval-loss-rises"]
-    assert not diagnose(RUNS / "overfit.json", ignore="TT813").findings
+    assert not diagnose(RUNS / "overfit.json", ignore="LOG015").findings
     assert not diagnose(RUNS / "overfit.json", select="flat-loss").findings
 
 
 def test_settings_and_a_spec_are_not_both_taken() -> None:
     with pytest.raises(UsageError):
-        diagnose(RUNS / "overfit.json", spec=spec_of({}, "test"), ignore="TT813")
+        diagnose(RUNS / "overfit.json", spec=spec_of({}, "test"), ignore="LOG015")
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

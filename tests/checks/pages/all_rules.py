@@ -36,7 +36,7 @@ class _Every:
 
     def name(self) -> str:
         """The beginning of all codes"""
-        return "TT"
+        return ""
 
     def __call__(self, subject: Any) -> _Every:
         self._judged = judge(rules(self._station), subject).findings

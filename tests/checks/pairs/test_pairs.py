@@ -144,7 +144,7 @@ def found(tmp_path: Path) -> Callable[..., dict[str, truetune.Finding]]:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         folder = str(parts.folder(family))
         findings = truetune.check(
-            data=str(path), tokenizer=folder, select=("TT5",), **settings
+            data=str(path), tokenizer=folder, select=("PREF",), **settings
         ).findings
         return {finding.rule: finding for finding in findings}
 
@@ -197,7 +197,7 @@ def test_real_pairs_and_verdicts(found: Found) -> None:
         report = truetune.check(
             data=data,
             tokenizer=str(parts.folder("qwen2.5-instruct")),
-            select="TT5",
+            select="PREF",
             max_length=8192,
         )
         assert report.rows == wanted
@@ -244,7 +244,9 @@ def test_swapped_against_scores(found: Found, columns: tuple[str, ...]) -> None:
     finding = found(wrong)["preference-pairs-swapped"]
     assert (finding.severity, finding.count, finding.total) == ("error", 20, 20)
     assert found(right[:11] + wrong[11:]) == {}
-    assert found([{**row, **dict.fromkeys(columns, 4.0)} for row in rows], ignore=("TT502",)) == {}
+    assert (
+        found([{**row, **dict.fromkeys(columns, 4.0)} for row in rows], ignore=("PREF002",)) == {}
+    )
 
 
 def test_swapped_by_the_map_of_columns(found: Found) -> None:

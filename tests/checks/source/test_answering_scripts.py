@@ -71,7 +71,7 @@ LOADER = (
     ],
 )
 def test_rows_are_asked_one_by_one(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT738") == ["TT738i"] * found
+    assert codes(text, tmp_path, "SRC043") == ["TT738i"] * found
 
 
 LARGE = "big = AutoModelForCausalLM.from_pretrained('org/chat-8B-Instruct'{0})\n"
@@ -99,7 +99,7 @@ SAY = "ids = tok('Hi', return_tensors='pt')\nprint(big.generate(**ids, max_new_t
     ],
 )  # fmt: skip
 def test_a_model_that_stays_on_the_cpu(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT729") == ["TT729w"] * found
+    assert codes(text, tmp_path, "SRC034") == ["TT729w"] * found
 
 
 APP = "from fastapi import FastAPI\napp = FastAPI()\n"
@@ -127,7 +127,7 @@ ROWS = "for row in ds:\n    net = get()\n    ids = tok(row['q'], return_tensors=
     ],
 )  # fmt: skip
 def test_a_model_that_is_loaded_for_each_answer(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT689") == ["TT689w"] * found
+    assert codes(text, tmp_path, "SRC003") == ["TT689w"] * found
 
 
 METRICS = """
@@ -157,7 +157,7 @@ SEQ2SEQ = "DataCollatorForSeq2Seq(tok)"
     ],
 )  # fmt: skip
 def test_metrics_count_ignored_labels(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT697") == ["TT697e"] * found
+    assert codes(text, tmp_path, "SRC005") == ["TT697e"] * found
 
 
 EVALUATES = """
@@ -183,7 +183,7 @@ print(math.exp(loss))
 def test_padding_in_the_loss_of_an_evaluation(
     padding: str, labels: str, found: bool, tmp_path: Path
 ) -> None:
-    assert codes(EVALUATES.format(padding, labels), tmp_path, "TT710") == ["TT710w"] * found
+    assert codes(EVALUATES.format(padding, labels), tmp_path, "SRC015") == ["TT710w"] * found
 
 
 SOLVE = r"""
@@ -211,7 +211,7 @@ GOLD = "import re\ngold = re.search(r'#### (\\d+)', row['answer'])\n"
     ],
 )
 def test_a_limit_below_the_steps_of_a_solution(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT769") == ["TT769w"] * found
+    assert codes(text, tmp_path, "SRC070") == ["TT769w"] * found
 
 
 NUMBERED = "NAMES = {0: 'negative', 1: 'positive'}\nrows = [NAMES[row.label] for row in data]\n"
@@ -237,8 +237,8 @@ def test_label_names_in_another_order(
     (tmp_path / "prepare.py").write_text(beside, encoding="utf-8")
     script = tmp_path / "evaluate.py"
     script.write_text(EVALUATION.replace("{0}", labels), encoding="utf-8")
-    report = lint([script], select=["TT865"])
-    assert [finding.code for finding in report.findings] == ["TT865"] * found
+    report = lint([script], select=["SRC098"])
+    assert [finding.code for finding in report.findings] == ["SRC098"] * found
 
 
 GIVEN = "outputs = llm.generate(prompts, SamplingParams({0}))\n"
@@ -253,7 +253,7 @@ GIVEN = "outputs = llm.generate(prompts, SamplingParams({0}))\n"
     ],
 )
 def test_vllm_without_a_length(given: str, found: list[str], tmp_path: Path) -> None:
-    assert codes(LLM + GIVEN.format(given), tmp_path, "TT736") == found
+    assert codes(LLM + GIVEN.format(given), tmp_path, "SRC041") == found
 
 
 def test_a_trainer_sets_the_length_of_its_own_samples(tmp_path: Path) -> None:
@@ -261,13 +261,13 @@ def test_a_trainer_sets_the_length_of_its_own_samples(tmp_path: Path) -> None:
         LLM
         + "from trl import GRPOConfig\nGRPOConfig('o', vllm_sampling_params=SamplingParams(min_p=0.1))\n"
     )
-    assert codes(text, tmp_path, "TT736") == []
+    assert codes(text, tmp_path, "SRC041") == []
 
 
 def test_streamlit_keeps_what_is_cached(tmp_path: Path) -> None:
     head = "import streamlit as st\nfrom transformers import AutoModelForCausalLM\n"
     script = tmp_path / "app.py"
     script.write_text(f"{head}@st.cache_resource\n{GET}net = get()\n", encoding="utf-8")
-    assert not lint([script], select=["TT689"]).findings
+    assert not lint([script], select=["SRC003"]).findings
     script.write_text(f"{head}{GET}net = get()\n", encoding="utf-8")
-    assert lint([script], select=["TT689"]).findings
+    assert lint([script], select=["SRC003"]).findings

@@ -1,4 +1,4 @@
-"""Rules on evaluation (TT742, TT749, TT756) and on launches (TT757), in several spellings."""
+"""Rules on evaluation (SRC047, SRC054, SRC061) and on launches (SRC062), in several spellings."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
     ],
 )
 def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT749") == ["TT749w"] * found
+    assert codes(text, tmp_path, "SRC054") == ["TT749w"] * found
 
 
 METRICS = (
@@ -100,7 +100,7 @@ TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute
     ],
 )
 def test_metrics(text: str, expected: list[str], tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT742", "TT756") == expected
+    assert codes(text, tmp_path, "SRC047", "SRC061") == expected
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_trainer_of_causal_models_keeps_logits_whatever_loads_them(
 ) -> None:
     path = tmp_path / "train.py"
     path.write_text(f"import transformers\nimport trl\n{text}\n", encoding="utf-8")
-    assert len(lint([path], select=("TT756",)).findings) == fires
+    assert len(lint([path], select=("SRC061",)).findings) == fires
 
 
 MAPPED = "m = AutoModelForCausalLM.from_pretrained('a', device_map='auto')\nTrainer(model=m)"
@@ -187,7 +187,7 @@ RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
     ],
 )
 def test_device_map_in_a_distributed_script(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT757") == ["TT757e"] * found
+    assert codes(text, tmp_path, "SRC062") == ["TT757e"] * found
 
 
 WORLD = "import os, sys\nworld = int(os.environ.get('WORLD_SIZE', 1))\nddp = world != 1\n"
@@ -230,7 +230,7 @@ LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
 def test_a_map_that_only_one_process_gets_is_left_alone(
     text: str, found: bool, tmp_path: Path
 ) -> None:
-    assert codes(WORLD + text, tmp_path, "TT757") == ["TT757e"] * found
+    assert codes(WORLD + text, tmp_path, "SRC062") == ["TT757e"] * found
 
 
 LAUNCHED = (
@@ -257,7 +257,7 @@ LAUNCHED = (
     ],
 )
 def test_processes_are_seen_in_code_alone(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(LAUNCHED.format(text), tmp_path, "TT757") == ["TT757e"] * found
+    assert codes(LAUNCHED.format(text), tmp_path, "SRC062") == ["TT757e"] * found
 
 
 BEFORE = (
@@ -313,7 +313,7 @@ def test_tokens_picked_before_the_metrics_are_followed(
 ) -> None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + BEFORE.format(score), encoding="utf-8")
-    report = lint([path], select=["TT742"])
+    report = lint([path], select=["SRC047"])
     judged = {"found": report.findings, "fine": report.examined, "not judged": report.not_judged}
     assert [name for name, parts in judged.items() if parts] == [outcome]
 
@@ -334,7 +334,7 @@ def test_code_that_trains_nothing_leads_to_its_answers(
 ) -> None:
     path = tmp_path / "script.py"
     path.write_text(HEAD + ANSWERS + text, encoding="utf-8")
-    assert step in next_step(lint([path], select=["TT788"], allow_unjudged=True))
+    assert step in next_step(lint([path], select=["SRC076"], allow_unjudged=True))
 
 
 STEP = """\
@@ -418,7 +418,7 @@ def test_steps_that_compare_tokens_with_the_labels_of_a_model(
 ) -> None:
     path = tmp_path / "evaluate.py"
     path.write_text(STEP.format(others, body), encoding="utf-8")
-    report = lint([path], select=["TT742"], allow_unjudged=True)
+    report = lint([path], select=["SRC047"], allow_unjudged=True)
     judged = {"found": report.findings, "fine": report.examined, "not judged": report.not_judged}
     assert [name for name, parts in judged.items() if parts] == [outcome]
 
@@ -447,4 +447,4 @@ class Desk(L.LightningModule):
 def test_a_step_of_lightning_compares_tokens_with_labels(call: str, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(LIGHTNING.format(call), encoding="utf-8")
-    assert len(lint([path], select=["TT742"]).findings) == 1
+    assert len(lint([path], select=["SRC047"]).findings) == 1

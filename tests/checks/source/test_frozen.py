@@ -35,7 +35,7 @@ def _findings(text: str, rule: str, folder: Path) -> tuple[Finding, ...]:
     ],
 )  # fmt: skip
 def test_a_frozen_model_is_told_with_what_thaws_it(text: str, remedy: str, tmp_path: Path) -> None:
-    (finding,) = _findings(text, "TT711", tmp_path)
+    (finding,) = _findings(text, "SRC016", tmp_path)
     assert finding.remedy is not None
     assert remedy in finding.remedy
     assert ("merged" in finding.message) == (remedy == "peft_config") == (finding.fix is None)
@@ -55,7 +55,7 @@ def test_a_frozen_model_is_told_with_what_thaws_it(text: str, remedy: str, tmp_p
     ],
 )
 def test_a_model_that_is_thawed_or_adapted_is_trained(text: str, tmp_path: Path) -> None:
-    assert _findings(text, "TT711", tmp_path) == ()
+    assert _findings(text, "SRC016", tmp_path) == ()
 
 
 LOSS = (
@@ -82,6 +82,6 @@ SAYS_FLAG, TAKES = "loss_is_scaled_for_ga", "take num_items_in_batch=None"
 def test_a_missing_parameter_is_ended_by_the_parameter(
     text: str, takes: bool, flag: bool, tmp_path: Path
 ) -> None:
-    (finding,) = _findings(text, "TT708", tmp_path)
+    (finding,) = _findings(text, "SRC013", tmp_path)
     assert finding.remedy is not None
     assert (TAKES in finding.remedy, SAYS_FLAG in finding.remedy) == (takes, flag)

@@ -1,4 +1,4 @@
-"""Rules on generation (TT735 to TT739): what they find, and what they leave alone."""
+"""Rules on generation (SRC040 to SRC044): what they find, and what they leave alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.checks.source.table import HEAD, codes
 from tests.source.modules import notebook
 from truetune.checks.lint import lint
 
-RULES = ("TT735", "TT736", "TT737", "TT739")
+RULES = ("SRC040", "SRC041", "SRC042", "SRC044")
 
 CHAT = 'enc = tok.apply_chat_template(rows, return_tensors="pt", return_dict=True)\n'
 BATCH = 'enc = tok(texts, return_tensors="pt", padding=True)\n'
@@ -109,7 +109,7 @@ def test_models_with_an_encoder_are_padded_on_the_right(tmp_path: Path) -> None:
         'model = AutoModelForSeq2SeqLM.from_pretrained("google-t5/t5-small")\n'
         'model.generate(**tok(texts, return_tensors="pt", padding=True), max_new_tokens=9)\n'
     )
-    assert lint([path], select=["TT737"]).findings == ()
+    assert lint([path], select=["SRC042"]).findings == ()
 
 
 ONE_ROW = (
@@ -192,7 +192,7 @@ def test_what_a_cell_generates_by_itself_is_read_at_once(
 ) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(HEAD, cell))
-    assert len(lint([path], select=["TT736"]).findings) == expected
+    assert len(lint([path], select=["SRC041"]).findings) == expected
 
 
 BATCHED = (
@@ -217,7 +217,7 @@ BATCHED = (
     ],
 )
 def test_one_answer_is_of_one_prompt(use: str, count: int, tmp_path: Path) -> None:
-    assert len(codes(BATCHED + use, tmp_path, "TT737")) == count
+    assert len(codes(BATCHED + use, tmp_path, "SRC042")) == count
 
 
 def test_unsloth_pads_on_the_left(tmp_path: Path) -> None:
@@ -225,10 +225,10 @@ def test_unsloth_pads_on_the_left(tmp_path: Path) -> None:
         "from unsloth import FastLanguageModel\nmodel, tok ="
         " FastLanguageModel.from_pretrained('org/some')\n"
     )
-    assert codes(loaded + BATCHED, tmp_path, "TT737") == []
+    assert codes(loaded + BATCHED, tmp_path, "SRC042") == []
     ready = "from unsloth import FastLanguageModel\nFastLanguageModel.for_inference(model)\n"
-    assert codes(ready + BATCHED, tmp_path, "TT737") == []
-    assert codes("import unsloth\n" + BATCHED, tmp_path, "TT737") == ["TT737w"]
+    assert codes(ready + BATCHED, tmp_path, "SRC042") == []
+    assert codes("import unsloth\n" + BATCHED, tmp_path, "SRC042") == ["TT737w"]
 
 
 ASK = "model.generate(**tok(q, return_tensors='pt'){})"
@@ -250,7 +250,7 @@ ASK = "model.generate(**tok(q, return_tensors='pt'){})"
     ],
 )  # fmt: skip
 def test_the_caller_may_say_how_long_answers_are(text: str, count: int, tmp_path: Path) -> None:
-    assert len(codes(text, tmp_path, "TT736")) == count
+    assert len(codes(text, tmp_path, "SRC041")) == count
 
 
 EQUAL = [
@@ -276,10 +276,14 @@ EQUAL = [
 def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
     text = f"prompt = ask()\n{rows}\n" + BATCH
     assert (
-        codes(text + "model.generate(enc.input_ids, max_new_tokens=9)", tmp_path, "TT735", "TT737")
+        codes(
+            text + "model.generate(enc.input_ids, max_new_tokens=9)", tmp_path, "SRC040", "SRC042"
+        )
         == []
     )
-    assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, "TT735", "TT737") == []
+    assert (
+        codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, "SRC040", "SRC042") == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -300,4 +304,4 @@ def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
 )
 def test_rows_that_may_differ_have_pads(rows: str, tmp_path: Path) -> None:
     text = f"prompt = ask()\n{rows}\n" + BATCH + "model.generate(**enc, max_new_tokens=9)"
-    assert codes(text, tmp_path, "TT737") == ["TT737w"]
+    assert codes(text, tmp_path, "SRC042") == ["TT737w"]

@@ -1,4 +1,4 @@
-"""Rules on figures that scripts compute by hand (TT697, TT888, TT892, TT896) and their near misses."""
+"""Rules on figures that scripts compute by hand (SRC005, SRC107, SRC108, SRC109) and their near misses."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def names(text: str, folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"result": "total / len(rows)"}, {"TT888"}),
-        ({"result": "total / len(loader.dataset)"}, {"TT888"}),
-        ({"counted": "(guess == gold).sum().item()", "of": "gold.numel()"}, {"TT697"}),
+        ({"result": "total / len(rows)"}, {"SRC107"}),
+        ({"result": "total / len(loader.dataset)"}, {"SRC107"}),
+        ({"counted": "(guess == gold).sum().item()", "of": "gold.numel()"}, {"SRC005"}),
         ({}, set()),
         ({"counted": KEPT}, set()),
         ({"result": "total / len(rows) * 8, right / n"}, set()),
@@ -65,7 +65,7 @@ def names(text: str, folder: Path) -> set[str]:
 )
 def test_loops_of_evaluation(changes: dict[str, str], expected: set[str], tmp_path: Path) -> None:
     found = names(LOOP.format(**{**PLAIN, **changes}), tmp_path)
-    assert found & {"TT888", "TT697"} == expected
+    assert found & {"SRC107", "SRC005"} == expected
 
 
 ASK = """
@@ -100,7 +100,7 @@ def test_reasoning_in_the_score(
     model: str, more: str, read: str, expected: bool, tmp_path: Path
 ) -> None:
     found = names(ASK.format(model=model, more=more, read=read), tmp_path)
-    assert ("TT892" in found) == expected
+    assert ("SRC108" in found) == expected
 
 
 OPTIONS = """
@@ -130,4 +130,4 @@ print(model(**tok("Which?", return_tensors="pt")).logits[0, -1][ids])
     ],
 )
 def test_first_ids_of_options(name: str, ids: str, expected: bool, tmp_path: Path) -> None:
-    assert ("TT896" in names(OPTIONS.format(name=name, ids=ids), tmp_path)) == expected
+    assert ("SRC109" in names(OPTIONS.format(name=name, ids=ids), tmp_path)) == expected

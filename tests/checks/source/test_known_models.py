@@ -129,7 +129,7 @@ ROWS = (
 def test_a_second_bos_is_warned_of_where_it_is_known(
     text: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(text, tmp_path, "TT704") == expected
+    assert codes(text, tmp_path, "SRC009") == expected
 
 
 DEFAULTS = (
@@ -157,7 +157,7 @@ def test_a_model_is_known_by_a_default(
     given: str, name: str, expected: list[str], tmp_path: Path
 ) -> None:
     text = "import os\n" + given.format(name) + _again("x").replace("'x'", "name")
-    assert codes(text, tmp_path, "TT704") == expected
+    assert codes(text, tmp_path, "SRC009") == expected
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_one_of_several_models_that_gets_two_is_enough(
         text = loop + "".join(
             f"    {line}\n" for line in _again("x").replace("'x'", "name").splitlines()
         )
-        assert _found(text, "TT704", tmp_path) == expected
+        assert _found(text, "SRC009", tmp_path) == expected
 
 
 def _found(text: str, rule: str, folder: Path) -> list[str]:
@@ -197,7 +197,7 @@ def test_what_the_file_saved_is_what_it_loaded(
         f" AutoModelForCausalLM.from_pretrained({name!r})\ntok.save_pretrained('mine')\n"
         + _again("mine")
     )
-    assert _found(text, "TT704", tmp_path) == expected
+    assert _found(text, "SRC009", tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,7 @@ def test_a_processor_is_no_tokenizer(more: str, tmp_path: Path) -> None:
         f"        if self.media:\n            return self.tokenizer(text=[text], {more})\n"
         "        return self.tokenizer(text=[text])\n"
     )
-    assert codes(text, tmp_path, "TT704") == []
+    assert codes(text, tmp_path, "SRC009") == []
 
 
 def test_a_tokenizer_at_hand_is_asked_itself(tmp_path: Path) -> None:
@@ -220,7 +220,7 @@ def test_a_tokenizer_at_hand_is_asked_itself(tmp_path: Path) -> None:
         ("llama3-instruct-launch", []),
         ("deepseek-v3", []),
     ):
-        assert codes(_again(str(folder(part))), tmp_path, "TT704") == expected
+        assert codes(_again(str(folder(part))), tmp_path, "SRC009") == expected
 
 
 ADD = "t = AutoTokenizer.from_pretrained({!r})\nt.add_tokens(['<call>', '</call>'])\n"
@@ -271,8 +271,8 @@ def test_tokens_are_new_where_it_is_known(
     text: str, resize: list[str], frozen: list[str], tmp_path: Path
 ) -> None:
     text += "config = LoraConfig(r=8)\n"
-    assert codes(text, tmp_path, "TT740") == resize
-    assert codes(text, tmp_path, "TT747") == frozen
+    assert codes(text, tmp_path, "SRC045") == resize
+    assert codes(text, tmp_path, "SRC052") == frozen
 
 
 def test_rows_without_a_token_are_counted_in_the_models_own_files(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_rows_without_a_token_are_counted_in_the_models_own_files(tmp_path: Path
     (here / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
     for rows, expected in ((2, ["TT740w"]), (3, ["TT740w"]), (4, [])):
         (here / "config.json").write_text(f'{{"vocab_size": {rows}}}')
-        assert codes(ADD.format(str(here)), tmp_path, "TT740") == expected
+        assert codes(ADD.format(str(here)), tmp_path, "SRC045") == expected
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_rows_are_cut_where_there_are_more_than_tokens(
         f"t = AutoTokenizer.from_pretrained({name!r})\nt.pad_token = t.eos_token\n"
         f"m = AutoModelForCausalLM.from_pretrained({name!r})\nm.resize_token_embeddings(len(t))\n"
     )
-    assert _found(text, "TT741", tmp_path) == expected
+    assert _found(text, "SRC046", tmp_path) == expected
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_a_pad_that_is_there_is_not_set(name: str, expected: list[str], tmp_path
         " t.eos_token\n    t.pad_token_id = t.eos_token_id\ncollator ="
         " DataCollatorForLanguageModeling(t, mlm=False)\n"
     )
-    assert codes(text, tmp_path, "TT702") == expected
+    assert codes(text, tmp_path, "SRC007") == expected
 
 
 @pytest.mark.parametrize("given", DEFAULTS)
@@ -324,7 +324,7 @@ def test_a_default_says_whether_there_is_a_pad(
         "t = AutoTokenizer.from_pretrained(name)\nif not t.pad_token:\n    t.pad_token = t.eos_token\n"
         "collator = DataCollatorForLanguageModeling(t, mlm=False)\n"
     )  # fmt: skip
-    assert codes(text, tmp_path, "TT702") == expected
+    assert codes(text, tmp_path, "SRC007") == expected
 
 
 @pytest.mark.parametrize(
@@ -356,4 +356,4 @@ def test_a_template_of_the_file_says_what_ends_turns(
         f"t = AutoTokenizer.from_pretrained({name!r})\nt.chat_template = {template!r}\n{more}"
         "t.pad_token = t.eos_token\ncollator = DataCollatorForLanguageModeling(t, mlm=False)\n"
     )
-    assert codes(text, tmp_path, "TT702") == expected
+    assert codes(text, tmp_path, "SRC007") == expected

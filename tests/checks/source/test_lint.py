@@ -28,9 +28,9 @@ def count(path: Path, text: str) -> tuple[int, int]:
     [
         ("n = len(tok.apply_chat_template(m))\n", (1, 0)),
         ("n = len(tok.apply_chat_template(m))  # truetune: ignore\n", (0, 1)),
-        ("n = len(tok.apply_chat_template(m))  # truetune:ignore[TT705]\n", (0, 1)),
-        (f"n = len(tok.apply_chat_template(m))  # truetune: ignore[TT999, {RULE}]\n", (0, 1)),
-        ("n = len(tok.apply_chat_template(m))  # truetune: ignore[TT999]\n", (1, 0)),
+        ("n = len(tok.apply_chat_template(m))  # truetune:ignore[SRC010]\n", (0, 1)),
+        (f"n = len(tok.apply_chat_template(m))  # truetune: ignore[ENV010, {RULE}]\n", (0, 1)),
+        ("n = len(tok.apply_chat_template(m))  # truetune: ignore[ENV010]\n", (1, 0)),
         (
             "n = len(\n    tok.apply_chat_template(\n        m\n    )\n)  # truetune: ignore\n",
             (0, 1),
@@ -153,7 +153,7 @@ def test_rules_do_not_depend_on_each_other(tmp_path: Path) -> None:
     path.write_text(HEAD + "n = len(tok.apply_chat_template(m))\n")
     alone = [f for rule in rules("source") for f in lint([path], select=[rule.name()]).findings]
     assert sorted(f.code for f in alone) == sorted(
-        f.code for f in lint([path], select=["TT7"]).findings
+        f.code for f in lint([path], select=["SRC"]).findings
     )
 
 
@@ -195,5 +195,5 @@ def test_two_renderings_that_one_statement_compares_are_one_finding(
         + PAIR
         + uses
     )
-    findings = lint([path], select=["TT705"]).findings
+    findings = lint([path], select=["SRC010"]).findings
     assert [len(finding.fix.edits) for finding in findings if finding.fix] == [edits] * count

@@ -1,4 +1,4 @@
-"""Rules on what a script does with a model (TT768, TT769, TT785 to TT789), in several spellings."""
+"""Rules on what a script does with a model (SRC069, SRC070, SRC073 to SRC077), in several spellings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ ASKS = "out = model.generate(**tok('Hello you', return_tensors='pt'), max_new_to
     ],
 )  # fmt: skip
 def test_tokenizer_of_another_family(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT785") == ["TT785e"] * found
+    assert codes(text, tmp_path, "SRC073") == ["TT785e"] * found
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def loop(
     ],
 )
 def test_trained_in_eval_mode(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT786") == ["TT786w"] * found
+    assert codes(text, tmp_path, "SRC074") == ["TT786w"] * found
 
 
 CHAT = loaded("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
@@ -187,7 +187,7 @@ def asked(text: str, head: str = CHAT) -> str:
     ],
 )  # fmt: skip
 def test_bare_text_to_chat_model(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT787") == ["TT787w"] * found
+    assert codes(text, tmp_path, "SRC075") == ["TT787w"] * found
 
 
 GENERATES = (
@@ -232,12 +232,12 @@ METRIC = "import evaluate\nmetric = evaluate.load('rouge')\n"
     ],
 )  # fmt: skip
 def test_prompt_left_in_answers(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(GENERATES + text, tmp_path, "TT788") == ["TT788w"] * found
+    assert codes(GENERATES + text, tmp_path, "SRC076") == ["TT788w"] * found
 
 
 def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
     seq2seq = "model = AutoModelForSeq2SeqLM.from_pretrained('t5-small')\n" + GENERATES
-    assert codes(seq2seq + "row = {'response': tok.decode(out[0])}\n", tmp_path, "TT788") == []
+    assert codes(seq2seq + "row = {'response': tok.decode(out[0])}\n", tmp_path, "SRC076") == []
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
     ],
 )
 def test_samples_all_greedy(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text + "\n", tmp_path, "TT789") == ["TT789w"] * found
+    assert codes(text + "\n", tmp_path, "SRC077") == ["TT789w"] * found
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_samples_all_greedy(text: str, found: bool, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_learning_rate_beyond_reason(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text + "\n", tmp_path, "TT768") == ["TT768e"] * found
+    assert codes(text + "\n", tmp_path, "SRC069") == ["TT768e"] * found
 
 
 SCORED = """
@@ -331,4 +331,4 @@ metric.{use}(predictions=said, references=gold)
     ],
 )
 def test_answers_limited_to_few_tokens(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(dedent(text), tmp_path, "TT769") == ["TT769w"] * found
+    assert codes(dedent(text), tmp_path, "SRC070") == ["TT769w"] * found

@@ -1,4 +1,4 @@
-"""Rules on loops written by hand, and on models and adapters (TT740, TT743, TT748, TT750 to TT755)."""
+"""Rules on loops written by hand, and on models and adapters (SRC045, SRC048, SRC053, SRC055 to SRC060)."""
 
 from __future__ import annotations
 
@@ -151,5 +151,5 @@ BF16 = (
     ],
 )
 def test_loops(text: str, expected: list[str], tmp_path: Path) -> None:
-    rules = ("TT740", "TT743", "TT748", "TT750", "TT751", "TT752", "TT753", "TT755")
+    rules = ("SRC045", "SRC048", "SRC053", "SRC055", "SRC056", "SRC057", "SRC058", "SRC060")
     assert codes(text, tmp_path, *rules) == expected

@@ -43,7 +43,7 @@ def _rows(body: str, *, more: str = "padding='max_length', max_length=64") -> st
     ],
 )  # fmt: skip
 def test_a_prompt_masked_by_position_leaves_the_pads(body: str, tmp_path: Path) -> None:
-    assert codes(_rows(body), tmp_path, "TT710") == ["TT710e"]
+    assert codes(_rows(body), tmp_path, "SRC015") == ["TT710e"]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_prompt_masked_by_position_leaves_the_pads(body: str, tmp_path: Path) 
     ],
 )  # fmt: skip
 def test_pads_that_may_be_masked_are_not_told(body: str, tmp_path: Path) -> None:
-    assert codes(_rows(body), tmp_path, "TT710") == []
+    assert codes(_rows(body), tmp_path, "SRC015") == []
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_pads_that_may_be_masked_are_not_told(body: str, tmp_path: Path) -> None
 )
 def test_labels_that_are_written_into_are_not_told(body: str, tmp_path: Path) -> None:
     helper = "def mask_pads(labels, row):\n    labels[:, len(row):] = constants.IGNORED\n"
-    assert codes(helper + _rows(body), tmp_path, "TT710") == []
+    assert codes(helper + _rows(body), tmp_path, "SRC015") == []
 
 
 def test_rows_without_pads_have_none_to_mask(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_rows_without_pads_have_none_to_mask(tmp_path: Path) -> None:
         "labels = enc['input_ids'].clone()\nlabels[:, :n] = -100\nenc['labels'] ="
         " labels\nreturn enc"
     )
-    assert codes(_rows(body, more="truncation=True"), tmp_path, "TT710") == []
+    assert codes(_rows(body, more="truncation=True"), tmp_path, "SRC015") == []
 
 
 def test_a_collator_may_mask_the_pads_of_rows_that_mask_the_prompt(tmp_path: Path) -> None:
@@ -111,4 +111,4 @@ def test_a_collator_may_mask_the_pads_of_rows_that_mask_the_prompt(tmp_path: Pat
         "def collate(rows):\n    batch = stack(rows)\n    batch['labels'][batch['attention_mask']"
         " == 0] = -100\n"
     )
-    assert codes(collator + _rows(body), tmp_path, "TT710") == []
+    assert codes(collator + _rows(body), tmp_path, "SRC015") == []

@@ -38,7 +38,7 @@ def test_the_collator_of_an_older_trl_masks_by_id(
     requirements: str, arguments: str, expected: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"torch\n{requirements}\n")
-    assert codes(SFT.format(arguments), tmp_path, "TT702") == expected
+    assert codes(SFT.format(arguments), tmp_path, "SRC007") == expected
 
 
 def test_unsloth_takes_the_old_arguments_still(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_unsloth_takes_the_old_arguments_still(tmp_path: Path) -> None:
         "from unsloth import FastLanguageModel\nm, t ="
         " FastLanguageModel.from_pretrained('org/some')\n"
     )
-    assert codes(text + SFT.format(", max_seq_length=512"), tmp_path, "TT702") == []
+    assert codes(text + SFT.format(", max_seq_length=512"), tmp_path, "SRC007") == []
 
 
 def test_arguments_for_one_release_among_others_say_nothing(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_arguments_for_one_release_among_others_say_nothing(tmp_path: Path) -> N
         " dict(processing_class=tok)\nif older:\n    more['max_seq_length'] ="
         " 512\nSFTTrainer(model, **more)\n"
     )
-    assert codes(text, tmp_path, "TT702") == []
+    assert codes(text, tmp_path, "SRC007") == []
 
 
 TWICE = (
@@ -81,13 +81,13 @@ def test_a_second_adapter_harms_in_later_releases(
     trainer: str, requirements: str, arguments: str, expected: list[str], tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"torch\n{requirements}\n")
-    assert codes(TWICE.format(trainer, arguments), tmp_path, "TT715") == expected
+    assert codes(TWICE.format(trainer, arguments), tmp_path, "SRC020") == expected
 
 
 def test_get_peft_model_twice_is_wrong_in_any_release(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("trl==0.7.1\n")
     text = "a = get_peft_model(model, LoraConfig())\nb = get_peft_model(a, LoraConfig())\n"
-    assert codes(text, tmp_path, "TT715") == ["TT715e"]
+    assert codes(text, tmp_path, "SRC020") == ["TT715e"]
 
 
 LOSS = (
@@ -105,7 +105,7 @@ def test_items_are_counted_from_one_release_on(
     requirements: str, count: int, tmp_path: Path
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"torch\n{requirements}\n")
-    assert len(codes(LOSS, tmp_path, "TT708")) == count
+    assert len(codes(LOSS, tmp_path, "SRC013")) == count
 
 
 LIST = "n = len(tok.apply_chat_template(chat))\n"
@@ -129,7 +129,7 @@ LIST = "n = len(tok.apply_chat_template(chat))\n"
 def test_a_notebook_that_was_exported_has_its_pins(line: str, count: int, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(f"{line}\n{HEAD}{LIST}")
-    assert len(lint([path], select=["TT705"]).findings) == count
+    assert len(lint([path], select=["SRC010"]).findings) == count
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def test_a_notebook_that_was_exported_has_its_pins(line: str, count: int, tmp_pa
 def test_a_pinned_package_bounds_what_it_asks_for(install: str, count: int, tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(install, HEAD, LIST), encoding="utf-8")
-    assert len(lint([path], select=["TT705"]).findings) == count
+    assert len(lint([path], select=["SRC010"]).findings) == count
 
 
 ADAPTED = (
@@ -183,4 +183,4 @@ ADAPTED = (
 def test_a_model_that_is_asked_for_its_adapter_gets_no_second(
     text: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(ADAPTED + text, tmp_path, "TT715") == expected
+    assert codes(ADAPTED + text, tmp_path, "SRC020") == expected

@@ -44,7 +44,7 @@ len(tok.apply_chat_template(m))
 def test_cells_of_notebooks_are_read(cell: str, tmp_path: Path) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook(cell, FAULT), encoding="utf-8")
-    assert [f.code for f in lint([path], select=["TT701", "TT705"]).findings] == ["TT705"]
+    assert [f.code for f in lint([path], select=["SRC006", "SRC010"]).findings] == ["SRC010"]
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_a_cell_that_cannot_be_parsed_is_told_and_leaves_the_others(
 ) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(notebook("import os", cell, FAULT), encoding="utf-8")
-    unread, found = sorted(lint([path], select=["TT701", "TT705"]).findings, key=lambda f: f.code)
-    assert (unread.severity, found.code) == ("info", "TT705")
+    unread, found = sorted(lint([path], select=["SRC006", "SRC010"]).findings, key=lambda f: f.code)
+    assert (unread.severity, found.code) == ("info", "SRC010")
     running = ".".join(map(str, sys.version_info[:2]))
     assert unread.message.startswith(
         f"cell 2 is not judged, because this Python ({running}) can't parse it: "
@@ -85,7 +85,7 @@ def test_a_cell_that_cannot_be_parsed_is_told_and_leaves_the_others(
 def test_syntax_of_a_newer_python_is_no_fault_of_the_file(line: str, tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text(line + "\n")
-    (finding,) = lint([path], select=["TT701"]).findings
+    (finding,) = lint([path], select=["SRC006"]).findings
     assert finding.severity == "info"
     assert finding.remedy == "run truetune with the Python that the code is written for"
 
@@ -93,7 +93,7 @@ def test_syntax_of_a_newer_python_is_no_fault_of_the_file(line: str, tmp_path: P
 def test_a_syntax_error_in_a_script_is_a_warning(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("x = = 1\n")
-    assert [f.severity for f in lint([path], select=["TT701"]).findings] == ["warning"]
+    assert [f.severity for f in lint([path], select=["SRC006"]).findings] == ["warning"]
 
 
 SFT = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('out')\n"
@@ -119,7 +119,7 @@ SFT = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('out')\n"
 def test_a_length_counts_where_the_trainer_cuts(
     text: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(text, tmp_path, "TT642") == expected
+    assert codes(text, tmp_path, "CFG042") == expected
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,9 @@ def test_a_length_counts_where_the_trainer_cuts(
     ],
 )
 def test_one_prompt_needs_no_padding_side(text: str, expected: list[str], tmp_path: Path) -> None:
-    assert codes(f"out = model.generate(**{text}, max_new_tokens=9)", tmp_path, "TT737") == expected
+    assert (
+        codes(f"out = model.generate(**{text}, max_new_tokens=9)", tmp_path, "SRC042") == expected
+    )
 
 
 def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> str:
@@ -177,12 +179,12 @@ def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> s
     ],
 )  # fmt: skip
 def test_a_second_bos_needs_a_first(text: str, expected: list[str], tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT704") == expected
+    assert codes(text, tmp_path, "SRC009") == expected
 
 
 def test_what_a_processor_renders_is_text(tmp_path: Path) -> None:
     text = "p = AutoProcessor.from_pretrained('a/b')\nn = len(p.apply_chat_template(m))\n"
-    assert codes(text, tmp_path, "TT705") == []
+    assert codes(text, tmp_path, "SRC010") == []
 
 
 TRAINING = """
@@ -198,8 +200,8 @@ eval_tok.pad_token = eval_tok.eos_token
 
 
 def test_a_tokenizer_made_behind_the_training_trains_nothing(tmp_path: Path) -> None:
-    assert codes(TRAINING + "trainer.train()\n" + EVALUATION, tmp_path, "TT702") == []
-    assert codes(TRAINING + EVALUATION + "trainer.train()\n", tmp_path, "TT702") == ["TT702e"]
+    assert codes(TRAINING + "trainer.train()\n" + EVALUATION, tmp_path, "SRC007") == []
+    assert codes(TRAINING + EVALUATION + "trainer.train()\n", tmp_path, "SRC007") == ["TT702e"]
 
 
 ADDED = """
@@ -220,7 +222,7 @@ def test_tokens_that_the_named_model_has_are_not_new(tmp_path: Path) -> None:
     (folder / "tokenizer_config.json").write_text("{}")
     for token, count in (("[TOOL]", 0), ("[ACT]", 0), ("[NEW]", 1)):
         text = ADDED.format(folder=str(folder), token=token)
-        assert len(codes(text, tmp_path, "TT740")) == len(codes(text, tmp_path, "TT747")) == count
+        assert len(codes(text, tmp_path, "SRC045")) == len(codes(text, tmp_path, "SRC052")) == count
 
 
 TWO_RUNS = """
@@ -246,7 +248,7 @@ def test_the_adapter_of_one_run_is_not_that_of_another(
 ) -> None:
     path = tmp_path / "train.py"
     path.write_text(HEAD + TWO_RUNS.format(model=model, more=more))
-    (finding,) = lint([path], select=["TT615"]).findings
+    (finding,) = lint([path], select=["CFG015"]).findings
     assert what in finding.message
 
 
@@ -271,7 +273,7 @@ COPIED = (
 def test_labels_are_learned_where_something_trains(
     more: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(COPIED + more, tmp_path, "TT710") == expected
+    assert codes(COPIED + more, tmp_path, "SRC015") == expected
 
 
 GENERATES = """
@@ -291,7 +293,7 @@ model = AutoModelForCausalLM.from_pretrained("x")
 def test_a_high_temperature_is_no_fault_where_unlikely_tokens_are_cut(
     more: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(GENERATES + more, tmp_path, "TT791") == expected
+    assert codes(GENERATES + more, tmp_path, "SRC079") == expected
 
 
 @pytest.mark.parametrize(
@@ -306,7 +308,7 @@ def test_another_generation_config_may_set_the_length(
     more: str, expected: list[str], tmp_path: Path
 ) -> None:
     generation = "def ask(ids):\n    return model.generate(ids)\n"
-    assert codes(GENERATES + more + generation, tmp_path, "TT736") == expected
+    assert codes(GENERATES + more + generation, tmp_path, "SRC041") == expected
 
 
 LOSSES = """
@@ -329,7 +331,7 @@ for batch in loader:
 def test_a_loss_of_a_block_without_gradients_has_no_graph(
     block: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(GENERATES + LOSSES.format(block=block), tmp_path, "TT833") == expected
+    assert codes(GENERATES + LOSSES.format(block=block), tmp_path, "SRC085") == expected
 
 
 TWO_PROMPTS = """
@@ -351,7 +353,7 @@ model.generate(**query, {query} max_new_tokens=9)
 def test_an_instruction_counts_for_the_generation_that_it_is_given_to(
     essay: str, query: str, expected: list[str], tmp_path: Path
 ) -> None:
-    assert codes(GENERATES + TWO_PROMPTS.format(essay=essay, query=query), tmp_path, "TT728") == (
+    assert codes(GENERATES + TWO_PROMPTS.format(essay=essay, query=query), tmp_path, "SRC033") == (
         expected
     )
 
@@ -367,5 +369,5 @@ def test_a_notebook_is_not_launched_by_a_configuration_beside_it(tmp_path: Path)
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}', encoding="utf-8")
     (tmp_path / "train.py").write_text(script, encoding="utf-8")
     (tmp_path / "train.ipynb").write_text(notebook(script), encoding="utf-8")
-    assert [f.code for f in lint([tmp_path / "train.py"], select=["TT718"]).findings] == ["TT718"]
-    assert lint([tmp_path / "train.ipynb"], select=["TT718"]).findings == ()
+    assert [f.code for f in lint([tmp_path / "train.py"], select=["SRC023"]).findings] == ["SRC023"]
+    assert lint([tmp_path / "train.ipynb"], select=["SRC023"]).findings == ()

@@ -68,7 +68,7 @@ train(ddp)
     ],
 )
 def test_a_forward_pass_around_the_wrapper(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT717") == ["TT717e"] * found
+    assert codes(text, tmp_path, "SRC022") == ["TT717e"] * found
 
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
@@ -121,7 +121,7 @@ def test_sharded_weights(text: str, files: dict[str, str], found: str, tmp_path:
     for name, content in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
-    assert codes(text, tmp_path, "TT718") == [f"TT718{letter}" for letter in found]
+    assert codes(text, tmp_path, "SRC023") == [f"SRC023{letter}" for letter in found]
 
 
 TRAIN = """
@@ -179,7 +179,7 @@ VLLM = "from vllm import LLM\nllm = LLM(model={0})\nprint(llm.generate(prompts))
     ],
 )
 def test_the_base_is_asked_after_training(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT719") == ["TT719e"] * found
+    assert codes(text, tmp_path, "SRC024") == ["TT719e"] * found
 
 
 LOOP = "for batch in loader:\n    model(**batch).loss.backward()\n{0}"
@@ -204,7 +204,7 @@ LOOP = "for batch in loader:\n    model(**batch).loss.backward()\n{0}"
     ],
 )
 def test_saved_before_training(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT720") == ["TT720e"] * found
+    assert codes(text, tmp_path, "SRC025") == ["TT720e"] * found
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_saved_before_training(text: str, found: bool, tmp_path: Path) -> None:
     ],
 )
 def test_a_compiled_model_is_saved(text: str, found: list[str], tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT721") == found
+    assert codes(text, tmp_path, "SRC026") == found
 
 
 def kept(line: str, loop: str = "for batch in loader:", before: str = "kept = []") -> str:
@@ -261,7 +261,7 @@ def kept(line: str, loop: str = "for batch in loader:", before: str = "kept = []
     ],
 )
 def test_outputs_kept_on_the_device(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT722") == ["TT722w"] * found
+    assert codes(text, tmp_path, "SRC027") == ["TT722w"] * found
 
 
 def averaged(term: str, mean: str, loader: str = "loader") -> str:
@@ -303,7 +303,7 @@ def averaged(term: str, mean: str, loader: str = "loader") -> str:
     ],
 )
 def test_averages_of_perplexities(text: str, found: list[str], tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT723") == found
+    assert codes(text, tmp_path, "SRC028") == found
 
 
 ROWS = """
@@ -372,7 +372,7 @@ for batch in DataLoader({0}, batch_size=4{1}):
     ],
 )
 def test_answers_in_another_order(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes("import json\n" + text, tmp_path, "TT724") == ["TT724e"] * found
+    assert codes("import json\n" + text, tmp_path, "SRC029") == ["TT724e"] * found
 
 
 SERVER = """
@@ -425,7 +425,7 @@ hits = sum(a == g for a, g in zip(texts, ds["answer"]))
     ],
 )
 def test_orders_of_servers_frames_and_trainers(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT724") == ["TT724e"] * found
+    assert codes(text, tmp_path, "SRC029") == ["TT724e"] * found
 
 
 COLLATED = """
@@ -458,7 +458,7 @@ PADDED = "b = tok(texts, padding='max_length', {0}return_tensors='pt')\n{1}.gene
     ],
 )
 def test_prompts_padded_to_a_fixed_length(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT725") == ["TT725w"] * found
+    assert codes(text, tmp_path, "SRC030") == ["TT725w"] * found
 
 
 PLAIN = "trainer = Trainer(model=model, train_dataset=ds)\ntrainer.train()\n"
@@ -487,7 +487,7 @@ PLAIN = "trainer = Trainer(model=model, train_dataset=ds)\ntrainer.train()\n"
 )
 def test_several_gpus_in_one_process(text: str, command: str, found: bool, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(command, encoding="utf-8")
-    assert codes(text, tmp_path, "TT726") == ["TT726w"] * found
+    assert codes(text, tmp_path, "SRC031") == ["TT726w"] * found
 
 
 SERVES = (
@@ -508,7 +508,7 @@ def test_an_adapter_with_dora(text: str, dora: bool, found: bool, tmp_path: Path
     (tmp_path / "adapter").mkdir()
     config = {"peft_type": "LORA", "r": 8, "use_dora": dora}
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert codes(text, tmp_path, "TT727") == ["TT727w"] * found
+    assert codes(text, tmp_path, "SRC032") == ["TT727w"] * found
 
 
 ASKS_JSON = "prompt = 'Extract all items of the invoice as a JSON list.'\n"
@@ -553,7 +553,7 @@ ASKED = "out = model.generate(**batch, max_new_tokens=9, {0})\ntext = tok.decode
     ],
 )
 def test_repetition_in_structured_answers(text: str, found: list[str], tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT728") == found
+    assert codes(text, tmp_path, "SRC033") == found
 
 
 REWARD = """
@@ -575,4 +575,4 @@ evaluate(GRPOTrainer(model="m", reward_funcs=reward), rows)
 
 def test_an_order_that_is_not_followed_to_its_rows_is_not_judged(tmp_path: Path) -> None:
     """The answers come from the same shuffled rows, by a keyword that is not followed."""
-    assert codes(REWARD, tmp_path, "TT724") == []
+    assert codes(REWARD, tmp_path, "SRC029") == []

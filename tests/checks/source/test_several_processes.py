@@ -51,7 +51,7 @@ def codes(text: str, folder: Path, code: str) -> int:
     ],
 )
 def test_processes_on_one_gpu(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT856") == found
+    assert codes(text, tmp_path, "SRC093") == found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_processes_on_one_gpu(text: str, found: int, tmp_path: Path) -> None:
     ],
 )
 def test_checkpoints_that_are_loaded_onto_one_gpu(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT860") == found
+    assert codes(text, tmp_path, "SRC095") == found
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_checkpoints_that_are_loaded_onto_one_gpu(text: str, found: int, tmp_pat
     ],
 )
 def test_samplers_without_an_epoch(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT864") == found
+    assert codes(text, tmp_path, "SRC097") == found
 
 
 SAVE = 'torch.save(model.module.state_dict(), "a.pt")\n'
@@ -107,7 +107,7 @@ SAVE = 'torch.save(model.module.state_dict(), "a.pt")\n'
     ],
 )
 def test_checkpoints_that_every_process_writes(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT868") == found
+    assert codes(text, tmp_path, "SRC099") == found
 
 
 CHECKPOINTS = "model.gradient_checkpointing_enable()\n"
@@ -123,7 +123,7 @@ CHECKPOINTS = "model.gradient_checkpointing_enable()\n"
     ],
 )
 def test_checkpointing_of_a_model_in_eval_mode(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT732") == found
+    assert codes(text, tmp_path, "SRC037") == found
 
 
 KBIT = """\
@@ -149,7 +149,7 @@ model = prepare_model_for_kbit_training(model)
     ],
 )
 def test_kbit_preparation(arguments: str, found: int, tmp_path: Path) -> None:
-    assert codes(KBIT.format(arguments), tmp_path, "TT840") == found
+    assert codes(KBIT.format(arguments), tmp_path, "SRC088") == found
 
 
 VALIDATE = """\
@@ -186,7 +186,7 @@ DISTILL = f"for batch in loader:\n    t = teacher(**batch).logits\n    {STEP}"
     ],
 )
 def test_forward_passes_without_no_grad(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT852") == found
+    assert codes(text, tmp_path, "SRC091") == found
 
 
 PAD = """\
@@ -208,7 +208,7 @@ rows = rows.map(lambda b: tok(b["text"], truncation=True{}))
     ],
 )
 def test_padding_to_a_fixed_length(arguments: str, after: str, found: int, tmp_path: Path) -> None:
-    assert codes(PAD.format(arguments, after), tmp_path, "TT872") == found
+    assert codes(PAD.format(arguments, after), tmp_path, "SRC101") == found
 
 
 ZERO = """\
@@ -232,7 +232,7 @@ LOAD = 'model = AutoModelForCausalLM.from_pretrained("m")'
 def test_models_that_are_made_before_zero3(
     before: str, stage: int, after: str, found: int, tmp_path: Path
 ) -> None:
-    assert codes(ZERO.format(before, stage, after), tmp_path, "TT880") == found
+    assert codes(ZERO.format(before, stage, after), tmp_path, "SRC103") == found
 
 
 @pytest.mark.parametrize(
@@ -240,7 +240,7 @@ def test_models_that_are_made_before_zero3(
 )
 def test_a_device_map_that_names_one_gpu(place: str, found: int, tmp_path: Path) -> None:
     text = PLACED + f'net = AutoModelForCausalLM.from_pretrained("m", device_map={place})\n'
-    assert codes(text + "opt = torch.optim.AdamW(net.parameters())\n", tmp_path, "TT757") == found
+    assert codes(text + "opt = torch.optim.AdamW(net.parameters())\n", tmp_path, "SRC062") == found
 
 
 REDUCE = "dist.all_reduce(loss)\n"
@@ -261,7 +261,7 @@ REDUCE = "dist.all_reduce(loss)\n"
     ],
 )
 def test_collective_calls_of_one_process(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(PLACED + text, tmp_path, "TT745") == found
+    assert codes(PLACED + text, tmp_path, "SRC050") == found
 
 
 GATHERED = """\
@@ -313,7 +313,7 @@ RESUMED = '    if accelerator.is_main_process:\n        accelerator.save_state("
 def test_sharded_weights_are_gathered_by_all_processes(
     arguments: str, save: str, found: int, tmp_path: Path
 ) -> None:
-    assert codes(GATHERED.format(arguments, save), tmp_path, "TT745") == found
+    assert codes(GATHERED.format(arguments, save), tmp_path, "SRC050") == found
 
 
 @pytest.mark.parametrize(
@@ -331,7 +331,7 @@ def test_a_configuration_beside_a_script_shards_its_weights(
     (tmp_path / "launch.yaml").write_text(setup, encoding="utf-8")
     path = tmp_path / "train.py"
     path.write_text(GATHERED.format("", ON_ONE), encoding="utf-8")
-    report = lint([path], select=["TT745"], allow_unjudged=True)
+    report = lint([path], select=["SRC050"], allow_unjudged=True)
     assert [finding.severity for finding in report.findings] == found
 
 
@@ -343,9 +343,9 @@ UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss =
 @pytest.mark.parametrize(
     ("code", "text", "found"),
     [
-        ("TT745", PLACED + MODEL + OPTIMIZER + SAMPLED + EPOCHS + BREAKS, 1),
+        ("SRC050", PLACED + MODEL + OPTIMIZER + SAMPLED + EPOCHS + BREAKS, 1),
         (
-            "TT745",
+            "SRC050",
             PLACED
             + MODEL
             + OPTIMIZER
@@ -355,7 +355,7 @@ UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss =
             0,
         ),
         (
-            "TT745",
+            "SRC050",
             PLACED
             + MODEL
             + OPTIMIZER
@@ -365,7 +365,7 @@ UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss =
             0,
         ),
         (
-            "TT745",
+            "SRC050",
             PLACED
             + MODEL
             + OPTIMIZER
@@ -374,14 +374,14 @@ UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss =
             + BREAKS,
             0,
         ),
-        ("TT717", PLACED + MODEL + UNDER_NO_SYNC, 1),
+        ("SRC022", PLACED + MODEL + UNDER_NO_SYNC, 1),
         (
-            "TT717",
+            "SRC022",
             PLACED + MODEL + UNDER_NO_SYNC + "loss = model(**last).loss\nloss.backward()\n",
             0,
         ),
         (
-            "TT717",
+            "SRC022",
             PLACED
             + MODEL
             + UNDER_NO_SYNC.replace(
@@ -389,13 +389,13 @@ UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss =
             ),
             0,
         ),
-        ("TT855", PLACED + MODEL + SLICED, 1),
-        ("TT855", PLACED + MODEL + "import random\nrandom.seed(0)\n" + SLICED, 0),
-        ("TT855", PLACED + MODEL + SLICED.replace("rows[R::W]", "rows[:100]"), 0),
-        ("TT799", PLACED + MODEL + OPTIMIZER + SLICED + "loader = DataLoader(part)\n" + LOOP, 0),
-        ("TT799", PLACED + MODEL + OPTIMIZER + "loader = DataLoader(rows[2::4])\n" + LOOP, 1),
+        ("SRC092", PLACED + MODEL + SLICED, 1),
+        ("SRC092", PLACED + MODEL + "import random\nrandom.seed(0)\n" + SLICED, 0),
+        ("SRC092", PLACED + MODEL + SLICED.replace("rows[R::W]", "rows[:100]"), 0),
+        ("SRC084", PLACED + MODEL + OPTIMIZER + SLICED + "loader = DataLoader(part)\n" + LOOP, 0),
+        ("SRC084", PLACED + MODEL + OPTIMIZER + "loader = DataLoader(rows[2::4])\n" + LOOP, 1),
         (
-            "TT868",
+            "SRC099",
             PLACED
             + MODEL
             + 'R, W = dist.get_rank(), 2\nif R == 0:\n    torch.save(model, "m.pt")\n',
@@ -457,4 +457,4 @@ class M(L.LightningModule):
     ],
 )
 def test_optimizers_that_train_nothing(text: str, found: int, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "TT839") == found
+    assert codes(text, tmp_path, "SRC087") == found

@@ -69,7 +69,7 @@ SHORT = 8
 
 
 class AnswersAreCutOff(AnswersRule):
-    code = "TT981"
+    code = "ANS020"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

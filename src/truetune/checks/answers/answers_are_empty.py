@@ -49,7 +49,7 @@ TOLERATED = 0.05
 
 
 class AnswersAreEmpty(CountedAnswersRule):
-    code = "TT086"
+    code = "ANS006"
     severity = "error"
     tolerated = TOLERATED
     called = "are empty"

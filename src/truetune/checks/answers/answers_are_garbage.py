@@ -63,7 +63,7 @@ WHOLE = (
 
 
 class AnswersAreGarbage(CountedAnswersRule):
-    code = "TT092"
+    code = "ANS012"
     severity = "error"
     tolerated = TOLERATED
     called = "are garbage"

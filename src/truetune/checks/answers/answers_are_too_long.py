@@ -56,7 +56,7 @@ TOLERATED = 0.1
 
 
 class AnswersAreTooLong(CountedAnswersRule):
-    code = "TT095"
+    code = "ANS013"
     severity = "error"
     tolerated = TOLERATED
     called = "are far longer than their references"

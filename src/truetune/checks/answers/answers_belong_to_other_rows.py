@@ -57,7 +57,7 @@ from truetune.generation.answer_samples import Sample
 
 
 class AnswersBelongToOtherRows(AnswersRule):
-    code = "TT974"
+    code = "ANS016"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

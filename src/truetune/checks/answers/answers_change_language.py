@@ -54,7 +54,7 @@ TOLERATED = 0.05
 
 
 class AnswersChangeLanguage(CountedAnswersRule):
-    code = "TT084"
+    code = "ANS004"
     severity = "error"
     tolerated = TOLERATED
     called = "are in another language than their references"

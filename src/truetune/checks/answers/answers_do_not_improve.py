@@ -69,7 +69,7 @@ WIDTH = 2.4
 
 
 class AnswersDoNotImprove(AnswersRule):
-    code = "TT089"
+    code = "ANS009"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

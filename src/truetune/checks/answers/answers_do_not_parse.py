@@ -50,7 +50,7 @@ TOLERATED = 0.5
 
 
 class AnswersDoNotParse(CountedAnswersRule):
-    code = "TT091"
+    code = "ANS011"
     severity = "error"
     tolerated = TOLERATED
     called = "can't be read by the parser"

@@ -57,7 +57,7 @@ TOLERATED = 0.05
 
 
 class AnswersEchoThePrompt(CountedAnswersRule):
-    code = "TT088"
+    code = "ANS008"
     severity = "error"
     tolerated = TOLERATED
     called = "repeat the question"

@@ -58,7 +58,7 @@ OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike"
 
 
 class AnswersHaveFaults(CountedAnswersRule):
-    code = "TT096"
+    code = "ANS014"
     severity = "error"
     tolerated = TOLERATED
     called = "have a fault"

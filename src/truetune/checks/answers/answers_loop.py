@@ -71,7 +71,7 @@ NOT_A_NUMBER = (
 
 
 class AnswersLoop(CountedAnswersRule):
-    code = "TT083"
+    code = "ANS003"
     severity = "error"
     tolerated = TOLERATED
     called = "end in a loop"

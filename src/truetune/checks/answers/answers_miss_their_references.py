@@ -60,7 +60,7 @@ FREQUENT = 1 / 3
 
 
 class AnswersMissTheirReferences(CountedAnswersRule):
-    code = "TT975"
+    code = "ANS017"
     severity = "warning"
     tolerated = TOLERATED
     called = "have nothing in common with their reference"

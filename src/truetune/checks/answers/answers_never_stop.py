@@ -72,7 +72,7 @@ ASK_AS_TRAINED = (
 
 
 class AnswersNeverStop(CountedAnswersRule):
-    code = "TT081"
+    code = "ANS001"
     severity = "error"
     tolerated = TOLERATED
     called = "do not stop by themselves"

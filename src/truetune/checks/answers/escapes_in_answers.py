@@ -55,7 +55,7 @@ TOLERATED = 0.02
 
 
 class EscapesInAnswers(CountedAnswersRule):
-    code = "TT976"
+    code = "ANS018"
     severity = "error"
     tolerated = TOLERATED
     called = "have escapes in place of characters"

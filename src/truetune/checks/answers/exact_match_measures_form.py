@@ -81,7 +81,7 @@ PARSERS = {"number": "number", "letter": "choice", "json": "json"}
 
 
 class ExactMatchMeasuresForm(AnswersRule):
-    code = "TT099"
+    code = "ANS015"
     severity = "info"
 
     def unmet(self) -> Unmet | None:

@@ -84,7 +84,7 @@ class Renaming(NamedTuple):
 
 
 class LabelsAreExchanged(AnswersRule):
-    code = "TT985"
+    code = "ANS021"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

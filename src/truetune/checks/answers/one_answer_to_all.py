@@ -54,7 +54,7 @@ from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, 
 
 
 class OneAnswerToAll(AnswersRule):
-    code = "TT085"
+    code = "ANS005"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -60,7 +60,7 @@ TOLERATED = 0.2
 
 
 class RepetitionIsSuppressed(CountedAnswersRule):
-    code = "TT977"
+    code = "ANS019"
     severity = "error"
     tolerated = TOLERATED
     called = "break where their references repeat themselves"

@@ -51,7 +51,7 @@ TOLERATED = 0.02
 
 
 class RoleMarkersInAnswers(CountedAnswersRule):
-    code = "TT087"
+    code = "ANS007"
     severity = "error"
     tolerated = TOLERATED
     called = "have role markers or control tokens in them"

@@ -59,7 +59,7 @@ from truetune.checks.unmet import ONE_PASS
 
 
 class StopRateFalls(AnswersRule):
-    code = "TT082"
+    code = "ANS002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

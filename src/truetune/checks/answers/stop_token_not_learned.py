@@ -63,7 +63,7 @@ HIGH, NEVER = 1.0, 6.9
 
 
 class StopTokenNotLearned(AnswersRule):
-    code = "TT090"
+    code = "ANS010"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

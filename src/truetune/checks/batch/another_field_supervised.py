@@ -67,7 +67,7 @@ ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
 
 
 class AnotherFieldSupervised(BatchRule):
-    code = "TT016"
+    code = "BAT016"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

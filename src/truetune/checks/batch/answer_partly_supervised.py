@@ -64,7 +64,7 @@ class Missing(NamedTuple):
 
 
 class AnswerPartlySupervised(BatchRule):
-    code = "TT013"
+    code = "BAT013"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ SHOWN = 12
 
 
 class AnswersCutInBatch(BatchRule):
-    code = "TT023"
+    code = "BAT022"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ SHOWN = 12
 
 
 class AttentionMaskHidesText(BatchRule):
-    code = "TT025"
+    code = "BAT024"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

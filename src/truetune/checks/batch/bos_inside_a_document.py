@@ -63,7 +63,7 @@ AROUND = 5
 
 
 class BosInsideADocument(BatchRule):
-    code = "TT021"
+    code = "BAT020"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

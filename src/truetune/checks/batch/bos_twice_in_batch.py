@@ -54,7 +54,7 @@ SHOWN = 8
 
 
 class BosTwiceInBatch(BatchRule):
-    code = "TT020"
+    code = "BAT019"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

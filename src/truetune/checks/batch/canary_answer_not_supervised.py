@@ -53,7 +53,7 @@ from truetune.checks.rule import BatchRule
 
 
 class CanaryAnswerNotSupervised(BatchRule):
-    code = "TT038"
+    code = "BAT037"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

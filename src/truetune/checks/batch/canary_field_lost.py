@@ -55,7 +55,7 @@ from truetune.checks.rule import BatchRule
 
 
 class CanaryFieldLost(BatchRule):
-    code = "TT039"
+    code = "BAT038"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

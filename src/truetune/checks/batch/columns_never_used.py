@@ -65,7 +65,7 @@ RECOGNISED = 12
 
 
 class ColumnsNeverUsed(BatchRule):
-    code = "TT032"
+    code = "BAT031"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

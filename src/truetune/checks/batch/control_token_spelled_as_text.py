@@ -58,7 +58,7 @@ MARKER = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 
 
 class ControlTokenSpelledAsText(BatchRule):
-    code = "TT015"
+    code = "BAT015"
     severity = "error"
 
     def __init__(self, subject: Audit) -> None:

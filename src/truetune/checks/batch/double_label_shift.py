@@ -56,7 +56,7 @@ SEVERAL = 8
 
 
 class DoubleLabelShift(BatchRule):
-    code = "TT024"
+    code = "BAT023"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

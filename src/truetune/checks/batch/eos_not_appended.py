@@ -53,7 +53,7 @@ from truetune.render.rendering import Source
 
 
 class EosNotAppended(BatchRule):
-    code = "TT002"
+    code = "BAT002"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

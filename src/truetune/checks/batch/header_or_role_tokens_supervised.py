@@ -57,7 +57,7 @@ from truetune.render.rendering import Source
 
 
 class HeaderOrRoleTokensSupervised(BatchRule):
-    code = "TT004"
+    code = "BAT004"
     severity = "warning"
 
     def __init__(self, subject: Audit) -> None:

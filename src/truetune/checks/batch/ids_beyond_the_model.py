@@ -51,7 +51,7 @@ SEEN = ("pixel_values", "images", "input_features", "audio_values")
 
 
 class IdsBeyondTheModel(BatchRule):
-    code = "TT028"
+    code = "BAT027"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -63,7 +63,7 @@ SHORTEST = 3
 
 
 class IdsOfRowsNotUsed(BatchRule):
-    code = "TT781"
+    code = "BAT044"
     severity = "warning"
 
     def __init__(self, subject: Audit) -> None:

@@ -65,7 +65,7 @@ NAMES = (
 
 
 class KtoKlFromMatchedPair(BatchRule):
-    code = "TT036"
+    code = "BAT035"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 
 class LabelsOverwrittenByCollator(BatchRule):
-    code = "TT010"
+    code = "BAT010"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

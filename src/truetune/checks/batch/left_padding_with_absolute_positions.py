@@ -51,7 +51,7 @@ COUNTING = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "i
 
 
 class LeftPaddingWithAbsolutePositions(BatchRule):
-    code = "TT027"
+    code = "BAT026"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 
 class LineWithoutLabel(BatchRule):
-    code = "TT009"
+    code = "BAT009"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

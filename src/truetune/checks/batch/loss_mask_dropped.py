@@ -65,7 +65,7 @@ from truetune.errors import name_list
 
 
 class LossMaskDropped(BatchRule):
-    code = "TT011"
+    code = "BAT011"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -60,7 +60,7 @@ TEXT = (
 
 
 class MaskingSettingWithoutEffect(BatchRule):
-    code = "TT012"
+    code = "BAT012"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

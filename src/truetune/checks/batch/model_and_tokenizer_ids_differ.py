@@ -50,7 +50,7 @@ READS_PADS = ("ForSequenceClassification", "RewardModel")
 
 
 class ModelAndTokenizerIdsDiffer(BatchRule):
-    code = "TT767"
+    code = "BAT042"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ from truetune.checks.rule import BatchRule
 
 
 class ModelLeftInEvalMode(BatchRule):
-    code = "TT765"
+    code = "BAT040"
     severity = "info"
 
     def findings(self) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ TRAINED = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_
 
 
 class NewTokenRowsNotTrained(BatchRule):
-    code = "TT037"
+    code = "BAT036"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ from truetune.checks.rule import BatchRule
 
 
 class NoParameterIsTrained(BatchRule):
-    code = "TT764"
+    code = "BAT039"
     severity = "error"
     moot_where = ("trained-tensors-without-gradient",)
 

@@ -58,7 +58,7 @@ UNKNOWN = "the rows are not at hand: the turns without a label may be their prom
 
 
 class OnlyLastOrWrongTurnSupervised(BatchRule):
-    code = "TT008"
+    code = "BAT008"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 
 
 class OtherDocumentSupervised(BatchRule):
-    code = "TT006"
+    code = "BAT006"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -50,7 +50,7 @@ HONOURED = (4, 53)
 
 
 class PackedWithoutBoundaries(BatchRule):
-    code = "TT034"
+    code = "BAT033"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

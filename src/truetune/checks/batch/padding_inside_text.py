@@ -55,7 +55,7 @@ AROUND = 6
 
 
 class PaddingInsideText(BatchRule):
-    code = "TT026"
+    code = "BAT025"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

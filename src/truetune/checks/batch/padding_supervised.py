@@ -52,7 +52,7 @@ NOT_PADDED = Unmet("it is about padding, and no line is padded")
 
 
 class PaddingSupervised(BatchRule):
-    code = "TT005"
+    code = "BAT005"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ MANY = 0.1
 
 
 class PairSidesNotComparable(BatchRule):
-    code = "TT035"
+    code = "BAT034"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ from truetune.checks.rule import BatchRule
 
 
 class PromptSupervised(BatchRule):
-    code = "TT003"
+    code = "BAT003"
     severity = "warning"
 
     def __init__(self, subject: Audit) -> None:

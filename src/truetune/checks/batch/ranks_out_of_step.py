@@ -45,7 +45,7 @@ from truetune.errors import name_list
 
 
 class RanksOutOfStep(BatchRule):
-    code = "TT030"
+    code = "BAT029"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

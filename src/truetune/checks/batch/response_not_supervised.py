@@ -52,7 +52,7 @@ from truetune.render.rendering import Source
 
 
 class ResponseNotSupervised(BatchRule):
-    code = "TT007"
+    code = "BAT007"
     severity = "error"
 
     def __init__(self, subject: Audit) -> None:

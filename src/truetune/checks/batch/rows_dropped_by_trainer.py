@@ -53,7 +53,7 @@ SOME = 0.01
 
 
 class RowsDroppedByTrainer(BatchRule):
-    code = "TT033"
+    code = "BAT032"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

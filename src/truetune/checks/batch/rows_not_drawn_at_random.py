@@ -55,7 +55,7 @@ OFTEN = 0.25
 
 
 class RowsNotDrawnAtRandom(BatchRule):
-    code = "TT031"
+    code = "BAT030"
     severity = "info"
 
     def findings(self) -> Iterator[Finding]:

@@ -59,7 +59,7 @@ SHARED = (
 
 
 class SameRowsOnEveryRank(BatchRule):
-    code = "TT029"
+    code = "BAT028"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ CERTAIN = 10.0
 
 
 class StepsLargerThanTheWeights(BatchRule):
-    code = "TT795"
+    code = "BAT046"
     severity = "error"
     law: ClassVar[str] = "update-rounding"
     """Its measurement knows the rate, the optimizer and the weights"""

@@ -55,7 +55,7 @@ NOT_SEEN = Unmet(
 
 
 class StepsWithoutGradient(BatchRule):
-    code = "TT782"
+    code = "BAT045"
     severity = "error"
 
     @property

@@ -56,7 +56,7 @@ BEFORE = 6
 
 
 class StopTokenNeverSupervised(BatchRule):
-    code = "TT001"
+    code = "BAT001"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

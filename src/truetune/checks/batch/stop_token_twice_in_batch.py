@@ -54,7 +54,7 @@ BEFORE = 6
 
 
 class StopTokenTwiceInBatch(BatchRule):
-    code = "TT022"
+    code = "BAT021"
     severity = "error"
     ended = 0
     """Supervised answers with a stop token"""

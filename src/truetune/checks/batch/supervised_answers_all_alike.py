@@ -78,7 +78,7 @@ SHOWN = 60
 
 
 class SupervisedAnswersAllAlike(BatchRule):
-    code = "TT018"
+    code = "BAT018"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

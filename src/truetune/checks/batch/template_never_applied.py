@@ -52,7 +52,7 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 
 
 class TemplateNeverApplied(BatchRule):
-    code = "TT014"
+    code = "BAT014"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

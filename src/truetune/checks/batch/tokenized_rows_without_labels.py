@@ -72,7 +72,7 @@ SOME_LEARNED = Unmet(
 
 
 class TokenizedRowsWithoutLabels(BatchRule):
-    code = "TT780"
+    code = "BAT043"
     severity = "error"
 
     def __init__(self, subject: Audit) -> None:

@@ -54,7 +54,7 @@ MANY = 0.01
 
 
 class UnknownTokensSupervised(BatchRule):
-    code = "TT017"
+    code = "BAT017"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

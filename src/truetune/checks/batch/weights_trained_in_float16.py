@@ -43,7 +43,7 @@ from truetune.checks.rule import BatchRule
 
 
 class WeightsTrainedInFloat16(BatchRule):
-    code = "TT766"
+    code = "BAT041"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ NONE, FEEBLE = 1e-6, 1e-3
 
 
 class AdapterWithoutEffectOnAnswers(CauseRule):
-    code = "TT944"
+    code = "CAU005"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

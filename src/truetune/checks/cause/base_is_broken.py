@@ -51,7 +51,7 @@ LEAST = 4
 
 
 class BaseIsBroken(CauseRule):
-    code = "TT949"
+    code = "CAU010"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -50,7 +50,7 @@ LEAST = 0.005
 
 
 class GenerationSlowsDown(CauseRule):
-    code = "TT980"
+    code = "CAU013"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -53,7 +53,7 @@ SAME = 1e-6
 
 
 class ModelIsTheBase(CauseRule):
-    code = "TT947"
+    code = "CAU008"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -50,7 +50,7 @@ MOST = 7.0
 
 
 class NoLanguageLeft(CauseRule):
-    code = "TT950"
+    code = "CAU011"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

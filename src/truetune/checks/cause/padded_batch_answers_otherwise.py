@@ -53,7 +53,7 @@ ROUNDING = 0.5
 
 
 class PaddedBatchAnswersOtherwise(CauseRule):
-    code = "TT946"
+    code = "CAU007"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -47,7 +47,7 @@ FILE = "contract.json"
 
 
 class PromptIsNotTheTrainedOne(CauseRule):
-    code = "TT943"
+    code = "CAU004"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -50,7 +50,7 @@ from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
 
 
 class PromptsWereLearned(CauseRule):
-    code = "TT978"
+    code = "CAU012"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -57,7 +57,7 @@ LEARNED = 0.5
 
 
 class StopLearnedButNotReached(CauseRule):
-    code = "TT948"
+    code = "CAU009"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

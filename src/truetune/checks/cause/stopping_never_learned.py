@@ -81,7 +81,7 @@ class State(NamedTuple):
 
 
 class StoppingNeverLearned(CauseRule):
-    code = "TT941"
+    code = "CAU002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

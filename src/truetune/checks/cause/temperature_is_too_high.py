@@ -53,7 +53,7 @@ LEAST = 3
 
 
 class TemperatureIsTooHigh(CauseRule):
-    code = "TT094"
+    code = "CAU001"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -55,7 +55,7 @@ LIKELY = 0.5
 
 
 class TrainedStopNotServed(CauseRule):
-    code = "TT942"
+    code = "CAU003"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -52,7 +52,7 @@ SURE = 2.4
 
 
 class WorseThanItsBase(CauseRule):
-    code = "TT945"
+    code = "CAU006"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -47,7 +47,7 @@ REMEDY = "save with model.save_pretrained after training, without an override of
 
 
 class AdapterFileEmpty(CheckpointRule):
-    code = "TT903"
+    code = "CKP003"
     severity = "error"
     kind = "adapter"
     opens = False

@@ -49,7 +49,7 @@ PARTS = ("vision_config", "text_config", "audio_config")
 
 
 class AdapterKeysDoNotMatch(CheckpointRule):
-    code = "TT906"
+    code = "CKP006"
     severity = "error"
     kind = "adapter"
 

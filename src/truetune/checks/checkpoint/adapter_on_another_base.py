@@ -53,7 +53,7 @@ ALIKE = 0.5
 
 
 class AdapterOnAnotherBase(CheckpointRule):
-    code = "TT909"
+    code = "CKP009"
     severity = "error"
     kind = "adapter"
     compares = True

@@ -39,7 +39,7 @@ from truetune.checks.unmet import NOT_LORA
 
 
 class AdapterRankDiffers(CheckpointRule):
-    code = "TT908"
+    code = "CKP008"
     severity = "error"
     kind = "adapter"
 

@@ -46,7 +46,7 @@ KEYS = {
 
 
 class AdapterScaleOutOfRange(CheckpointRule):
-    code = "TT936"
+    code = "CKP035"
     severity = "warning"
     kind = "adapter"
     opens = False

@@ -56,7 +56,7 @@ from truetune.checks.unmet import MERGED
 
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
-    code = "TT919"
+    code = "CKP019"
     severity = "warning"
     kind = "model"
     compares = True

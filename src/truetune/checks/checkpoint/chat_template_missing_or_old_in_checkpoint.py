@@ -48,7 +48,7 @@ JINJA = "chat_template.jinja"
 
 
 class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
-    code = "TT921"
+    code = "CKP021"
     severity = "error"
     opens = False
 

@@ -43,7 +43,7 @@ REMEDY = "start the same command again: the run continues from its last whole ch
 
 
 class CheckpointNotWhole(CheckpointRule):
-    code = "TT930"
+    code = "CKP029"
     severity = "error"
     opens = False
 

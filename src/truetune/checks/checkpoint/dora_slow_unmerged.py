@@ -36,7 +36,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class DoraSlowUnmerged(CheckpointRule):
-    code = "TT937"
+    code = "CKP036"
     severity = "info"
     kind = "adapter"
     opens = False

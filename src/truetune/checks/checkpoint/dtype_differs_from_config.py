@@ -47,7 +47,7 @@ NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16
 
 
 class DtypeDiffersFromConfig(CheckpointRule):
-    code = "TT914"
+    code = "CKP014"
     severity = "warning"
     kind = "model"
 

@@ -42,7 +42,7 @@ FILE = "generation_config.json"
 
 
 class GenerationConfigDistortsAnswers(CheckpointRule):
-    code = "TT935"
+    code = "CKP034"
     severity = "warning"
     opens = False
 

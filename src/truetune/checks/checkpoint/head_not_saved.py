@@ -60,7 +60,7 @@ REWARD = {"mean_reward", "margin"}
 
 
 class HeadNotSaved(CheckpointRule):
-    code = "TT910"
+    code = "CKP010"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -45,7 +45,7 @@ LONGEST = 10_000
 
 
 class LoraTargetsHalfMatched(CheckpointRule):
-    code = "TT907"
+    code = "CKP007"
     severity = "warning"
     kind = "adapter"
 

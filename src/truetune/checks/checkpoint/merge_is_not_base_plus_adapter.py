@@ -57,7 +57,7 @@ REMEDY = "merge again in float32, with the adapter_config.json that was saved wi
 
 
 class MergeIsNotBasePlusAdapter(CheckpointRule):
-    code = "TT928"
+    code = "CKP028"
     severity = "error"
     kind = "model"
     compares = True

@@ -69,7 +69,7 @@ REMEDY = (
 
 
 class MergedInto4bitOrLowPrecision(CheckpointRule):
-    code = "TT915"
+    code = "CKP015"
     severity = "warning"
     kind = "model"
     compares = True

@@ -73,7 +73,7 @@ FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parame
 
 
 class MostWeightsNeverMoved(CheckpointRule):
-    code = "TT934"
+    code = "CKP033"
     severity = "warning"
     moot_where = ("bf16-updates-rounded-away",)
     kind = "model"

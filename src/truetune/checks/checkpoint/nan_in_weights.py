@@ -39,7 +39,7 @@ from truetune.checks.unmet import NO_VALUES
 
 
 class NanInWeights(CheckpointRule):
-    code = "TT917"
+    code = "CKP017"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -60,7 +60,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class NewTokenLandsInPaddedRow(CheckpointRule):
-    code = "TT912"
+    code = "CKP012"
     severity = "warning"
     kind = "model"
     compares = True

@@ -58,7 +58,7 @@ REMEDY = (
 
 
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
-    code = "TT911"
+    code = "CKP011"
     severity = "error"
     compares = True
 

@@ -59,7 +59,7 @@ NAMES = ("norm", "ln_")
 
 
 class NormsNeverMoved(CheckpointRule):
-    code = "TT927"
+    code = "CKP027"
     severity = "warning"
     kind = "model"
     compares = True

@@ -56,7 +56,7 @@ TOKENIZER = "tokenizer.json"
 
 
 class PromptsDifferFromTraining(CheckpointRule):
-    code = "TT932"
+    code = "CKP031"
     severity = "error"
     opens = False
 

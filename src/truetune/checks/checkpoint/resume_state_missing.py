@@ -50,7 +50,7 @@ NAME = re.compile(r"checkpoint-(\d{1,12})")
 
 
 class ResumeStateMissing(CheckpointRule):
-    code = "TT925"
+    code = "CKP025"
     severity = "warning"
     opens = False
 

@@ -39,7 +39,7 @@ KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
 
 
 class RsloraOrAlphaScaleIgnored(CheckpointRule):
-    code = "TT924"
+    code = "CKP024"
     severity = "info"
     kind = "adapter"
     opens = False

@@ -51,7 +51,7 @@ NEUTRAL = {
 
 
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
-    code = "TT923"
+    code = "CKP023"
     severity = "info"
     opens = False
 

@@ -54,7 +54,7 @@ class Change(NamedTuple):
 
 
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
-    code = "TT920"
+    code = "CKP020"
     severity = "warning"
     compares = True
     opens = False

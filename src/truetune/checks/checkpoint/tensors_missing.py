@@ -59,7 +59,7 @@ REMEDY = "save again from the model in memory; loading would fill the rest with 
 
 
 class TensorsMissing(CheckpointRule):
-    code = "TT905"
+    code = "CKP005"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -43,7 +43,7 @@ from truetune.checks.unmet import BROKEN
 
 
 class TiedEmbeddingsLostOnMerge(CheckpointRule):
-    code = "TT913"
+    code = "CKP013"
     severity = "error"
     kind = "model"
 

@@ -51,7 +51,7 @@ CUTS = ("normalizer", "pre_tokenizer")
 
 
 class TokenizerDiffersFromBase(CheckpointRule):
-    code = "TT926"
+    code = "CKP026"
     severity = "warning"
     compares = True
     opens = False

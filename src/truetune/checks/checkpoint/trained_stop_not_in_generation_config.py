@@ -42,7 +42,7 @@ FILE = "generation_config.json"
 
 
 class TrainedStopNotInGenerationConfig(CheckpointRule):
-    code = "TT933"
+    code = "CKP032"
     severity = "error"
     opens = False
 

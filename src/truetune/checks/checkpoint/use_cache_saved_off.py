@@ -38,7 +38,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class UseCacheSavedOff(CheckpointRule):
-    code = "TT922"
+    code = "CKP022"
     severity = "warning"
     opens = False
 

@@ -38,7 +38,7 @@ from truetune.checks.unmet import NO_VALUES
 
 
 class WeightsAllZero(CheckpointRule):
-    code = "TT918"
+    code = "CKP018"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -36,7 +36,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class WeightsArePickle(CheckpointRule):
-    code = "TT902"
+    code = "CKP002"
     severity = "warning"
     opens = False
 

@@ -41,7 +41,7 @@ SETTINGS = ("config.json", "adapter_config.json", "generation_config.json")
 
 
 class WeightsChangedSinceTraining(CheckpointRule):
-    code = "TT931"
+    code = "CKP030"
     severity = "error"
     opens = False
 

@@ -39,7 +39,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class WeightsEqualTheBase(CheckpointRule):
-    code = "TT916"
+    code = "CKP016"
     severity = "error"
     kind = "model"
     compares = True

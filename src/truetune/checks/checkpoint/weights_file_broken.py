@@ -39,7 +39,7 @@ from truetune.checks.rule import CheckpointRule
 
 
 class WeightsFileBroken(CheckpointRule):
-    code = "TT901"
+    code = "CKP001"
     severity = "error"
     opens = False
 

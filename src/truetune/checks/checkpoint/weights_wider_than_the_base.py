@@ -50,7 +50,7 @@ MOST = 0.5
 
 
 class WeightsWiderThanTheBase(CheckpointRule):
-    code = "TT938"
+    code = "CKP037"
     severity = "info"
     kind = "model"
     compares = True

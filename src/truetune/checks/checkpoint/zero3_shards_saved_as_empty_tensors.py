@@ -49,7 +49,7 @@ REMEDY = (
 
 
 class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
-    code = "TT904"
+    code = "CKP004"
     severity = "error"
 
     def figure(self) -> str:

@@ -89,7 +89,7 @@ class HarnessRun(NamedTuple):
 
 
 class HarnessRunWithoutChatTemplate(CommandRule):
-    code = "TT876"
+    code = "CMD006"
     severity = "warning"
     what = "commands that start lm_eval"
 

@@ -45,7 +45,7 @@ OF_RESULTS = ("--output_path", "-o", "--wandb_args", "--hf_hub_log_args", "--mod
 
 
 class HarnessRunsAskOneModel(CommandRule):
-    code = "TT878"
+    code = "CMD007"
     severity = "warning"
     what = "commands that start lm_eval"
 

@@ -46,7 +46,7 @@ from truetune.parsing.shell import CommandFile
 
 
 class JobGpusDifferFromProcesses(CommandRule):
-    code = "TT837"
+    code = "CMD004"
     severity = "error"
     what = "launches whose number of GPUs is said"
 

@@ -62,7 +62,7 @@ class Training(NamedTuple):
 
 
 class JobTrainsInFloat16(CommandRule):
-    code = "TT649"
+    code = "CMD001"
     severity = "warning"
     what = "commands that train in float16"
 

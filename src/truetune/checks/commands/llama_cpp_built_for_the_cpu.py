@@ -52,7 +52,7 @@ SERVES = ("llama-server", "llama-cli", "llama-cpp-python", "llama_cpp.server", "
 
 
 class LlamaCppBuiltForTheCpu(CommandRule):
-    code = "TT853"
+    code = "CMD005"
     severity = "info"
     what = "commands that build or install llama.cpp"
 

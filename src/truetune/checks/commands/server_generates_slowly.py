@@ -63,7 +63,7 @@ class SlowOption(NamedTuple):
 
 
 class ServerGeneratesSlowly(CommandRule):
-    code = "TT835"
+    code = "CMD002"
     severity = "warning"
     what = "commands that start vLLM, SGLang, TGI or llama.cpp"
 

@@ -35,7 +35,7 @@ from truetune.parsing.shell import CommandFile, option
 
 
 class ServerLoadsNoWeights(CommandRule):
-    code = "TT836"
+    code = "CMD003"
     severity = "error"
     what = "commands that start vLLM"
 

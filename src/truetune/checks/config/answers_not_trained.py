@@ -46,7 +46,7 @@ ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
 
 
 class AnswersNotTrained(ConfigRule):
-    code = "TT635"
+    code = "CFG035"
     severity = "warning"
     stacks = ("axolotl",)
 

@@ -45,7 +45,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class BestModelCannotBePicked(ConfigRule):
-    code = "TT609"
+    code = "CFG009"
     severity = "error"
     stacks = ("truetune", "trl", "transformers", "llama-factory")
     about = ("training.load_best_model_at_end",)

@@ -99,7 +99,7 @@ HIGHER = frozenset(
 
 
 class BestModelDirectionInverted(ConfigRule):
-    code = "TT608"
+    code = "CFG008"
     severity = "error"
     about = ("training.metric_for_best_model", "training.load_best_model_at_end")
     reads = ("training.greater_is_better",)

@@ -52,7 +52,7 @@ WHOLE = ("messages", "conversations", "text")
 
 
 class CompletionLossWithoutCompletion(ConfigRule):
-    code = "TT623"
+    code = "CFG023"
     severity = "error"
     methods = ("sft",)
     stacks = ("trl",)

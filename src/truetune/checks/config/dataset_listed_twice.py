@@ -71,7 +71,7 @@ CHOOSE = (
 
 
 class DatasetListedTwice(ConfigRule):
-    code = "TT637"
+    code = "CFG037"
     severity = "warning"
     stacks = ("axolotl", "llama-factory", "trl")
 

@@ -53,7 +53,7 @@ INFO = "dataset_info.json"
 
 
 class DatasetNotDescribed(ConfigRule):
-    code = "TT641"
+    code = "CFG041"
     severity = "error"
     stacks = ("llama-factory",)
     about = ("dataset", "eval_dataset")

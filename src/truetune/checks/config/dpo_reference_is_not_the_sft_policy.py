@@ -51,7 +51,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class DpoReferenceIsNotTheSftPolicy(ConfigRule):
-    code = "TT617"
+    code = "CFG017"
     severity = "warning"
     methods = ("dpo", "kto")
     reads = ("training.reference", "model", "training.adapter")

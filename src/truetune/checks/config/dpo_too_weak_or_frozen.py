@@ -104,7 +104,7 @@ def _is_large(config: Config) -> bool:
 
 
 class DpoTooWeakOrFrozen(ConfigRule):
-    code = "TT615"
+    code = "CFG015"
     severity = "warning"
     methods = ("sft", "dpo", "orpo", "cpo", "kto")
     about = ("training.learning_rate",)

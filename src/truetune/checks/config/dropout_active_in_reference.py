@@ -46,7 +46,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class DropoutActiveInReference(ConfigRule):
-    code = "TT640"
+    code = "CFG040"
     severity = "warning"
     methods = ("dpo", "kto", "orpo", "cpo", "grpo", "ppo", "reward")
     reads = ("training.disable_dropout",)

@@ -45,7 +45,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class DuplicateSetting(ConfigRule):
-    code = "TT603"
+    code = "CFG003"
     severity = "warning"
 
     def figure(self) -> Measurement:

@@ -59,7 +59,7 @@ def _model_name(config: Config) -> str:
 
 
 class Fp16Overflow(ConfigRule):
-    code = "TT611"
+    code = "CFG011"
     severity = "warning"
     reads = ("training.fp16", "training.bf16", "training.dtype")
 

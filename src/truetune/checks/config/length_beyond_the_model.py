@@ -58,7 +58,7 @@ SCALES = (
 
 
 class LengthBeyondTheModel(ConfigRule):
-    code = "TT634"
+    code = "CFG034"
     severity = "warning"
     about = ("max_length",)
 

@@ -46,7 +46,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class LengthLeftToDefault(ConfigRule):
-    code = "TT642"
+    code = "CFG042"
     severity = "warning"
     methods = ("sft",)
     stacks = ("trl",)

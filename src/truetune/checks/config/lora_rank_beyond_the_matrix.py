@@ -64,7 +64,7 @@ from truetune.checks.setting_values import format_setting
 
 
 class LoraRankBeyondTheMatrix(ConfigRule):
-    code = "TT619"
+    code = "CFG019"
     severity = "info"
 
     def unmet(self) -> Unmet | None:

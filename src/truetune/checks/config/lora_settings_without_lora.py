@@ -60,7 +60,7 @@ KEYS = (
 
 
 class LoraSettingsWithoutLora(ConfigRule):
-    code = "TT638"
+    code = "CFG038"
     severity = "warning"
     stacks = ("axolotl", "trl", "llama-factory")
 

@@ -59,7 +59,7 @@ TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 
 
 class LoraTargetFitsNothing(ConfigRule):
-    code = "TT618"
+    code = "CFG018"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

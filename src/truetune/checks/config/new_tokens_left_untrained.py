@@ -76,7 +76,7 @@ MODULES_TO_SAVE = {"axolotl": "lora_modules_to_save", "llama-factory": "addition
 
 
 class NewTokensLeftUntrained(ConfigRule):
-    code = "TT620"
+    code = "CFG020"
     severity = "error"
     about = ("training.added_tokens",)
     reads = ("training.lora.modules_to_save", "training.lora.trainable_token_indices")

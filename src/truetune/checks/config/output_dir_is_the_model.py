@@ -46,7 +46,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class OutputDirIsTheModel(ConfigRule):
-    code = "TT632"
+    code = "CFG032"
     severity = "error"
     about = ("training.output_dir",)
     reads = ("model", "training.adapter")

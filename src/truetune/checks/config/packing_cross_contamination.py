@@ -63,7 +63,7 @@ hub."""
 
 
 class PackingCrossContamination(ConfigRule):
-    code = "TT625"
+    code = "CFG025"
     severity = "warning"
     methods = ("sft",)
     about = ("training.packing",)

@@ -55,7 +55,7 @@ from truetune.render.tokenizer_folder import read_json
 
 
 class PadMasksEosInPretraining(ConfigRule):
-    code = "TT629"
+    code = "CFG029"
     severity = "error"
     stacks = ("llama-factory",)
 

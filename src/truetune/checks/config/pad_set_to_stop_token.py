@@ -50,7 +50,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class PadSetToStopToken(ConfigRule):
-    code = "TT639"
+    code = "CFG039"
     severity = "error"
     by_trainer = (
         ByFact(

@@ -42,7 +42,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class PrecisionSetTwice(ConfigRule):
-    code = "TT613"
+    code = "CFG013"
     severity = "error"
     reads = ("bf16", "fp16")
 

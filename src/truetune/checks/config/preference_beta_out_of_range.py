@@ -54,7 +54,7 @@ from truetune.checks.value_limits import BETA
 
 
 class PreferenceBetaOutOfRange(ConfigRule):
-    code = "TT616"
+    code = "CFG016"
     severity = "error"
     methods = ("dpo", "kto", "orpo", "cpo")
     reads = ("training.beta", "training.loss_type")

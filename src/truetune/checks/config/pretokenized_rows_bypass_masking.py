@@ -55,7 +55,7 @@ MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assi
 
 
 class PretokenizedRowsBypassMasking(ConfigRule):
-    code = "TT622"
+    code = "CFG022"
     severity = "error"
     methods = ("sft",)
     stacks = ("trl",)

@@ -44,7 +44,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class PromptsAreLearned(ConfigRule):
-    code = "TT624"
+    code = "CFG024"
     severity = "info"
     methods = ("sft",)
     reads = ("training.train_on_inputs",)

@@ -85,7 +85,7 @@ FAR = 30
 
 
 class PureBf16UpdatesRoundedAway(ConfigRule):
-    code = "TT612"
+    code = "CFG012"
     severity = "warning"
     about = ("training.learning_rate",)
     reads = ("training.dtype", "training.optim")

@@ -49,7 +49,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class ResumeFromMissingCheckpoint(ConfigRule):
-    code = "TT631"
+    code = "CFG031"
     severity = "warning"
     about = ("training.resume_from_checkpoint",)
 

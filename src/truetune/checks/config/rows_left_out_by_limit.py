@@ -59,7 +59,7 @@ from truetune.checks.setting_values import format_setting
 
 
 class RowsLeftOutByLimit(ConfigRule):
-    code = "TT636"
+    code = "CFG036"
     severity = "warning"
     stacks = ("llama-factory",)
     about = ("max_samples",)

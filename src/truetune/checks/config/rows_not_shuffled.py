@@ -46,7 +46,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class RowsNotShuffled(ConfigRule):
-    code = "TT630"
+    code = "CFG030"
     severity = "info"
     reads = ("training.shuffle",)
 

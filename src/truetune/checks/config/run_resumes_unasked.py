@@ -51,7 +51,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class RunResumesUnasked(ConfigRule):
-    code = "TT633"
+    code = "CFG033"
     severity = "warning"
     stacks = ("llama-factory",)
     about = ("do_train",)

@@ -64,7 +64,7 @@ BYTES_A_TOKEN = 3.0
 
 
 class SamplePackingTrainsNoStep(ConfigRule):
-    code = "TT606"
+    code = "CFG006"
     severity = "error"
     stacks = ("axolotl",)
     about = ("training.packing",)

@@ -84,7 +84,7 @@ KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 
 
 class ServedTemplateDiffers(ConfigRule):
-    code = "TT628"
+    code = "CFG028"
     severity = "warning"
     stacks = ("axolotl", "llama-factory")
 

@@ -57,7 +57,7 @@ from truetune.checks.value_limits import OUT_OF_RANGE
 
 
 class SettingOutOfRange(ConfigRule):
-    code = "TT643"
+    code = "CFG043"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -59,7 +59,7 @@ OLD_NAME = "evaluation_strategy"
 
 
 class SettingOverruled(ConfigRule):
-    code = "TT614"
+    code = "CFG014"
     severity = "warning"
     reads = (
         "training.warmup_steps",

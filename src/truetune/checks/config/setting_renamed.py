@@ -61,7 +61,7 @@ from truetune.spec.stacks.facts import DEPRECATED, STOPS
 
 
 class SettingRenamed(ConfigRule):
-    code = "TT602"
+    code = "CFG002"
     severity = "error"
 
     def figure(self) -> Measurement:

@@ -65,7 +65,7 @@ NO_ADAPTER = Unmet(
 
 
 class SettingsNameAnotherBase(ConfigRule):
-    code = "TT644"
+    code = "CFG044"
     severity = "error"
     about = ("training.adapter",)
 

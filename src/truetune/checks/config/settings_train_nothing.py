@@ -53,7 +53,7 @@ from truetune.checks.value_limits import NOTHING
 
 
 class SettingsTrainNothing(ConfigRule):
-    code = "TT610"
+    code = "CFG010"
     severity = "error"
     reads = (
         "training.learning_rate",

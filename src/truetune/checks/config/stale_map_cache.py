@@ -64,7 +64,7 @@ DEFAULT = "last_run_prepared"
 
 
 class StaleMapCache(ConfigRule):
-    code = "TT626"
+    code = "CFG026"
     severity = "warning"
     stacks = ("axolotl", "llama-factory")
 

@@ -53,7 +53,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class StepsBeyondTheRun(ConfigRule):
-    code = "TT607"
+    code = "CFG007"
     severity = "warning"
     reads = ("training.eval_strategy", "training.eval_steps", "training.logging_steps")
 

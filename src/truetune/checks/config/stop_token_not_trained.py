@@ -61,7 +61,7 @@ ENDS = {
 
 
 class StopTokenNotTrained(ConfigRule):
-    code = "TT627"
+    code = "CFG027"
     severity = "error"
     methods = ("sft",)
     stacks = ("axolotl",)

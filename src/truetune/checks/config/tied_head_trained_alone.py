@@ -57,7 +57,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class TiedHeadTrainedAlone(ConfigRule):
-    code = "TT621"
+    code = "CFG021"
     severity = "warning"
     reads = ("training.lora.modules_to_save",)
 

@@ -78,7 +78,7 @@ NO_OUTPUT = Unmet("it is about a training whose output folder is known")
 
 
 class TrainedAdapterNotUsed(ConfigRule):
-    code = "TT646"
+    code = "CFG046"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -66,7 +66,7 @@ SHOWN = 8
 
 
 class UnknownSetting(ConfigRule):
-    code = "TT601"
+    code = "CFG001"
     severity = "warning"
 
     def figure(self) -> Measurement:

@@ -53,7 +53,7 @@ HIGHEST_SHARE = 0.7
 
 
 class VllmTakesTheTrainingMemory(ConfigRule):
-    code = "TT645"
+    code = "CFG045"
     severity = "warning"
     stacks = ("trl",)
     about = (KEY,)

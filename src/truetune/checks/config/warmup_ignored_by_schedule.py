@@ -48,7 +48,7 @@ from truetune.checks.rule import ConfigRule
 
 
 class WarmupIgnoredBySchedule(ConfigRule):
-    code = "TT605"
+    code = "CFG005"
     severity = "warning"
     about = ("training.warmup_steps", "training.warmup_ratio")
     reads = ("training.lr_scheduler_type",)

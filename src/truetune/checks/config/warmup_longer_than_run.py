@@ -62,7 +62,7 @@ MOST = 0.5
 
 
 class WarmupLongerThanRun(ConfigRule):
-    code = "TT604"
+    code = "CFG004"
     severity = "error"
     about = ("training.warmup_steps", "training.warmup_ratio")
     reads = ("training.lr_scheduler_type",)

@@ -40,7 +40,7 @@ STREAMING = ("streaming", "dataset_streaming")
 
 
 class DdpHangOrUnevenRanks(DeviceRule):
-    code = "TT655"
+    code = "DEV005"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -49,7 +49,7 @@ SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 class DeviceMapAutoWithDdp(DeviceRule):
-    code = "TT651"
+    code = "DEV001"
     severity = "error"
 
     def figure(self) -> str:

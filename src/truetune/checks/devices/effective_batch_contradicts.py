@@ -52,7 +52,7 @@ from truetune.parsing.limits import SETTINGS
 
 
 class EffectiveBatchContradicts(DeviceRule):
-    code = "TT654"
+    code = "DEV004"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ LITTLE = 1 * GIB
 
 
 class EvalOomLogitsKept(DeviceRule):
-    code = "TT661"
+    code = "DEV011"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

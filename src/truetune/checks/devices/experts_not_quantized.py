@@ -47,7 +47,7 @@ FUSED = ("truetune", "trl", "transformers", "axolotl")
 
 
 class ExpertsNotQuantized(DeviceRule):
-    code = "TT662"
+    code = "DEV012"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -48,7 +48,7 @@ SETS_STORAGE = ("axolotl", "llama-factory")
 
 
 class FsdpQuantizedWeights(DeviceRule):
-    code = "TT658"
+    code = "DEV008"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

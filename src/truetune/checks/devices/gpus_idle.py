@@ -35,7 +35,7 @@ from truetune.checks.rule import DeviceRule
 
 
 class GpusIdle(DeviceRule):
-    code = "TT660"
+    code = "DEV010"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

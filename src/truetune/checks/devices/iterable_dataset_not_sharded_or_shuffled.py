@@ -43,7 +43,7 @@ from truetune.memory.settings import flat
 
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
-    code = "TT656"
+    code = "DEV006"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

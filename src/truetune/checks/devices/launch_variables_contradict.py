@@ -40,7 +40,7 @@ BOUNDS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("LOCAL_RA
 
 
 class LaunchVariablesContradict(DeviceRule):
-    code = "TT653"
+    code = "DEV003"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -68,7 +68,7 @@ HARD = ("training.deepspeed_stage", "training.fsdp")
 
 
 class OffloadedThoughItFits(DeviceRule):
-    code = "TT663"
+    code = "DEV013"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ from truetune.memory.plan import plan
 
 
 class RunDoesNotFit(DeviceRule):
-    code = "TT657"
+    code = "DEV007"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from truetune.checks.rule import DeviceRule
 
 
 class VisibleDevicesWrong(DeviceRule):
-    code = "TT652"
+    code = "DEV002"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from truetune.checks.rule import DeviceRule
 
 
 class Zero3WithDeviceMap(DeviceRule):
-    code = "TT659"
+    code = "DEV009"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

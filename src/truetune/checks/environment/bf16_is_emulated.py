@@ -44,7 +44,7 @@ NATIVE = (8, 0)
 
 
 class Bf16IsEmulated(EnvironmentRule):
-    code = "TT995"
+    code = "ENV006"
     severity = "warning"
     of_torch = True
 

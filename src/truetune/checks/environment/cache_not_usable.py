@@ -41,7 +41,7 @@ OFF = ("", "0", "false", "no", "off")
 
 
 class CacheNotUsable(EnvironmentRule):
-    code = "TT996"
+    code = "ENV007"
     severity = "error"
 
     def figure(self) -> str:

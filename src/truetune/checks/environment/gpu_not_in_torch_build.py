@@ -40,7 +40,7 @@ from truetune.checks.unmet import HIP, NO_GPU
 
 
 class GpuNotInTorchBuild(EnvironmentRule):
-    code = "TT994"
+    code = "ENV005"
     severity = "error"
     of_torch = True
 

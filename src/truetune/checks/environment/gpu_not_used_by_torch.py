@@ -39,7 +39,7 @@ from truetune.doctor.environment import Torch
 
 
 class GpuNotUsedByTorch(EnvironmentRule):
-    code = "TT993"
+    code = "ENV004"
     severity = "error"
     of_torch = True
 

@@ -40,7 +40,7 @@ FILES = 1024
 
 
 class LimitsTooLow(EnvironmentRule):
-    code = "TT997"
+    code = "ENV008"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

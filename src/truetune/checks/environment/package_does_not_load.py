@@ -50,7 +50,7 @@ HELP = {
 
 
 class PackageDoesNotLoad(EnvironmentRule):
-    code = "TT992"
+    code = "ENV003"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

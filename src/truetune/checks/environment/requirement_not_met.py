@@ -41,7 +41,7 @@ from truetune.doctor.environment import Requirement
 
 
 class RequirementNotMet(EnvironmentRule):
-    code = "TT991"
+    code = "ENV002"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -34,7 +34,7 @@ from truetune.checks.rule import EnvironmentRule
 
 
 class TextIsNotUtf8(EnvironmentRule):
-    code = "TT999"
+    code = "ENV010"
     severity = "warning"
 
     def figure(self) -> str:

@@ -52,7 +52,7 @@ PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 
 
 class VariablesThatHurt(EnvironmentRule):
-    code = "TT998"
+    code = "ENV009"
     severity = "warning"
 
     def figure(self) -> str:

@@ -38,7 +38,7 @@ from truetune.checks.rule import EnvironmentRule
 
 
 class VersionsKnownToClash(EnvironmentRule):
-    code = "TT990"
+    code = "ENV001"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

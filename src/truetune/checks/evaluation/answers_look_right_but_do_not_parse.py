@@ -49,7 +49,7 @@ FEWEST, SHARE = 3, 0.05
 
 
 class AnswersLookRightButDoNotParse(EvaluationRule):
-    code = "TT959"
+    code = "EVAL009"
     severity = "warning"
     of_parser = True
 

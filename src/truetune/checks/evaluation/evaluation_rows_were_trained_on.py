@@ -45,7 +45,7 @@ FEW = 0.05
 
 
 class EvaluationRowsWereTrainedOn(EvaluationRule):
-    code = "TT954"
+    code = "EVAL004"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

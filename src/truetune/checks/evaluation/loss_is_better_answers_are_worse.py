@@ -54,7 +54,7 @@ SURE = 0.05
 
 
 class LossIsBetterAnswersAreWorse(EvaluationRule):
-    code = "TT960"
+    code = "EVAL010"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -47,7 +47,7 @@ SHARE = 0.5
 
 
 class MemorisedNotLearned(EvaluationRule):
-    code = "TT953"
+    code = "EVAL003"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -58,7 +58,7 @@ SURE = 0.05
 
 
 class NoBetterThanBase(EvaluationRule):
-    code = "TT951"
+    code = "EVAL001"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

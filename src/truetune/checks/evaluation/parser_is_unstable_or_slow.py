@@ -43,7 +43,7 @@ from truetune.checks.rule import EvaluationRule
 
 
 class ParserIsUnstableOrSlow(EvaluationRule):
-    code = "TT958"
+    code = "EVAL008"
     severity = "error"
     of_parser = True
 

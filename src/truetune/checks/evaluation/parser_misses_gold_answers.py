@@ -44,7 +44,7 @@ from truetune.checks.rule import EvaluationRule
 
 
 class ParserMissesGoldAnswers(EvaluationRule):
-    code = "TT955"
+    code = "EVAL005"
     severity = "error"
     of_parser = True
 

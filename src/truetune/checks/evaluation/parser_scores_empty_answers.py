@@ -43,7 +43,7 @@ from truetune.checks.rule import EvaluationRule
 
 
 class ParserScoresEmptyAnswers(EvaluationRule):
-    code = "TT957"
+    code = "EVAL007"
     severity = "error"
     of_parser = True
 

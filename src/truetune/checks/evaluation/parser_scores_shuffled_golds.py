@@ -49,7 +49,7 @@ FEWEST = 5
 
 
 class ParserScoresShuffledGolds(EvaluationRule):
-    code = "TT956"
+    code = "EVAL006"
     severity = "error"
     of_parser = True
 

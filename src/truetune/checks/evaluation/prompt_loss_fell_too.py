@@ -54,7 +54,7 @@ ENOUGH = 8
 
 
 class PromptLossFellToo(EvaluationRule):
-    code = "TT979"
+    code = "EVAL011"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

@@ -51,7 +51,7 @@ TOO_FEW, FEWEST, TOO_MANY = 0.5, 0.2, 2.0
 
 
 class StoppingIsNotCalibrated(EvaluationRule):
-    code = "TT952"
+    code = "EVAL002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -24,7 +24,7 @@ from truetune.logs.console.messages import MESSAGES
 from truetune.package import PACKAGE_FOLDER
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
-CODE = re.compile(r'^    code = "(TT\d+)"', re.M)
+CODE = re.compile(r'^    code = "([A-Z]+\d{3})"', re.M)
 PAGE = re.compile(r'\A"""(.*?)"""', re.S)
 WHY = re.compile(r"^## (?:What it does|Why it is bad)\n(.*?)(?=^## |\Z)", re.S | re.M)
 K, B = 1.2, 0.5

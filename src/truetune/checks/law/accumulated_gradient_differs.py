@@ -59,7 +59,7 @@ from truetune.checks.rule import LawRule
 
 
 class AccumulatedGradientDiffers(LawRule):
-    code = "TT057"
+    code = "LAW015"
     severity = "error"
     law = "gradient-accumulation"
 

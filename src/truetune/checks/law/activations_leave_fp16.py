@@ -48,7 +48,7 @@ from truetune.checks.rule import LawRule
 
 
 class ActivationsLeaveFp16(LawRule):
-    code = "TT068"
+    code = "LAW026"
     severity = "error"
     law = "activation-range"
 

@@ -49,7 +49,7 @@ from truetune.checks.rule import LawRule
 
 
 class AdapterWithoutEffect(LawRule):
-    code = "TT067"
+    code = "LAW025"
     severity = "error"
     law = "adapter-effect"
 

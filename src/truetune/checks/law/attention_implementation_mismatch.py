@@ -50,7 +50,7 @@ from truetune.checks.rule import LawRule
 
 
 class AttentionImplementationMismatch(LawRule):
-    code = "TT045"
+    code = "LAW005"
     severity = "error"
     law = "attention-implementation"
 

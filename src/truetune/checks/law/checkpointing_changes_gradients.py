@@ -52,7 +52,7 @@ from truetune.checks.rule import LawRule
 
 
 class CheckpointingChangesGradients(LawRule):
-    code = "TT047"
+    code = "LAW007"
     severity = "error"
     law = "checkpointing"
 

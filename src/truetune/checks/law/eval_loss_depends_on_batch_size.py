@@ -52,7 +52,7 @@ from truetune.checks.rule import LawRule
 
 
 class EvalLossDependsOnBatchSize(LawRule):
-    code = "TT048"
+    code = "LAW008"
     severity = "warning"
     law = "evaluation-loss"
 

@@ -51,7 +51,7 @@ from truetune.checks.rule import LawRule
 
 
 class GradientCheckpointingKillsGrads(LawRule):
-    code = "TT059"
+    code = "LAW017"
     severity = "error"
     law = "gradient-flow"
 

@@ -45,7 +45,7 @@ from truetune.checks.rule import LawRule
 
 
 class GradientDependsOnProcessCount(LawRule):
-    code = "TT058"
+    code = "LAW016"
     severity = "error"
     law = "process-count"
 

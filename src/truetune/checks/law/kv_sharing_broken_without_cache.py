@@ -48,7 +48,7 @@ from truetune.checks.rule import LawRule
 
 
 class KvSharingBrokenWithoutCache(LawRule):
-    code = "TT046"
+    code = "LAW006"
     severity = "error"
     law = "cache"
 

@@ -56,7 +56,7 @@ from truetune.checks.rule import LawRule
 
 
 class LabelledPositionsWithoutGradient(LawRule):
-    code = "TT055"
+    code = "LAW013"
     severity = "error"
     law = "loss-targets"
 

@@ -58,7 +58,7 @@ from truetune.checks.rule import LawRule
 
 
 class LossLearnsOtherTargets(LawRule):
-    code = "TT053"
+    code = "LAW011"
     severity = "error"
     law = "loss-targets"
 

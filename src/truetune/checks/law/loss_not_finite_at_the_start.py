@@ -49,7 +49,7 @@ from truetune.checks.rule import LawRule
 
 
 class LossNotFiniteAtTheStart(LawRule):
-    code = "TT069"
+    code = "LAW027"
     severity = "error"
     law = "loss-alive"
 

@@ -61,7 +61,7 @@ from truetune.checks.rule import LawRule
 
 
 class LossOnUnlabelledPositions(LawRule):
-    code = "TT054"
+    code = "LAW012"
     severity = "error"
     law = "loss-targets"
 

@@ -47,7 +47,7 @@ from truetune.checks.rule import LawRule
 
 
 class OptimizerMissesTrainedTensors(LawRule):
-    code = "TT061"
+    code = "LAW019"
     severity = "error"
     law = "gradient-flow"
 

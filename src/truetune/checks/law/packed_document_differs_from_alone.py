@@ -59,7 +59,7 @@ from truetune.checks.rule import LawRule
 
 
 class PackedDocumentDiffersFromAlone(LawRule):
-    code = "TT044"
+    code = "LAW004"
     severity = "error"
     law = "packed-alone"
 

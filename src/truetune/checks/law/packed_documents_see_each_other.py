@@ -58,7 +58,7 @@ CHATS = ("messages", "conversations", "prompt", "completion", "instruction")
 
 
 class PackedDocumentsSeeEachOther(LawRule):
-    code = "TT043"
+    code = "LAW003"
     severity = "error"
     law = "packing-isolation"
 

@@ -47,7 +47,7 @@ from truetune.checks.rule import LawRule
 
 
 class PaddingChangesLogits(LawRule):
-    code = "TT041"
+    code = "LAW001"
     severity = "error"
     law = "padding-invariance"
 

@@ -47,7 +47,7 @@ from truetune.checks.rule import LawRule
 
 
 class PolicyDiffersFromItsReference(LawRule):
-    code = "TT064"
+    code = "LAW022"
     severity = "error"
     law = "dpo-start"
 

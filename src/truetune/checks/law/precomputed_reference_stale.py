@@ -52,7 +52,7 @@ from truetune.checks.rule import LawRule
 
 
 class PrecomputedReferenceStale(LawRule):
-    code = "TT065"
+    code = "LAW023"
     severity = "error"
     law = "precomputed-reference"
 

@@ -52,7 +52,7 @@ from truetune.checks.rule import LawRule
 
 
 class ReferenceIsNoisy(LawRule):
-    code = "TT049"
+    code = "LAW009"
     severity = "warning"
     law = "reference-dropout"
 

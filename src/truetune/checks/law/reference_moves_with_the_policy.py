@@ -47,7 +47,7 @@ from truetune.checks.rule import LawRule
 
 
 class ReferenceMovesWithThePolicy(LawRule):
-    code = "TT066"
+    code = "LAW024"
     severity = "error"
     law = "reference-still"
 

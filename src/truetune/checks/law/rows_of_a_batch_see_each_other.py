@@ -44,7 +44,7 @@ from truetune.checks.rule import LawRule
 
 
 class RowsOfABatchSeeEachOther(LawRule):
-    code = "TT042"
+    code = "LAW002"
     severity = "error"
     law = "batch-composition"
 

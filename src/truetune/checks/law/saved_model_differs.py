@@ -48,7 +48,7 @@ from truetune.checks.rule import LawRule
 
 
 class SavedModelDiffers(LawRule):
-    code = "TT050"
+    code = "LAW010"
     severity = "error"
     law = "save-load"
 

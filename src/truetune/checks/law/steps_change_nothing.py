@@ -44,7 +44,7 @@ from truetune.checks.rule import LawRule
 
 
 class StepsChangeNothing(LawRule):
-    code = "TT063"
+    code = "LAW021"
     severity = "warning"
     law = "optimizer-step"
 

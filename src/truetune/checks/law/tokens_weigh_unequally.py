@@ -59,7 +59,7 @@ from truetune.checks.rule import LawRule
 
 
 class TokensWeighUnequally(LawRule):
-    code = "TT056"
+    code = "LAW014"
     severity = "warning"
     law = "loss-weights"
 

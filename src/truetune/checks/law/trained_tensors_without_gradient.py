@@ -52,7 +52,7 @@ from truetune.checks.rule import LawRule
 
 
 class TrainedTensorsWithoutGradient(LawRule):
-    code = "TT060"
+    code = "LAW018"
     severity = "error"
     law = "gradient-flow"
 

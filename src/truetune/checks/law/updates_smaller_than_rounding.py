@@ -43,7 +43,7 @@ from truetune.checks.rule import LawRule
 
 
 class UpdatesSmallerThanRounding(LawRule):
-    code = "TT062"
+    code = "LAW020"
     severity = "warning"
     law = "update-rounding"
 

@@ -51,7 +51,7 @@ from truetune.logs.metrics import lower_is_better
 
 
 class BestCheckpointIsWorst(LogRule):
-    code = "TT819"
+    code = "LOG021"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -55,7 +55,7 @@ MIN_STEPS = 2
 
 
 class CompletionsAlwaysCut(LogRule):
-    code = "TT826"
+    code = "LOG028"
     severity = "error"
     kinds = ("reinforcement",)
 

@@ -51,7 +51,7 @@ ALL = 0.98
 
 
 class DpoAccuracyAtOnce(LogRule):
-    code = "TT824"
+    code = "LOG026"
     severity = "warning"
     kinds = ("preference",)
     needs = ("rewards/accuracies",)

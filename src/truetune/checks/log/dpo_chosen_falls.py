@@ -51,7 +51,7 @@ SOME, MUCH = 0.2, 0.5
 
 
 class DpoChosenFalls(LogRule):
-    code = "TT823"
+    code = "LOG025"
     severity = "warning"
     kinds = ("preference",)
     needs = ("logps/chosen", "logps/rejected")

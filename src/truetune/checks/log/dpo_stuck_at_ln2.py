@@ -64,7 +64,7 @@ USUAL_RATE = 5e-6
 
 
 class DpoStuckAtLn2(LogRule):
-    code = "TT822"
+    code = "LOG024"
     severity = "error"
     kinds = ("preference", "reinforcement")
     needs = ("rewards/margins",)

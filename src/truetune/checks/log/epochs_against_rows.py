@@ -51,7 +51,7 @@ PIECE = 256
 
 
 class EpochsAgainstRows(LogRule):
-    code = "TT818"
+    code = "LOG020"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

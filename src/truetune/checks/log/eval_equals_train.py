@@ -58,7 +58,7 @@ class Border(NamedTuple):
 
 
 class EvalEqualsTrain(LogRule):
-    code = "TT815"
+    code = "LOG017"
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")

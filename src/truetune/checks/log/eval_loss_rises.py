@@ -50,7 +50,7 @@ RISE, SOME_RISE = 1.05, 1.02
 
 
 class EvalLossRises(LogRule):
-    code = "TT813"
+    code = "LOG015"
     severity = "warning"
     kinds = ("language", "preference")
     needs = ("eval_loss",)

@@ -53,7 +53,7 @@ DIGITS = 1e-3
 
 
 class EvalNeverChanges(LogRule):
-    code = "TT877"
+    code = "LOG041"
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")

@@ -48,7 +48,7 @@ TIMES = {
 
 
 class EvalWithoutLoss(LogRule):
-    code = "TT814"
+    code = "LOG016"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

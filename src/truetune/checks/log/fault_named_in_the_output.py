@@ -42,7 +42,7 @@ MAX_TEXT = 200
 
 
 class FaultNamedInTheOutput(OutputRule):
-    code = "TT830"
+    code = "LOG032"
     severity = "error"
 
     def figure(self) -> str:

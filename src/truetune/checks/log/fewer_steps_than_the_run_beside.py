@@ -59,7 +59,7 @@ WORSE = 0.03
 
 
 class FewerStepsThanTheRunBeside(LogRule):
-    code = "TT848"
+    code = "LOG039"
     severity = "warning"
     needs = ("loss", "learning_rate")
 

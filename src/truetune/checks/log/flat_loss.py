@@ -65,7 +65,7 @@ MIN_RATED, MIN_EPOCHS = 5, 20
 
 
 class FlatLoss(LogRule):
-    code = "TT804"
+    code = "LOG006"
     severity = "warning"
     kinds = ("language",)
     needs = ("loss",)

@@ -54,7 +54,7 @@ TIMES = 10.0
 
 
 class GradNormExplodes(LogRule):
-    code = "TT811"
+    code = "LOG013"
     severity = "warning"
     moot_where = ("loss-climbs-above-guessing", "nan-hidden-by-logging-filter")
     needs = ("grad_norm",)

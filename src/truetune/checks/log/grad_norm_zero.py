@@ -56,7 +56,7 @@ THROUGH_CHECKPOINTS = (
 
 
 class GradNormZero(LogRule):
-    code = "TT803"
+    code = "LOG005"
     severity = "error"
     needs = ("grad_norm",)
     least = 2

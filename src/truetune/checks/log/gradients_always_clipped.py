@@ -46,7 +46,7 @@ TIMES = 10.0
 
 
 class GradientsAlwaysClipped(LogRule):
-    code = "TT812"
+    code = "LOG014"
     severity = "info"
     needs = ("grad_norm",)
     least = MIN_POINTS

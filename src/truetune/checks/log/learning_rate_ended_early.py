@@ -52,7 +52,7 @@ LEAP = 3.0
 
 
 class LearningRateEndedEarly(LogRule):
-    code = "TT810"
+    code = "LOG012"
     severity = "error"
     needs = ("learning_rate",)
     least = MIN_POINTS

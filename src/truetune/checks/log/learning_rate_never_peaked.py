@@ -52,7 +52,7 @@ TRIAL = 10
 
 
 class LearningRateNeverPeaked(LogRule):
-    code = "TT809"
+    code = "LOG011"
     severity = "error"
     needs = ("learning_rate",)
     least = 3

@@ -64,7 +64,7 @@ MOST = 1_000_000
 
 
 class LossAboveUniform(LogRule):
-    code = "TT821"
+    code = "LOG023"
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)

@@ -58,7 +58,7 @@ HIGH_RATE = 1e-3
 
 
 class LossClimbsAboveGuessing(LogRule):
-    code = "TT796"
+    code = "LOG001"
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)

@@ -62,7 +62,7 @@ def jumps_at_once(loss: Curve) -> bool:
 
 
 class LossDiverges(LogRule):
-    code = "TT805"
+    code = "LOG007"
     severity = "error"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")

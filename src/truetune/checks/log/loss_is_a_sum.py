@@ -47,7 +47,7 @@ from truetune.logs.sums import FALL, MIN_EVALUATIONS, summed_over
 
 
 class LossIsASum(LogRule):
-    code = "TT827"
+    code = "LOG029"
     severity = "warning"
     kinds = ("language",)
     needs = ("loss", "eval_loss")

@@ -57,7 +57,7 @@ OF_NORMAL = 1.15 * 2**0.5
 
 
 class LossIsChaotic(LogRule):
-    code = "TT797"
+    code = "LOG002"
     severity = "warning"
     kinds = ("language",)
     needs = ("loss",)

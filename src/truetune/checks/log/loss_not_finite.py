@@ -61,7 +61,7 @@ THE_FIRST_UPDATE = (
 
 
 class LossNotFinite(LogRule):
-    code = "TT802"
+    code = "LOG004"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

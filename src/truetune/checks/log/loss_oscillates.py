@@ -54,7 +54,7 @@ CYCLES = 6
 
 
 class LossOscillates(LogRule):
-    code = "TT807"
+    code = "LOG009"
     severity = "warning"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)

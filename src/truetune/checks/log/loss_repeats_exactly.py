@@ -51,7 +51,7 @@ DIGITS = 1_000
 
 
 class LossRepeatsExactly(LogRule):
-    code = "TT820"
+    code = "LOG022"
     severity = "error"
     kinds = ("language",)
     needs = ("loss",)

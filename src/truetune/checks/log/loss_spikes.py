@@ -55,7 +55,7 @@ CHANCE = 0.01
 
 
 class LossSpikes(LogRule):
-    code = "TT806"
+    code = "LOG008"
     severity = "warning"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)

@@ -87,7 +87,7 @@ class Zeros(NamedTuple):
 
 
 class NanHiddenByLoggingFilter(LogRule):
-    code = "TT801"
+    code = "LOG003"
     severity = "error"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")

@@ -58,7 +58,7 @@ MIN_STEPS = 2
 
 
 class NoRewardSignal(LogRule):
-    code = "TT825"
+    code = "LOG027"
     severity = "error"
     kinds = ("reinforcement",)
 

@@ -55,7 +55,7 @@ SLOW_STEP_S = 10.0
 
 
 class OffloadWithoutNeed(OutputRule):
-    code = "TT844"
+    code = "LOG036"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

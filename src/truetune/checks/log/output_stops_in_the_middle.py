@@ -40,7 +40,7 @@ from truetune.checks.rule import OutputRule
 
 
 class OutputStopsInTheMiddle(OutputRule):
-    code = "TT831"
+    code = "LOG033"
     severity = "info"
 
     def unmet(self) -> Unmet | None:

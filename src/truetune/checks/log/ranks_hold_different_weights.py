@@ -51,7 +51,7 @@ from truetune.logs.console.ranks import RankDifference
 
 
 class RanksHoldDifferentWeights(OutputRule):
-    code = "TT843"
+    code = "LOG035"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

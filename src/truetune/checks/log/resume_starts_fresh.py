@@ -56,7 +56,7 @@ SAYS = {
 
 
 class ResumeStartsFresh(LogRule):
-    code = "TT816"
+    code = "LOG018"
     severity = "error"
     needs = ("loss",)
 

@@ -61,7 +61,7 @@ NEAR_LN2 = 0.02
 
 
 class RunEndedAfterFewSteps(LogRule):
-    code = "TT847"
+    code = "LOG038"
     severity = "warning"
     kinds = ("language", "preference")
     needs = ("loss",)

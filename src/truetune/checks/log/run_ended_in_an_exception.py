@@ -57,7 +57,7 @@ MAX_TEXT = 200
 
 
 class RunEndedInAnException(OutputRule):
-    code = "TT828"
+    code = "LOG030"
     severity = "error"
 
     def figure(self) -> str:

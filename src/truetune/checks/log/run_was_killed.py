@@ -42,7 +42,7 @@ from truetune.logs.console.output import Notice
 
 
 class RunWasKilled(OutputRule):
-    code = "TT829"
+    code = "LOG031"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

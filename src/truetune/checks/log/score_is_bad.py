@@ -68,7 +68,7 @@ class Fault(NamedTuple):
 
 
 class ScoreIsBad(LogRule):
-    code = "TT832"
+    code = "LOG034"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

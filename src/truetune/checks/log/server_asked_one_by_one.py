@@ -55,7 +55,7 @@ from truetune.checks.rule import OutputRule
 
 
 class ServerAskedOneByOne(OutputRule):
-    code = "TT849"
+    code = "LOG040"
     severity = "info"
 
     def figure(self) -> str:

@@ -46,7 +46,7 @@ from truetune.checks.rule import OutputRule
 
 
 class ServerLoadsForEachRequest(OutputRule):
-    code = "TT845"
+    code = "LOG037"
     severity = "warning"
 
     def figure(self) -> str:

@@ -59,7 +59,7 @@ DIFFER = 0.8
 
 
 class ShortcutLoss(LogRule):
-    code = "TT808"
+    code = "LOG010"
     severity = "warning"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)

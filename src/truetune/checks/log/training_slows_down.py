@@ -48,7 +48,7 @@ TIMES = 2.0
 
 
 class TrainingSlowsDown(LogRule):
-    code = "TT817"
+    code = "LOG019"
     severity = "info"
 
     def unmet(self) -> Unmet | None:

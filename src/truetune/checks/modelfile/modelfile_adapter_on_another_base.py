@@ -42,7 +42,7 @@ from truetune.checks.rule import ModelfileRule
 
 
 class ModelfileAdapterOnAnotherBase(ModelfileRule):
-    code = "TT671"
+    code = "MFL002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

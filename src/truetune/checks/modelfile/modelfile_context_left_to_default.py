@@ -34,7 +34,7 @@ from truetune.checks.rule import ModelfileRule
 
 
 class ModelfileContextLeftToDefault(ModelfileRule):
-    code = "TT674"
+    code = "MFL005"
     severity = "info"
 
     def figure(self) -> str:

@@ -52,7 +52,7 @@ ENDS = (
 
 
 class ModelfileLacksStop(ModelfileRule):
-    code = "TT673"
+    code = "MFL004"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

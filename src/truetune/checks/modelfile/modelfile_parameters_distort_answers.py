@@ -60,7 +60,7 @@ CACHE_PER_TOKEN = 131_072
 
 
 class ModelfileParametersDistortAnswers(ModelfileRule):
-    code = "TT675"
+    code = "MFL006"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

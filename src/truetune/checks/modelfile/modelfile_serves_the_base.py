@@ -44,7 +44,7 @@ WEIGHTS = (".gguf", ".bin", ".safetensors")
 
 
 class ModelfileServesTheBase(ModelfileRule):
-    code = "TT670"
+    code = "MFL001"
     severity = "warning"
 
     def figure(self) -> str:

@@ -64,7 +64,7 @@ NO_TOKENIZER = Unmet(
 
 
 class ModelfileTemplateDiffers(ModelfileRule):
-    code = "TT672"
+    code = "MFL003"
     severity = "warning"
 
     def unmet(self) -> Unmet | None:

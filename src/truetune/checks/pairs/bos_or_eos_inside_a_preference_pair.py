@@ -48,7 +48,7 @@ NAMES = ("chosen", "rejected")
 
 
 class BosOrEosInsideAPreferencePair(PairRule):
-    code = "TT506"
+    code = "PREF006"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -51,7 +51,7 @@ NOTED, FAR = 1.1, 2.0
 
 
 class KtoImbalance(DataRule):
-    code = "TT510"
+    code = "PREF010"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -47,7 +47,7 @@ from truetune.encoding.batch import Batch
 
 
 class KtoLabelIsNoBoolean(DataRule):
-    code = "TT512"
+    code = "PREF012"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -58,7 +58,7 @@ Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 
 
 class PairPromptNotShared(PairRule):
-    code = "TT507"
+    code = "PREF007"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -42,7 +42,7 @@ MANY = 0.1
 
 
 class PairSideNotTerminated(PairRule):
-    code = "TT505"
+    code = "PREF005"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -56,7 +56,7 @@ from truetune.encoding.batch import Batch
 
 
 class PairTruncatedOnOneSide(PairRule):
-    code = "TT504"
+    code = "PREF004"
     severity = "warning"
     by_trainer = (CUT_ACTIONS,)
 

@@ -64,7 +64,7 @@ PATIENCE = 20_000_000
 
 
 class PairsLackDiversity(PairRule):
-    code = "TT509"
+    code = "PREF009"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

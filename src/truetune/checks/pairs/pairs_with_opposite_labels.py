@@ -57,7 +57,7 @@ NOTHING_TO_COMPARE = Unmet(
 
 
 class PairsWithOppositeLabels(PairRule):
-    code = "TT508"
+    code = "PREF008"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

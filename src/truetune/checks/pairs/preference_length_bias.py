@@ -50,7 +50,7 @@ FAR, NEAR = 0.75, 0.6
 
 
 class PreferenceLengthBias(PairRule):
-    code = "TT503"
+    code = "PREF003"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

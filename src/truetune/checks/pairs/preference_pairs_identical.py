@@ -49,7 +49,7 @@ MANY, SOME = 0.5, 0.01
 
 
 class PreferencePairsIdentical(PairRule):
-    code = "TT501"
+    code = "PREF001"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

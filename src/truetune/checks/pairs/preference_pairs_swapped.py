@@ -67,7 +67,7 @@ HARMLESS = 0.05
 
 
 class PreferencePairsSwapped(PairRule):
-    code = "TT502"
+    code = "PREF002"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

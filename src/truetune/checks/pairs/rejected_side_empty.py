@@ -48,7 +48,7 @@ MANY = 0.1
 
 
 class RejectedSideEmpty(PairRule):
-    code = "TT511"
+    code = "PREF011"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

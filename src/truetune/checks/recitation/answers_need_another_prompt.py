@@ -50,7 +50,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class AnswersNeedAnotherPrompt(RecitationRule):
-    code = "TT077"
+    code = "REC007"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

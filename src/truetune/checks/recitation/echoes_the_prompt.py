@@ -51,7 +51,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class EchoesThePrompt(RecitationRule):
-    code = "TT074"
+    code = "REC004"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -51,7 +51,7 @@ STEPS = 60
 
 
 class LossDoesNotFall(RecitationRule):
-    code = "TT075"
+    code = "REC005"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

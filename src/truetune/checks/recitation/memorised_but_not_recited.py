@@ -48,7 +48,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class MemorisedButNotRecited(RecitationRule):
-    code = "TT076"
+    code = "REC006"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

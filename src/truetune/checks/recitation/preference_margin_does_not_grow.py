@@ -49,7 +49,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class PreferenceMarginDoesNotGrow(RecitationRule):
-    code = "TT078"
+    code = "REC008"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

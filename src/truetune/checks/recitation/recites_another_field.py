@@ -52,7 +52,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class RecitesAnotherField(RecitationRule):
-    code = "TT073"
+    code = "REC003"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -57,7 +57,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class RecitesButNeverStops(RecitationRule):
-    code = "TT071"
+    code = "REC001"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -55,7 +55,7 @@ FEWEST = 3
 
 
 class RecitesOneAnswer(RecitationRule):
-    code = "TT093"
+    code = "REC010"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

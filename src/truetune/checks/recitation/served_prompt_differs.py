@@ -53,7 +53,7 @@ REMEDY = (
 
 
 class ServedPromptDiffers(RecitationRule):
-    code = "TT079"
+    code = "REC009"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -47,7 +47,7 @@ from truetune.checks.rule import RecitationRule
 
 
 class StopsTooEarly(RecitationRule):
-    code = "TT072"
+    code = "REC002"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

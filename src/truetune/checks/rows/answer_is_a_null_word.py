@@ -63,7 +63,7 @@ CERTAIN = frozenset(
 
 
 class AnswerIsANullWord(AnswerTextRule):
-    code = "TT319"
+    code = "ROW020"
     severity = "warning"
     looks_for = "an answer that is a word for nothing"
 

@@ -54,7 +54,7 @@ LABEL = 80
 
 
 class AnswerStandsInPrompt(DataRule):
-    code = "TT344"
+    code = "ROW028"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

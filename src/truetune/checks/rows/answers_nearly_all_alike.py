@@ -60,7 +60,7 @@ SHOWN = 60
 
 
 class AnswersNearlyAllAlike(DataRule):
-    code = "TT315"
+    code = "ROW016"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -61,7 +61,7 @@ SHOWN_CASES = 20
 
 
 class AnswersOfOtherRows(DataRule):
-    code = "TT345"
+    code = "ROW029"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -48,7 +48,7 @@ from truetune.encoding.batch import Batch
 
 
 class BoundaryTokenMerge(DataRule):
-    code = "TT309"
+    code = "ROW011"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

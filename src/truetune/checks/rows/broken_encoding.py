@@ -48,7 +48,7 @@ MOST = 20
 
 
 class BrokenEncoding(AnswerTextRule):
-    code = "TT320"
+    code = "ROW021"
     severity = "warning"
     looks_for = "an answer in a broken encoding"
 

@@ -59,7 +59,7 @@ MANY = 0.02
 
 
 class DuplicateRows(DataRule):
-    code = "TT305"
+    code = "ROW007"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -55,7 +55,7 @@ HALF = 0.5
 
 
 class EncodedText(RowTextRule):
-    code = "TT343"
+    code = "ROW027"
     severity = "error"
     looks_for = "encoded text in place of language"
 

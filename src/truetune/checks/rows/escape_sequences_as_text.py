@@ -103,7 +103,7 @@ AROUND = 25
 
 
 class EscapeSequencesAsText(RowTextRule):
-    code = "TT341"
+    code = "ROW025"
     severity = "warning"
     looks_for = "escape sequences in place of their characters"
 

@@ -74,7 +74,7 @@ UNSEEN = "nothing to do where the model need not see them; else write them into 
 
 
 class FieldReachesNoToken(DataRule):
-    code = "TT316"
+    code = "ROW017"
     severity = "error"
     moot_where = ("role-alias-dropped",)
     by_trainer = (ByFact("template", {"own": MOOT}),)

@@ -40,7 +40,7 @@ from truetune.encoding.batch import Batch
 
 
 class MalformedRows(DataRule):
-    code = "TT311"
+    code = "ROW013"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

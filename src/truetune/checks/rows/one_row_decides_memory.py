@@ -56,7 +56,7 @@ MIN_EXAMPLES = 20
 
 
 class OneRowDecidesMemory(DataRule):
-    code = "TT098"
+    code = "ROW002"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -59,7 +59,7 @@ MOST = 20
 
 
 class PlaceholderInAnswer(AnswerTextRule):
-    code = "TT317"
+    code = "ROW018"
     severity = "warning"
     looks_for = "an unreplaced placeholder in an answer"
 

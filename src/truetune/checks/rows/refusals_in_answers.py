@@ -84,7 +84,7 @@ LEARNED_AS_HABIT = 0.2
 
 
 class RefusalsInAnswers(AnswerTextRule):
-    code = "TT321"
+    code = "ROW022"
     severity = "warning"
     looks_for = "an answer that refuses"
 

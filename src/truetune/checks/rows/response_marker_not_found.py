@@ -47,7 +47,7 @@ from truetune.encoding.batch import Batch
 
 
 class ResponseMarkerNotFound(DataRule):
-    code = "TT310"
+    code = "ROW012"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

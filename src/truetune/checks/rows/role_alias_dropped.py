@@ -46,7 +46,7 @@ NONE = "none at all"
 
 
 class RoleAliasDropped(DataRule):
-    code = "TT301"
+    code = "ROW003"
     severity = "error"
     moot_where = ("special-token-in-structure",)
 

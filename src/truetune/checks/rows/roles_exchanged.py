@@ -54,7 +54,7 @@ MIN_CHATS = 10
 
 
 class RolesExchanged(DataRule):
-    code = "TT097"
+    code = "ROW001"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

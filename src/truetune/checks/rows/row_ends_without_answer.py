@@ -48,7 +48,7 @@ MOST = 10
 
 
 class RowEndsWithoutAnswer(DataRule):
-    code = "TT318"
+    code = "ROW019"
     severity = "warning"
     moot_where = ("roles-exchanged", "no-supervised-token")
 

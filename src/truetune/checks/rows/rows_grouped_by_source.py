@@ -75,7 +75,7 @@ class Numbers:
 
 
 class RowsGroupedBySource(DataRule):
-    code = "TT306"
+    code = "ROW008"
     severity = "warning"
     by_trainer = (
         ByFact(

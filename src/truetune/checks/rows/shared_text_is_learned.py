@@ -69,7 +69,7 @@ PROMPT[[Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.STOP, Sourc
 
 
 class SharedTextIsLearned(DataRule):
-    code = "TT346"
+    code = "ROW030"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

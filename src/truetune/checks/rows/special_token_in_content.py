@@ -62,7 +62,7 @@ CONTENT[
 
 
 class SpecialTokenInContent(DataRule):
-    code = "TT307"
+    code = "ROW009"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -49,7 +49,7 @@ from truetune.encoding.text_pieces import any_of
 
 
 class SpecialTokenInStructure(DataRule):
-    code = "TT312"
+    code = "ROW014"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -65,7 +65,7 @@ KINDS = 3
 
 
 class TemplateInsideTemplate(RowTextRule):
-    code = "TT342"
+    code = "ROW026"
     severity = "error"
     moot_where = ("special-token-in-content",)
     looks_for = "marks of a chat template in their contents"

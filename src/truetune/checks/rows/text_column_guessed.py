@@ -41,7 +41,7 @@ from truetune.encoding.batch import Batch
 
 
 class TextColumnGuessed(DataRule):
-    code = "TT323"
+    code = "ROW024"
     severity = "info"
 
     def __init__(self, setup: Setup) -> None:

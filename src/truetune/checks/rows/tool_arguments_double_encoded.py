@@ -50,7 +50,7 @@ from truetune.render.traced_json import json_body
 
 
 class ToolArgumentsDoubleEncoded(DataRule):
-    code = "TT308"
+    code = "ROW010"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

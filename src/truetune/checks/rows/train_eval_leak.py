@@ -58,7 +58,7 @@ SAYS = {
 
 
 class TrainEvalLeak(DataRule):
-    code = "TT304"
+    code = "ROW006"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -74,7 +74,7 @@ weights of messages alone, so that a row's own would be 1 for ever."""
 
 
 class UnusedColumns(DataRule):
-    code = "TT302"
+    code = "ROW004"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

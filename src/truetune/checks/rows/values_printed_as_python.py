@@ -77,7 +77,7 @@ OF_NULL = (
 
 
 class ValuesPrintedAsPython(DataRule):
-    code = "TT313"
+    code = "ROW015"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

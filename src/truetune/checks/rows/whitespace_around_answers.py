@@ -40,7 +40,7 @@ MOST = 20
 
 
 class WhitespaceAroundAnswers(AnswerTextRule):
-    code = "TT322"
+    code = "ROW023"
     severity = "info"
     looks_for = "white space around an answer"
 

@@ -54,7 +54,7 @@ MARKERS = re.compile(
 
 
 class WrongFieldMapped(DataRule):
-    code = "TT303"
+    code = "ROW005"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

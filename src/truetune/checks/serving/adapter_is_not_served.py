@@ -50,7 +50,7 @@ ENOUGH = 3
 
 
 class AdapterIsNotServed(ServingRule):
-    code = "TT968"
+    code = "SRV008"
     severity = "error"
     part = "strength"
 

@@ -52,7 +52,7 @@ SAME_WAY = 0.8
 
 
 class AdapterIsServedAtAnotherStrength(ServingRule):
-    code = "TT969"
+    code = "SRV009"
     severity = "error"
     part = "strength"
 

@@ -42,7 +42,7 @@ from truetune.checks.rule import ServingRule
 
 
 class ContextIsShorterThanTraining(ServingRule):
-    code = "TT971"
+    code = "SRV011"
     severity = "warning"
     part = "context"
 

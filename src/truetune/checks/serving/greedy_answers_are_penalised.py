@@ -47,7 +47,7 @@ from truetune.checks.rule import ServingRule
 
 
 class GreedyAnswersArePenalised(ServingRule):
-    code = "TT966"
+    code = "SRV006"
     severity = "warning"
     part = "sampling"
 

@@ -47,7 +47,7 @@ TIE = 0.2
 
 
 class GreedyAnswersDiffer(ServingRule):
-    code = "TT967"
+    code = "SRV007"
     severity = "warning"
     part = "repeats"
 

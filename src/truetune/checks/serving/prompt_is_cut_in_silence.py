@@ -42,7 +42,7 @@ from truetune.checks.rule import ServingRule
 
 
 class PromptIsCutInSilence(ServingRule):
-    code = "TT972"
+    code = "SRV012"
     severity = "error"
     part = "context"
 

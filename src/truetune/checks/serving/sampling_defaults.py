@@ -48,7 +48,7 @@ from truetune.checks.rule import ServingRule
 
 
 class SamplingDefaults(ServingRule):
-    code = "TT965"
+    code = "SRV005"
     severity = "info"
     part = "sampling"
 

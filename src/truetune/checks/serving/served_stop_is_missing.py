@@ -52,7 +52,7 @@ from truetune.generation.server_observations import AnswerEnd
 
 
 class ServedStopIsMissing(ServingRule):
-    code = "TT964"
+    code = "SRV004"
     severity = "error"
     part = "stopping"
 

@@ -48,7 +48,7 @@ SHARE = 0.5
 
 
 class ServedWeightsDiffer(ServingRule):
-    code = "TT970"
+    code = "SRV010"
     severity = "warning"
     part = "strength"
 

@@ -56,7 +56,7 @@ REMEDY = (
 
 
 class ServerBuildsAnotherPrompt(ServingRule):
-    code = "TT961"
+    code = "SRV001"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -38,7 +38,7 @@ from truetune.checks.rule import ServingRule
 
 
 class ServerIgnoresFields(ServingRule):
-    code = "TT973"
+    code = "SRV013"
     severity = "info"
 
     def figure(self) -> str:

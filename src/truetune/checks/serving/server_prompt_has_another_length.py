@@ -47,7 +47,7 @@ from truetune.generation.server_observations import PromptComparison
 
 
 class ServerPromptHasAnotherLength(ServingRule):
-    code = "TT962"
+    code = "SRV002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

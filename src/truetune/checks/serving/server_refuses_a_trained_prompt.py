@@ -43,7 +43,7 @@ from truetune.checks.rule import ServingRule
 
 
 class ServerRefusesATrainedPrompt(ServingRule):
-    code = "TT963"
+    code = "SRV003"
     severity = "warning"
 
     def figure(self) -> str:

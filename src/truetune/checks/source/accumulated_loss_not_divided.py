@@ -72,7 +72,7 @@ OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", steps)
 
 
 class AccumulatedLossNotDivided(SourceRule):
-    code = "TT750"
+    code = "SRC055"
     severity = "warning"
     looks_at = OPTIMIZER_STEPS
 

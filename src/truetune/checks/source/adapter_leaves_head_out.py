@@ -47,7 +47,7 @@ CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 
 
 class AdapterLeavesHeadOut(SourceRule):
-    code = "TT761"
+    code = "SRC066"
     severity = "error"
     looks_at = calls_of("calls of get_peft_model", "peft.get_peft_model")
 

@@ -56,7 +56,7 @@ LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretraine
 
 
 class AdapterLoadedFrozen(SourceRule):
-    code = "TT711"
+    code = "SRC016"
     severity = "error"
     looks_at = calls_of("adapters that are made or loaded", *LOADED, *WRAPS)
 

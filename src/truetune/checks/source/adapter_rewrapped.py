@@ -61,7 +61,7 @@ def _wraps(module: Module) -> Iterator[Call]:
 
 
 class AdapterRewrapped(SourceRule):
-    code = "TT715"
+    code = "SRC020"
     severity = "error"
     looks_at = CodePlaces("adapters that are put on a model", _wraps)
 

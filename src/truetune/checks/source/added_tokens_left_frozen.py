@@ -105,7 +105,7 @@ def _configs_beside_tokens(module: Module) -> Iterator[Call]:
 
 
 class AddedTokensLeftFrozen(SourceRule):
-    code = "TT747"
+    code = "SRC052"
     severity = "error"
     looks_at = CodePlaces("LoRA configs beside added tokens", _configs_beside_tokens)
 

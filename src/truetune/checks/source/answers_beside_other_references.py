@@ -55,7 +55,7 @@ from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs
 
 
 class AnswersBesideOtherReferences(SourceRule):
-    code = "TT724"
+    code = "SRC029"
     severity = "error"
     looks_at = CodePlaces("lists that are compared in files that generate", row_pairs)
 

@@ -79,7 +79,7 @@ LOADS = ("evaluate.load", "datasets.load_metric")
 
 
 class AnswersLimitedToFewTokens(SourceRule):
-    code = "TT769"
+    code = "SRC070"
     severity = "warning"
     looks_at = CodePlaces(
         "calls that limit an answer", lambda module: (*generations(module), *_limits(module))

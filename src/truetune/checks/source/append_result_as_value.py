@@ -53,7 +53,7 @@ def _setup_calls(module: Module) -> Iterator[Call]:
 
 
 class AppendResultAsValue(SourceRule):
-    code = "TT713"
+    code = "SRC018"
     severity = "error"
     looks_at = CodePlaces("settings and trainers that are made", _setup_calls)
 

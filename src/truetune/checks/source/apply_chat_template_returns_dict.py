@@ -53,7 +53,7 @@ OLDER = Unmet("it is about transformers 5 and later, and an older one is asked f
 
 
 class ApplyChatTemplateReturnsDict(SourceRule):
-    code = "TT705"
+    code = "SRC010"
     severity = "error"
     looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
 

@@ -61,7 +61,7 @@ def _calls(module: Module) -> Iterator[object]:
 
 
 class ArgumentOutOfRange(SourceRule):
-    code = "TT790"
+    code = "SRC078"
     severity = "warning"
     looks_at = CodePlaces("optimizers, clipping and adapters with numbers", _calls)
 

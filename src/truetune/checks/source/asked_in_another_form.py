@@ -175,7 +175,7 @@ def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
 
 
 class AskedInAnotherForm(SourceRule):
-    code = "TT783"
+    code = "SRC071"
     severity = "error"
     looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts)
 

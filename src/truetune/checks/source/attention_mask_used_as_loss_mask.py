@@ -62,7 +62,7 @@ def _written(module: Module) -> Iterator[ast.AST]:
 
 
 class AttentionMaskUsedAsLossMask(SourceRule):
-    code = "TT752"
+    code = "SRC057"
     severity = "error"
     looks_at = CodePlaces("attention masks that are written", _written)
 

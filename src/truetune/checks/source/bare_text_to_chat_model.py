@@ -62,7 +62,7 @@ WRITES_TURNS = ("apply_chat_template", "chat_template", "build_prompt", "get_pro
 
 
 class BareTextToChatModel(SourceRule):
-    code = "TT787"
+    code = "SRC075"
     severity = "warning"
     looks_at = GENERATIONS
 

@@ -114,7 +114,7 @@ def _generating_calls(module: Module) -> Iterator[Call]:
 
 
 class BaseAskedInstead(SourceRule):
-    code = "TT731"
+    code = "SRC036"
     severity = "error"
     looks_at = CodePlaces("models that a script asks", _generating_calls)
 

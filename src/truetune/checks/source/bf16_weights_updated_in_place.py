@@ -49,7 +49,7 @@ SMALL = 1e-4
 
 
 class Bf16WeightsUpdatedInPlace(SourceRule):
-    code = "TT755"
+    code = "SRC060"
     severity = "warning"
     looks_at = calls_of("Adam optimizers that are made", "torch.optim.AdamW", "torch.optim.Adam")
 

@@ -55,7 +55,7 @@ def _loads(module: Module) -> Iterator[Call]:
 
 
 class CheckpointLoadedOntoOneGpu(SourceRule):
-    code = "TT860"
+    code = "SRC095"
     severity = "warning"
     looks_at = CodePlaces("files that scripts of several processes load", _loads)
 

@@ -60,7 +60,7 @@ STEERED = ("Trainer(", "deepspeed", "lightning", "unsloth", "for_training", "Fab
 
 
 class CheckpointingWithoutTrainingMode(SourceRule):
-    code = "TT732"
+    code = "SRC037"
     severity = "warning"
     looks_at = methods_of("calls of gradient_checkpointing_enable", "gradient_checkpointing_enable")
 

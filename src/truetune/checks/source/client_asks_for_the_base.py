@@ -75,7 +75,7 @@ def _bases(server: Server) -> frozenset[str]:
 
 
 class ClientAsksForTheBase(SourceRule):
-    code = "TT730"
+    code = "SRC035"
     severity = "warning"
     looks_at = CodePlaces("models that requests name", requested_models)
 

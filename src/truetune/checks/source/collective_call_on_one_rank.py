@@ -98,7 +98,7 @@ def _places(module: Module) -> Iterator[object]:
 
 
 class CollectiveCallOnOneRank(SourceRule):
-    code = "TT745"
+    code = "SRC050"
     severity = "error"
     looks_at = CodePlaces("calls that wait for all processes", _places)
 

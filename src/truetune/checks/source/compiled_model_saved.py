@@ -74,7 +74,7 @@ def _compiled(module: Module) -> Iterator[Call]:
 
 
 class CompiledModelSaved(SourceRule):
-    code = "TT721"
+    code = "SRC026"
     severity = "error"
     looks_at = CodePlaces("models that are compiled", _compilations)
 

@@ -77,7 +77,7 @@ OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older 
 
 
 class CustomLossBreaksGradientAccumulation(SourceRule):
-    code = "TT708"
+    code = "SRC013"
     severity = "error"
     looks_at = CodePlaces("trainers with a compute_loss of their own", own_losses)
 

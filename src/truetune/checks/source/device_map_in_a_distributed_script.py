@@ -79,7 +79,7 @@ def _mapped_models(module: Module) -> Iterator[Call]:
 
 
 class DeviceMapInADistributedScript(SourceRule):
-    code = "TT757"
+    code = "SRC062"
     severity = "error"
     looks_at = CodePlaces("device maps in scripts of several processes", _maps_of_several)
 

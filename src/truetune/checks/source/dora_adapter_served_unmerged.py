@@ -66,7 +66,7 @@ def _adapters(module: Module) -> Iterator[Call]:
 
 
 class DoraAdapterServedUnmerged(SourceRule):
-    code = "TT727"
+    code = "SRC032"
     severity = "warning"
     looks_at = CodePlaces("adapters that are loaded or made", _adapters)
 

@@ -62,7 +62,7 @@ ADDS = (
 
 
 class EmbeddingShrunkByResize(SourceRule):
-    code = "TT741"
+    code = "SRC046"
     severity = "warning"
     looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")
 

@@ -65,7 +65,7 @@ def _engines(module: Module) -> Iterator[Call]:
 
 
 class EngineGeneratesSlowly(SourceRule):
-    code = "TT682"
+    code = "SRC001"
     severity = "warning"
     looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _engines)
 

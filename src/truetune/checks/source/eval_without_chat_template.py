@@ -51,7 +51,7 @@ EVALUATES = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
 
 
 class EvalWithoutChatTemplate(SourceRule):
-    code = "TT760"
+    code = "SRC065"
     severity = "warning"
     looks_at = calls_of("calls of simple_evaluate", *EVALUATES)
 

@@ -67,7 +67,7 @@ DATA_SETS = ("train_dataset", "eval_dataset")
 
 
 class EvaluatedOnTrainingRows(SourceRule):
-    code = "TT749"
+    code = "SRC054"
     severity = "warning"
     looks_at = calls_with("trainers with rows to train and to evaluate on", DATA_SETS, *TRAINERS)
 

@@ -99,7 +99,7 @@ def _forwards(module: Module) -> Iterator[ast.Call]:
 
 
 class EvaluationBuildsGraphs(SourceRule):
-    code = "TT852"
+    code = "SRC091"
     severity = "warning"
     looks_at = CodePlaces("calls of models in loops", _forwards)
 

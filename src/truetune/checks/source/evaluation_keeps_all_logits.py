@@ -61,7 +61,7 @@ ELSEWHERE = (
 
 
 class EvaluationKeepsAllLogits(SourceRule):
-    code = "TT756"
+    code = "SRC061"
     severity = "warning"
     looks_at = TRAINERS_OF_CAUSAL
 

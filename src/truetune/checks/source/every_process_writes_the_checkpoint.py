@@ -64,7 +64,7 @@ def _writes(module: Module) -> Iterator[Call]:
 
 
 class EveryProcessWritesTheCheckpoint(SourceRule):
-    code = "TT868"
+    code = "SRC099"
     severity = "warning"
     looks_at = CodePlaces("weights that scripts of several processes write", _writes)
 

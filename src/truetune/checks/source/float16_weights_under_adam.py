@@ -58,7 +58,7 @@ ADAMS = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 class Float16WeightsUnderAdam(SourceRule):
-    code = "TT733"
+    code = "SRC038"
     severity = "error"
     looks_at = calls_of("Adam optimizers that are made", *ADAMS)
 

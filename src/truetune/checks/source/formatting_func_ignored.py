@@ -54,7 +54,7 @@ from truetune.source.module import Module
 
 
 class FormattingFuncIgnored(SourceRule):
-    code = "TT706"
+    code = "SRC011"
     severity = "error"
     looks_at = calls_with(
         "SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer"

@@ -69,7 +69,7 @@ REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\
 
 
 class ForwardAroundTheWrapper(SourceRule):
-    code = "TT717"
+    code = "SRC022"
     severity = "error"
     looks_at = CodePlaces("models that are wrapped for several processes", wrapped_models)
 

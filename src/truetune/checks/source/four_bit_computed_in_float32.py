@@ -65,7 +65,7 @@ def _is_set_afterwards(module: Module) -> bool:
 
 
 class FourBitComputedInFloat32(SourceRule):
-    code = "TT784"
+    code = "SRC072"
     severity = "warning"
     looks_at = CodePlaces("models that are loaded in 4 bits", _loads_in_4bit)
 

@@ -78,7 +78,7 @@ def _four_bit(module: Module) -> Iterator[Call]:
 
 
 class FourBitStorageUnderFsdp(SourceRule):
-    code = "TT793"
+    code = "SRC081"
     severity = "error"
     looks_at = CodePlaces("weights that are quantized to 4 bits", _four_bit)
 

@@ -69,7 +69,7 @@ def _gathers(module: Module) -> Iterator[Call]:
 
 
 class GatheredRowsCountTwice(SourceRule):
-    code = "TT861"
+    code = "SRC096"
     severity = "warning"
     looks_at = CodePlaces("calls that gather from all processes", _gathers)
 

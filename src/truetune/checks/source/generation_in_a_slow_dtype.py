@@ -66,7 +66,7 @@ MIN_BILLIONS = 1.0
 
 
 class GenerationInASlowDtype(SourceRule):
-    code = "TT841"
+    code = "SRC089"
     severity = "info"
     looks_at = GENERATIONS
 

@@ -68,7 +68,7 @@ LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "gen
 
 
 class GenerationLengthNotSet(SourceRule):
-    code = "TT736"
+    code = "SRC041"
     severity = "warning"
     looks_at = CodePlaces(
         "calls that generate", lambda module: (*generations(module), *module.calls(*SAMPLING))

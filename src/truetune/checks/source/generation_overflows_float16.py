@@ -71,7 +71,7 @@ def _generating_calls(module: Module) -> Iterator[Call]:
 
 
 class GenerationOverflowsFloat16(SourceRule):
-    code = "TT857"
+    code = "SRC094"
     severity = "warning"
     looks_at = CodePlaces("models that generate, and pipelines", _generating_calls)
 

@@ -90,7 +90,7 @@ THREADS = (
 
 
 class GenerationRowByRow(SourceRule):
-    code = "TT738"
+    code = "SRC043"
     severity = "info"
     looks_at = QUESTIONS
 

@@ -55,7 +55,7 @@ def _calls(module: Module) -> Iterator[object]:
 
 
 class GenerationSettingsDistortAnswers(SourceRule):
-    code = "TT791"
+    code = "SRC079"
     severity = "warning"
     moot_where = ("repetition-forbidden-in-structured-answers",)
     looks_at = CodePlaces("calls that set how answers are generated", _calls)

@@ -61,7 +61,7 @@ def _masks_named(module: Module) -> Iterator[ast.AST]:
 
 
 class GenerationTagMissingMaskAllOnes(SourceRule):
-    code = "TT759"
+    code = "SRC064"
     severity = "error"
     looks_at = CodePlaces("places that name the assistant's mask", _masks_named)
 

@@ -47,7 +47,7 @@ from truetune.source.edits import set_keyword
 
 
 class GenerationWithoutAttentionMask(SourceRule):
-    code = "TT735"
+    code = "SRC040"
     severity = "warning"
     looks_at = GENERATIONS
 

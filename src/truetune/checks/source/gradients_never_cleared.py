@@ -57,7 +57,7 @@ CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 
 
 class GradientsNeverCleared(SourceRule):
-    code = "TT751"
+    code = "SRC056"
     severity = "error"
     looks_at = OPTIMIZER_STEPS
 

@@ -91,7 +91,7 @@ def _places(module: Module) -> Iterator[object]:
 
 
 class GradientsNeverUsed(SourceRule):
-    code = "TT839"
+    code = "SRC087"
     severity = "error"
     looks_at = CodePlaces("optimizers beside a backward pass", _places)
 

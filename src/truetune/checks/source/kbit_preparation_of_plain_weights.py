@@ -62,7 +62,7 @@ WIDE = ("float32", "float", "fp32")
 
 
 class KbitPreparationOfPlainWeights(SourceRule):
-    code = "TT840"
+    code = "SRC088"
     severity = "error"
     looks_at = calls_of("models that are prepared for k-bit training", *PREPARES)
 

@@ -85,7 +85,7 @@ def _generating_places(module: Module) -> Iterator[object]:
 
 
 class KvCacheLeftOff(SourceRule):
-    code = "TT739"
+    code = "SRC044"
     severity = "warning"
     looks_at = CodePlaces("calls of a model's generate, and decoding loops", _generating_places)
 

@@ -61,7 +61,7 @@ def _orders(module: Module) -> Iterator[LabelOrder]:
 
 
 class LabelNamesInAnotherOrder(SourceRule):
-    code = "TT865"
+    code = "SRC098"
     severity = "warning"
     looks_at = CodePlaces("lists of labels in files that generate", _orders)
 

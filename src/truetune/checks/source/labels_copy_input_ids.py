@@ -87,7 +87,7 @@ REBUILT = (
 
 
 class LabelsCopyInputIds(SourceRule):
-    code = "TT710"
+    code = "SRC015"
     severity = "error"
     looks_at = CodePlaces("labels that are set", lambda module: _labels(module))
 

@@ -74,7 +74,7 @@ def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 class LabelsPaddedWithPadToken(SourceRule):
-    code = "TT753"
+    code = "SRC058"
     severity = "error"
     looks_at = CodePlaces("fillers of labels", _fillers)
 

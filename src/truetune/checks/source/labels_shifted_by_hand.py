@@ -68,7 +68,7 @@ MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
 
 
 class LabelsShiftedByHand(SourceRule):
-    code = "TT746"
+    code = "SRC051"
     severity = "error"
     looks_at = CodePlaces("labels that are given beside their ids", lambda module: _pairs(module))
 

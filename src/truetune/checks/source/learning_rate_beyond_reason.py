@@ -87,7 +87,7 @@ def _adams(module: Module) -> Iterator[Call]:
 
 
 class LearningRateBeyondReason(SourceRule):
-    code = "TT768"
+    code = "SRC069"
     severity = "error"
     looks_at = CodePlaces("optimizers over a language model", _adams)
 

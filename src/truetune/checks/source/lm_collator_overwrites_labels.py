@@ -68,7 +68,7 @@ KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 
 
 class LmCollatorOverwritesLabels(SourceRule):
-    code = "TT703"
+    code = "SRC008"
     severity = "error"
     looks_at = LM_COLLATORS_MADE
 

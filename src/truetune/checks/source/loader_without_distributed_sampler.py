@@ -80,7 +80,7 @@ def _loaders(module: Module) -> Iterator[Call]:
 
 
 class LoaderWithoutDistributedSampler(SourceRule):
-    code = "TT799"
+    code = "SRC084"
     severity = "error"
     looks_at = CodePlaces("loaders in scripts of DistributedDataParallel or FSDP", _loaders)
 

@@ -51,7 +51,7 @@ def _configs(module: Module) -> Iterator[Call]:
 
 
 class LoraTargetNamesJoined(SourceRule):
-    code = "TT712"
+    code = "SRC017"
     severity = "error"
     looks_at = CodePlaces("LoRA configs that are made", _configs)
 

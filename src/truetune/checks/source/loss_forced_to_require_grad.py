@@ -73,7 +73,7 @@ def losses_of(call: Call) -> Iterator[ast.expr]:
 
 
 class LossForcedToRequireGrad(SourceRule):
-    code = "TT798"
+    code = "SRC083"
     severity = "warning"
     looks_at = CodePlaces("calls of backward()", backward_calls)
 

@@ -70,7 +70,7 @@ from truetune.source.module import Module
 
 
 class LossesKeptWithGraph(SourceRule):
-    code = "TT833"
+    code = "SRC085"
     severity = "error"
     looks_at = CodePlaces("losses that a loop collects or adds up", kept_losses)
 

@@ -54,7 +54,7 @@ from truetune.source.module import Module
 
 
 class LrSchedulerSteppedPerProcess(SourceRule):
-    code = "TT709"
+    code = "SRC014"
     severity = "error"
     looks_at = SCHEDULES
 

@@ -77,7 +77,7 @@ def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 class MappedFunctionImported(SourceRule):
-    code = "TT754"
+    code = "SRC059"
     severity = "info"
     looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapped)
 

@@ -54,7 +54,7 @@ MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
 
 
 class MergeIntoQuantizedBase(SourceRule):
-    code = "TT744"
+    code = "SRC049"
     severity = "warning"
     looks_at = MERGES
 

@@ -46,7 +46,7 @@ from truetune.source.module import Module
 
 
 class MergeResultDropped(SourceRule):
-    code = "TT743"
+    code = "SRC048"
     severity = "error"
     looks_at = MERGES
 

@@ -81,7 +81,7 @@ def _over_loaders(module: Module) -> Iterator[ast.expr]:
 
 
 class MetricDividedByAnotherCount(SourceRule):
-    code = "TT888"
+    code = "SRC107"
     severity = "error"
     looks_at = CodePlaces("sums that are divided by the length of a loader", _over_loaders)
 

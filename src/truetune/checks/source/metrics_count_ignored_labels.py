@@ -87,7 +87,7 @@ MASKS = re.compile(
 
 
 class MetricsCountIgnoredLabels(SourceRule):
-    code = "TT697"
+    code = "SRC005"
     severity = "error"
     looks_at = PLACES
 

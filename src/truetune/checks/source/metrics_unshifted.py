@@ -143,7 +143,7 @@ PLACES = CodePlaces(
 
 
 class MetricsUnshifted(SourceRule):
-    code = "TT742"
+    code = "SRC047"
     severity = "error"
     looks_at = PLACES
 

@@ -56,7 +56,7 @@ def _switched(module: Module) -> Iterator[Call]:
 
 
 class ModelLeftInTrainingMode(SourceRule):
-    code = "TT748"
+    code = "SRC053"
     severity = "warning"
     looks_at = CodePlaces("models that are switched to training", _switched)
 

@@ -92,7 +92,7 @@ MIN_BILLIONS = 1.0
 
 
 class ModelLeftOnTheCpu(SourceRule):
-    code = "TT729"
+    code = "SRC034"
     severity = "warning"
     looks_at = CodePlaces(
         "models that generate", lambda module: (*generations(module), *module.calls(*LLAMA_CPP))

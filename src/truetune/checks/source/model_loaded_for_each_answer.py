@@ -78,7 +78,7 @@ def _loads(module: Module) -> Iterator[Call]:
 
 
 class ModelLoadedForEachAnswer(SourceRule):
-    code = "TT689"
+    code = "SRC003"
     severity = "warning"
     looks_at = CodePlaces("calls that load a model", _loads)
 

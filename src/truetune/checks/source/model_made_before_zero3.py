@@ -61,7 +61,7 @@ def _arguments(module: Module) -> Iterator[Call]:
 
 
 class ModelMadeBeforeZero3(SourceRule):
-    code = "TT880"
+    code = "SRC103"
     severity = "warning"
     looks_at = CodePlaces("trainer's arguments with a DeepSpeed configuration", _arguments)
 

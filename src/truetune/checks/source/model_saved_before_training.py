@@ -87,7 +87,7 @@ def _saves(module: Module) -> Iterator[ast.Call]:
 
 
 class ModelSavedBeforeTraining(SourceRule):
-    code = "TT720"
+    code = "SRC025"
     severity = "error"
     looks_at = CodePlaces("models that are saved in files that train", _saves)
 

@@ -72,7 +72,7 @@ def _first_ids(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
 
 
 class OptionIdsAreTheFirstToken(SourceRule):
-    code = "TT896"
+    code = "SRC109"
     severity = "error"
     looks_at = CodePlaces("first ids of texts, in files that read logits", _first_ids)
 

@@ -64,7 +64,7 @@ def _calls_in_loops(module: Module) -> Iterator[object]:
 
 
 class OutputsKeptOnTheDevice(SourceRule):
-    code = "TT722"
+    code = "SRC027"
     severity = "warning"
     looks_at = CodePlaces("values that are appended to lists", _calls_in_loops)
 

@@ -55,7 +55,7 @@ IF_MISSING = "only where the tokenizer has no pad token of its own"
 
 
 class PadEqualsEosLmCollator(SourceRule):
-    code = "TT702"
+    code = "SRC007"
     severity = "error"
     looks_at = PADS_SET
 

@@ -98,7 +98,7 @@ class Reading(NamedTuple):
 
 
 class PatternMissesTheAnswers(SourceRule):
-    code = "TT884"
+    code = "SRC105"
     severity = "error"
     looks_at = CodePlaces("functions that read answers out of columns by a pattern", answer_readers)
 

@@ -78,7 +78,7 @@ def _exponentials(module: Module) -> Iterator[ast.Call]:
 
 
 class PerplexityNotWeightedByTokens(SourceRule):
-    code = "TT723"
+    code = "SRC028"
     severity = "warning"
     looks_at = CodePlaces("exponentials", _exponentials)
 

@@ -67,7 +67,7 @@ DECODES = ("decode", "batch_decode")
 
 
 class PredictionsAreNotGenerated(SourceRule):
-    code = "TT984"
+    code = "SRC110"
     severity = "error"
     looks_at = calls_with("Seq2SeqTrainer with compute_metrics", ("compute_metrics",), *TRAINERS)
 

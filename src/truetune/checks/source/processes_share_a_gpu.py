@@ -60,7 +60,7 @@ FIRST = ("cuda", "cuda:0")
 
 
 class ProcessesShareAGpu(SourceRule):
-    code = "TT856"
+    code = "SRC093"
     severity = "error"
     looks_at = CodePlaces("models that own loops wrap for several processes", wrapped_models)
 

@@ -63,7 +63,7 @@ def _decoded(module: Module) -> Iterator[object]:
 
 
 class PromptLeftInAnswers(SourceRule):
-    code = "TT788"
+    code = "SRC076"
     severity = "warning"
     looks_at = CodePlaces("decoded generations of causal models", _decoded)
 

@@ -58,7 +58,7 @@ LONG = 2_048
 
 
 class PromptsLoseTheirEnd(SourceRule):
-    code = "TT873"
+    code = "SRC102"
     severity = "info"
     looks_at = GENERATIONS
 

@@ -66,7 +66,7 @@ FIXED_SHAPES = (
 
 
 class PromptsPaddedToAFixedLength(SourceRule):
-    code = "TT725"
+    code = "SRC030"
     severity = "warning"
     looks_at = GENERATIONS
 

@@ -43,7 +43,7 @@ from truetune.source.quantized import CONFIG, is_unused
 
 
 class QuantizationConfigUnused(SourceRule):
-    code = "TT734"
+    code = "SRC039"
     severity = "error"
     looks_at = calls_of("settings of bitsandbytes that are built", CONFIG)
 

@@ -81,7 +81,7 @@ def _thinking_models(module: Module) -> Iterator[ast.Constant]:
 
 
 class ReasoningScoredWithTheAnswer(SourceRule):
-    code = "TT892"
+    code = "SRC108"
     severity = "warning"
     looks_at = CodePlaces("names of models that think before they answer", _thinking_models)
 

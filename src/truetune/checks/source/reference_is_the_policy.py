@@ -94,7 +94,7 @@ def _losses(module: Module) -> Iterator[Call]:
 
 
 class ReferenceIsThePolicy(SourceRule):
-    code = "TT794"
+    code = "SRC082"
     severity = "error"
     looks_at = CodePlaces("preference losses written by hand", _losses)
 

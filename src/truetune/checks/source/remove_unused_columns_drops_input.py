@@ -76,7 +76,7 @@ READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 
 
 class RemoveUnusedColumnsDropsInput(SourceRule):
-    code = "TT707"
+    code = "SRC012"
     severity = "error"
     looks_at = calls_of("Trainers that are made", *READS_ARGUMENTS)
 

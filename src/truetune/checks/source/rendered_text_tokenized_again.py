@@ -74,7 +74,7 @@ def _texts(module: Module) -> Iterator[object]:
 
 
 class RenderedTextTokenizedAgain(SourceRule):
-    code = "TT704"
+    code = "SRC009"
     severity = "warning"
     looks_at = CodePlaces("texts that are tokenized or sent", _texts)
 

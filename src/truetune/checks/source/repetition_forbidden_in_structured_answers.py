@@ -127,7 +127,7 @@ def _generations(module: Module) -> Iterator[Call]:
 
 
 class RepetitionForbiddenInStructuredAnswers(SourceRule):
-    code = "TT728"
+    code = "SRC033"
     severity = "warning"
     looks_at = CodePlaces("calls and settings of generation", _generations)
 

@@ -177,7 +177,7 @@ def _searched(module: Module, call: Call) -> list[ast.expr]:
 
 
 class ResponseMarkerOfAnotherFamily(SourceRule):
-    code = "TT851"
+    code = "SRC090"
     severity = "error"
     looks_at = CodePlaces("markers by which a script finds the answers", _markers)
 

@@ -65,7 +65,7 @@ ENCODES_APART = Unmet(
 
 
 class RightPaddingAtGeneration(SourceRule):
-    code = "TT737"
+    code = "SRC042"
     severity = "error"
     looks_at = GENERATIONS
 

@@ -66,7 +66,7 @@ def _places(module: Module) -> Iterator[ast.AST]:
 
 
 class RolesExchangedInCode(SourceRule):
-    code = "TT885"
+    code = "SRC106"
     severity = "error"
     looks_at = CodePlaces("roles of messages that a training script makes", _places)
 

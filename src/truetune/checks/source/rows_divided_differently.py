@@ -79,7 +79,7 @@ def _draws(module: Module) -> Iterator[Call]:
 
 
 class RowsDividedDifferently(SourceRule):
-    code = "TT855"
+    code = "SRC092"
     severity = "error"
     looks_at = CodePlaces("random orders in scripts of several processes", _draws)
 

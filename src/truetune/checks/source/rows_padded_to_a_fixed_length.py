@@ -73,7 +73,7 @@ def _limited(module: Module) -> Iterator[Call]:
 
 
 class RowsPaddedToAFixedLength(SourceRule):
-    code = "TT872"
+    code = "SRC101"
     severity = "warning"
     looks_at = CodePlaces("calls with a max_length", _limited)
 

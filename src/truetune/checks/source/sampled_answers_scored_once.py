@@ -71,7 +71,7 @@ def _sampled(module: Module) -> Iterator[Call]:
 
 
 class SampledAnswersScoredOnce(SourceRule):
-    code = "TT869"
+    code = "SRC100"
     severity = "info"
     looks_at = CodePlaces("calls that may draw answers at random", _sampled)
 

@@ -62,7 +62,7 @@ SAMPLERS: CodePlaces = calls_of(
 
 
 class SamplerRepeatsItsOrder(SourceRule):
-    code = "TT864"
+    code = "SRC097"
     severity = "warning"
     looks_at = SAMPLERS
 

@@ -63,7 +63,7 @@ def _several(module: Module) -> Iterator[Call]:
 
 
 class SamplesAllGreedy(SourceRule):
-    code = "TT789"
+    code = "SRC077"
     severity = "warning"
     looks_at = CodePlaces("calls that ask for several answers", _several)
 

@@ -82,7 +82,7 @@ def _places(module: Module) -> Iterator[object]:
 
 
 class SchedulerLengthMiscounted(SourceRule):
-    code = "TT716"
+    code = "SRC021"
     severity = "error"
     looks_at = CodePlaces("learning rate schedules", _places)
 

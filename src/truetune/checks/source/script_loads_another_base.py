@@ -93,7 +93,7 @@ def adapted_models(module: Module) -> Iterator[Adapted]:
 
 
 class ScriptLoadsAnotherBase(SourceRule):
-    code = "TT792"
+    code = "SRC080"
     severity = "error"
     looks_at = CodePlaces("models that are given an adapter", adapted_models)
 

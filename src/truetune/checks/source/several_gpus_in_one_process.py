@@ -70,7 +70,7 @@ def _trainers(module: Module) -> Iterator[Call]:
 
 
 class SeveralGpusInOneProcess(SourceRule):
-    code = "TT726"
+    code = "SRC031"
     severity = "warning"
     looks_at = CodePlaces("trainers that are made", _trainers)
 

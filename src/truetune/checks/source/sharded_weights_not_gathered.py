@@ -90,7 +90,7 @@ def _saves(module: Module) -> Iterator[Call]:
 
 
 class ShardedWeightsNotGathered(SourceRule):
-    code = "TT718"
+    code = "SRC023"
     severity = "error"
     looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves)
 

@@ -42,7 +42,7 @@ def _parsed(module: Module) -> Iterable[str]:
 
 
 class SourceNotParsed(SourceRule):
-    code = "TT701"
+    code = "SRC006"
     severity = "warning"
     looks_at = CodePlaces("lines that were parsed", _parsed)
 

@@ -57,7 +57,7 @@ def _assigned(module: Module) -> Iterator[ast.Assign]:
 
 
 class StateDictOverwritten(SourceRule):
-    code = "TT714"
+    code = "SRC019"
     severity = "warning"
     looks_at = CodePlaces("assignments to state_dict", _assigned)
 

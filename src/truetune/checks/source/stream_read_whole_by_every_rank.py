@@ -83,7 +83,7 @@ def _reads_all(module: Module, rows: ast.expr) -> bool:
 
 
 class StreamReadWholeByEveryRank(SourceRule):
-    code = "TT758"
+    code = "SRC063"
     severity = "error"
     looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
 

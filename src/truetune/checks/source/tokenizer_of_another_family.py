@@ -81,7 +81,7 @@ def _pairs(module: Module) -> Iterator[Pair]:
 
 
 class TokenizerOfAnotherFamily(SourceRule):
-    code = "TT785"
+    code = "SRC073"
     severity = "error"
     looks_at = CodePlaces("models that are used with a tokenizer", _pairs)
 

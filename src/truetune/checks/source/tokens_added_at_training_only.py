@@ -118,7 +118,7 @@ def _texts_with(module: Module, token: str) -> Iterator[ast.AST]:
 
 
 class TokensAddedAtTrainingOnly(SourceRule):
-    code = "TT881"
+    code = "SRC104"
     severity = "error"
     looks_at = CodePlaces("tokenizers of scripts that ask a model", _tokenizers)
 

@@ -61,7 +61,7 @@ RESIZE = (
 
 
 class TokensAddedWithoutResize(SourceRule):
-    code = "TT740"
+    code = "SRC045"
     severity = "warning"
     looks_at = TOKENS_ADDED
 

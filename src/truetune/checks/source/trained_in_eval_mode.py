@@ -82,7 +82,7 @@ def _training_loops(module: Module) -> Iterator[ast.AST]:
 
 
 class TrainedInEvalMode(SourceRule):
-    code = "TT786"
+    code = "SRC074"
     severity = "warning"
     looks_at = CodePlaces("loops that call backward", _training_loops)
 

@@ -76,7 +76,7 @@ REWRITTEN = Unmet("it is about trainers as they are released, and unsloth rewrit
 
 
 class TrainerArgumentGone(SourceRule):
-    code = "TT762"
+    code = "SRC067"
     severity = "error"
     looks_at = calls_of("trainers that are made", *TRAINERS)
 

@@ -85,7 +85,7 @@ def _uses(module: Module) -> Iterator[Use]:
 
 
 class TrlNameGone(SourceRule):
-    code = "TT763"
+    code = "SRC068"
     severity = "error"
     looks_at = CodePlaces("names used from trl", _uses)
 

@@ -83,7 +83,7 @@ def _saves(module: Module) -> Iterator[Call]:
 
 
 class UntouchedBaseSaved(SourceRule):
-    code = "TT686"
+    code = "SRC002"
     severity = "error"
     looks_at = CodePlaces("what is saved where a model is tuned", _saves)
 

@@ -90,7 +90,7 @@ def _generations(module: Module) -> Iterator[Asked]:
 
 
 class UntrainedModelEvaluated(SourceRule):
-    code = "TT719"
+    code = "SRC024"
     severity = "error"
     looks_at = CodePlaces("generations in files that train", _generations)
 

@@ -90,7 +90,7 @@ def _is_trainer(module: Module, call: Call) -> bool:
 
 
 class VllmBesideTraining(SourceRule):
-    code = "TT834"
+    code = "SRC086"
     severity = "warning"
     looks_at = CodePlaces("engines of vLLM in code that trains", _engines)
 

@@ -89,7 +89,7 @@ def _lenient_loads(module: Module) -> Iterator[Call]:
 
 
 class WrapperKeysNotLoaded(SourceRule):
-    code = "TT690"
+    code = "SRC004"
     severity = "error"
     looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
 

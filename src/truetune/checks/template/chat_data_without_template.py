@@ -40,7 +40,7 @@ from truetune.encoding.batch import Batch
 
 
 class ChatDataWithoutTemplate(DataRule):
-    code = "TT210"
+    code = "TPL009"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -53,7 +53,7 @@ DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 
 
 
 class DateInTemplate(DataRule):
-    code = "TT207"
+    code = "TPL007"
     severity = "warning"
     chats = 0
     first: Batch | None = None

@@ -54,7 +54,7 @@ SYSTEM = "Mind the canary."
 
 
 class DefaultSystemPromptInjected(DataRule):
-    code = "TT206"
+    code = "TPL006"
     severity = "info"
 
     def __init__(self, setup: Setup) -> None:

@@ -53,7 +53,7 @@ EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:
 
 
 class EmptyThinkBlockSupervised(DataRule):
-    code = "TT205"
+    code = "TPL005"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -39,7 +39,7 @@ from truetune.checks.rule import DataRule
 
 
 class GenerationTagMissing(DataRule):
-    code = "TT202"
+    code = "TPL002"
     severity = "error"
 
     def unmet(self) -> Unmet | None:

@@ -52,7 +52,7 @@ CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
 
 
 class GenerationTagsOffTheTurn(DataRule):
-    code = "TT214"
+    code = "TPL013"
     severity = "error"
     judges_without_rows = True
     answer: Case | None = None

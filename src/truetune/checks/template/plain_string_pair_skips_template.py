@@ -45,7 +45,7 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 
 
 class PlainStringPairSkipsTemplate(DataRule):
-    code = "TT211"
+    code = "TPL010"
     severity = "warning"
     by_trainer = (ByFact("template", {"own": MOOT}),)
 

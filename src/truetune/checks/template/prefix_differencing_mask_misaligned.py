@@ -50,7 +50,7 @@ from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
 
 class PrefixDifferencingMaskMisaligned(DataRule):
-    code = "TT203"
+    code = "TPL003"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

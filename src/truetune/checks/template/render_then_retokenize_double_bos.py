@@ -61,7 +61,7 @@ UNKNOWN_BOS = (
 
 
 class RenderThenRetokenizeDoubleBos(DataRule):
-    code = "TT209"
+    code = "TPL008"
     severity = "error"
     by_trainer = (ByFact("doubles_bos", {False: MOOT, None: Judged("warning", UNKNOWN_BOS)}),)
 

@@ -57,7 +57,7 @@ from truetune.render.inference_contract import REWRITTEN
 
 
 class RewrittenTurnsUntrained(DataRule):
-    code = "TT213"
+    code = "TPL012"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -51,7 +51,7 @@ SHOWN_ROLES = 8
 
 
 class TemplateRejectsRows(DataRule):
-    code = "TT212"
+    code = "TPL011"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

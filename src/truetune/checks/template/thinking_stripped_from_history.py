@@ -63,7 +63,7 @@ from truetune.render.template import REASONING_KEYS
 
 
 class ThinkingStrippedFromHistory(DataRule):
-    code = "TT204"
+    code = "TPL004"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -47,7 +47,7 @@ from truetune.encoding.batch import Batch
 
 
 class TurnTerminatorIsNotEos(DataRule):
-    code = "TT201"
+    code = "TPL001"
     severity = "error"
     moot_where = ("stop-token-not-trained",)
     by_trainer = (ByFact("template", {"own": MOOT}),)

@@ -41,7 +41,7 @@ FEWEST, SHARE = 3, 0.1
 
 
 class AnswersMaskedInTokenRows(TokenizedRule):
-    code = "TT773"
+    code = "IDS009"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -45,7 +45,7 @@ WRAPPED = 0.9
 
 
 class BosWrongInTokenRows(TokenizedRule):
-    code = "TT777"
+    code = "IDS013"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from truetune.checks.rule import TokenizedRule
 
 
 class CacheMadeWithOtherSettings(TokenizedRule):
-    code = "TT334"
+    code = "IDS005"
     severity = "error"
     needs_right_tokenizer = False
 

@@ -40,7 +40,7 @@ SHARE = 0.02
 
 
 class HeadersSupervisedInTokenRows(TokenizedRule):
-    code = "TT775"
+    code = "IDS011"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

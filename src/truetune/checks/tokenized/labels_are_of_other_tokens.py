@@ -36,7 +36,7 @@ from truetune.checks.tokenized.cases import cases_of
 
 
 class LabelsAreOfOtherTokens(TokenizedRule):
-    code = "TT776"
+    code = "IDS012"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -37,7 +37,7 @@ from truetune.trainers.token_rows import rule_of
 
 
 class LossMaskNotRead(TokenizedRule):
-    code = "TT771"
+    code = "IDS007"
     severity = "error"
     needs_right_tokenizer = False
 

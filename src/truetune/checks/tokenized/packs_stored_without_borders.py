@@ -43,7 +43,7 @@ FEWEST = 2
 
 
 class PacksStoredWithoutBorders(TokenizedRule):
-    code = "TT330"
+    code = "IDS001"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ SHARE = 0.02
 
 
 class PaddingStoredInTokenRows(TokenizedRule):
-    code = "TT779"
+    code = "IDS015"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

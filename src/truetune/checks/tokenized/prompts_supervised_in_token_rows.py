@@ -39,7 +39,7 @@ from truetune.tokenized.summary import CONTENT
 
 
 class PromptsSupervisedInTokenRows(TokenizedRule):
-    code = "TT772"
+    code = "IDS008"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ FEWEST, SHARE = 3, 0.05
 
 
 class StopMaskedInTokenRows(TokenizedRule):
-    code = "TT774"
+    code = "IDS010"
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:

@@ -35,7 +35,7 @@ from truetune.checks.tokenized.cases import cases_of
 
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
-    code = "TT331"
+    code = "IDS002"
     severity = "error"
     needs_right_tokenizer = False
 

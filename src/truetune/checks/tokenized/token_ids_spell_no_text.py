@@ -39,7 +39,7 @@ from truetune.tokenized.data import FEWEST, STRANGE
 
 
 class TokenIdsSpellNoText(TokenizedRule):
-    code = "TT332"
+    code = "IDS003"
     severity = "error"
     needs_right_tokenizer = False
 

@@ -41,7 +41,7 @@ FEWEST = 2
 
 
 class TokenRowsCutAtTheLimit(TokenizedRule):
-    code = "TT778"
+    code = "IDS014"
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:

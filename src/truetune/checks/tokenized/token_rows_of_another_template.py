@@ -41,7 +41,7 @@ FEWEST, SHARE = 2, 0.1
 
 
 class TokenRowsOfAnotherTemplate(TokenizedRule):
-    code = "TT333"
+    code = "IDS004"
     severity = "error"
     needs_right_tokenizer = False
 

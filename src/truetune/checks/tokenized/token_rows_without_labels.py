@@ -42,7 +42,7 @@ EVERYTHING = "a trainer learns everything, prompts too"
 
 
 class TokenRowsWithoutLabels(TokenizedRule):
-    code = "TT770"
+    code = "IDS006"
     severity = "error"
     needs_right_tokenizer = False
 

@@ -52,7 +52,7 @@ TINY = 1e-3
 
 
 class BaseModelSpecialTokensUntrained(DataRule):
-    code = "TT106"
+    code = "TOK006"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -44,7 +44,7 @@ NAMED = ("pad", "eos", "bos")
 
 
 class PadIdOutsideEmbedding(DataRule):
-    code = "TT104"
+    code = "TOK004"
     severity = "error"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 

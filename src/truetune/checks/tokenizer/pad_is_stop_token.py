@@ -51,7 +51,7 @@ from truetune.spec.run import Severity
 
 
 class PadIsStopToken(DataRule):
-    code = "TT101"
+    code = "TOK001"
     severity = "error"
     judges_without_rows = True
     by_trainer = (

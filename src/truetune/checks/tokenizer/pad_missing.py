@@ -38,7 +38,7 @@ from truetune.render.pad_token import choose_pad_token
 
 
 class PadMissing(DataRule):
-    code = "TT102"
+    code = "TOK002"
     severity = "warning"
     by_trainer = (
         ByFact(

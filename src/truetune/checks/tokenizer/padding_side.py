@@ -41,7 +41,7 @@ ABSOLUTE = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "c
 
 
 class PaddingSide(DataRule):
-    code = "TT103"
+    code = "TOK003"
     severity = "warning"
     by_trainer = (ByFact("pads_on", {"right": MOOT}),)
 

@@ -47,7 +47,7 @@ from truetune.render.tokenizer import Stop
 
 
 class StopIdsIncomplete(DataRule):
-    code = "TT105"
+    code = "TOK005"
     severity = "error"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
     chats = 0

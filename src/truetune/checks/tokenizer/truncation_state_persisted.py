@@ -40,7 +40,7 @@ from truetune.spec.run import Severity
 
 
 class TruncationStatePersisted(DataRule):
-    code = "TT107"
+    code = "TOK007"
     severity = "error"
     judges_without_rows = True
     by_trainer = (

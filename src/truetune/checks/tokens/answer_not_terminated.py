@@ -48,7 +48,7 @@ EVERYTHING = -1
 
 
 class AnswerNotTerminated(DataRule):
-    code = "TT408"
+    code = "LEN008"
     severity = "error"
     by_trainer = (ByFact("template", {"own": MOOT}),)
 

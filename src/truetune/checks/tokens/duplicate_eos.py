@@ -44,7 +44,7 @@ from truetune.encoding.batch import Batch
 
 
 class DuplicateEos(DataRule):
-    code = "TT402"
+    code = "LEN002"
     severity = "error"
 
     def __init__(self, setup: Setup) -> None:

@@ -44,7 +44,7 @@ from truetune.encoding.batch import Batch
 
 
 class EosNotAppendedByTokenizer(DataRule):
-    code = "TT401"
+    code = "LEN001"
     severity = "warning"
 
     def __init__(self, setup: Setup) -> None:

@@ -46,7 +46,7 @@ from truetune.encoding.batch import Batch
 
 
 class IdsBeyondEmbedding(DataRule):
-    code = "TT407"
+    code = "LEN007"
     severity = "error"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 

@@ -41,7 +41,7 @@ from truetune.encoding.batch import Batch
 
 
 class NoSupervisedToken(DataRule):
-    code = "TT406"
+    code = "LEN006"
     moot_where = (
         "role-alias-dropped",
         "special-token-in-structure",

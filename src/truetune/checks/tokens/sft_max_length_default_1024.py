@@ -55,7 +55,7 @@ NOT_KNOWN = "the trainer is not known: others have another limit, or none; name 
 
 
 class SftMaxLengthDefault1024(DataRule):
-    code = "TT405"
+    code = "LEN005"
     severity = "warning"
     by_trainer = (
         ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),

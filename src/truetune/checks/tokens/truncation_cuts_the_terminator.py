@@ -54,7 +54,7 @@ from truetune.render.rendering import Source
 
 
 class TruncationCutsTheTerminator(DataRule):
-    code = "TT403"
+    code = "LEN003"
     severity = "warning"
     moot_where = ("pair-truncated-on-one-side",)
     by_trainer = (CUT_ACTIONS,)

@@ -55,7 +55,7 @@ KEPT_PAIRS = (
 
 
 class TruncationLeavesNoLabel(DataRule):
-    code = "TT404"
+    code = "LEN004"
     severity = "error"
     by_trainer = (
         CUT_ACTIONS,

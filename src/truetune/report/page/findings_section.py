@@ -102,7 +102,7 @@ def _unseen_by_curves(result: Result) -> str:
 
 
 def findings_with_anchors(result: Result) -> Iterator[tuple[dict[str, Any], str]]:
-    """Findings with their ids in the page: the code; `TT303-2` for the second of that code."""
+    """Findings with their ids in the page: the code; `ROW005-2` for the second of that code."""
     seen = Counter[str]()
     for finding in result.get("findings") or ():
         seen[finding["code"]] += 1

@@ -71,7 +71,7 @@ MAX_REFUSED_ROWS = 600
 """Rows that the template refuses, as far as they are listed"""
 MAX_ROW_TOKENS = 50_000
 """Tokens of a row that are shown"""
-REFUSED_ROW_CODE = "TT212"
+REFUSED_ROW_CODE = "TPL011"
 """The rule that names rows that can't be rendered"""
 
 

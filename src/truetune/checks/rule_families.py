@@ -1,0 +1,65 @@
+"""Families of rules: the letters that begin the codes of a station, in the order of a row's path.
+
+Letters say what a rule looks at, so that `--select ROW` needs no table. Findings of one severity stand in this order:
+what is wrong in the tokenizer is read before what it does to rows, and that before what it does to a loss.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from truetune.checks.former_codes import FORMER_CODES
+
+STATION_BY_LETTERS: Mapping[str, str] = {
+    "TOK": "tokenizer",
+    "TPL": "template",
+    "ROW": "rows",
+    "LEN": "tokens",
+    "PREF": "pairs",
+    "IDS": "tokenized",
+    "CFG": "config",
+    "DEV": "devices",
+    "SRC": "source",
+    "CMD": "commands",
+    "MFL": "modelfile",
+    "LOG": "log",
+    "CKP": "checkpoint",
+    "BAT": "batch",
+    "LAW": "law",
+    "REC": "recitation",
+    "ANS": "answers",
+    "CAU": "cause",
+    "EVAL": "evaluation",
+    "SRV": "serving",
+    "ENV": "environment",
+}
+CODE = re.compile(r"(?P<letters>[A-Z]{2,8})(?P<number>\d{3})")
+_ORDER = {letters: place for place, letters in enumerate(STATION_BY_LETTERS)}
+
+
+def code_order(code: str) -> tuple[int, str]:
+    """The key by which codes are sorted: by family along the path, then by number; those of plug-ins last."""
+    letters = code.rstrip("0123456789")
+    return _ORDER.get(letters, len(_ORDER)), code
+
+
+def is_code(word: str) -> bool:
+    """Is it written as a code is, of today or before?"""
+    return CODE.fullmatch(word.upper()) is not None
+
+
+def current_codes(wanted: str) -> tuple[str, ...]:
+    """The codes of today that a code of before, or its beginning, meant; none where it is no code of before."""
+    begin = wanted.upper()
+    if not re.fullmatch(r"TT\d{0,3}", begin):
+        return ()
+    return tuple(new for old, new in FORMER_CODES.items() if old.startswith(begin))
+
+
+def former_code(code: str) -> str:
+    """The code that a rule had before; the code itself where it has had none."""
+    return _FORMER_BY_CODE.get(code, code)
+
+
+_FORMER_BY_CODE = {new: old for old, new in FORMER_CODES.items()}
