@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from truetune.serving.ladder import Ladder as Ladder
     from truetune.serving.report import ServiceReport as ServiceReport
     from truetune.spec.run import RunSpec as RunSpec
-    from truetune.training.listen import Listener as Listener
-    from truetune.training.run import Trained as Trained
+    from truetune.training.progress_output import Listener as Listener
+    from truetune.training.run_training import Trained as Trained
     from truetune.viewing.view import View as View
 
 __all__ = [
@@ -96,7 +96,7 @@ _HOMES = {
     "Generator": "truetune.evaluation.own_loop",
     "Ladder": "truetune.serving.ladder",
     "LintReport": "truetune.checks.lint",
-    "Listener": "truetune.training.listen",
+    "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan",
     "Prediction": "truetune.data.predictions",
@@ -108,7 +108,7 @@ _HOMES = {
     "ScoreReport": "truetune.evaluation.score",
     "Scorer": "truetune.evaluation.own_loop",
     "ServiceReport": "truetune.serving.report",
-    "Trained": "truetune.training.run",
+    "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
     "guard": "truetune.checks.guard",
     "score": "truetune.evaluation.score",
@@ -360,7 +360,7 @@ def train(
         merged(given, settings), fspath(config) if config is not None else "truetune.train"
     )
     locate(tokenizer_of(spec))
-    from truetune.training.run import train as run
+    from truetune.training.run_training import train_run as run
 
     return run(
         spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks

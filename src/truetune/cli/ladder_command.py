@@ -72,7 +72,7 @@ def ladder(
     """
     from truetune.report.ladder_terminal import ladder_json, render_ladder
     from truetune.serving.ladder import ladder as climb
-    from truetune.training.proof import quiet as hush
+    from truetune.training.fidelity_proof import quiet_transformers as hush
 
     hush()
     made = climb(

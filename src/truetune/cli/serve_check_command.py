@@ -86,9 +86,9 @@ def serve_check(
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
     spec = spec_of_options(options)
     if not no_strength:
-        from truetune.training.proof import quiet
+        from truetune.training.fidelity_proof import quiet_transformers
 
-        quiet()
+        quiet_transformers()
     report = check(
         model,
         endpoint,

@@ -39,7 +39,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.training.watch.store import SAMPLES, is_look, read, save
+from truetune.training.watch.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
 
 ASKED = "asked.json"
 EVERY = 5.0
@@ -104,13 +104,13 @@ def follow(
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     kept = _kept(keep, given)
-    followed.looks |= {look.step: look for look, _ in read(kept)}
+    followed.looks |= {look.step: look for look, _ in read_passes(kept)}
     for look in followed.watched().looks:
         say(_line(look, max_new_tokens, "asked before"))
     said: dict[str, Finding] = {}
     for step, path in _coming(folder, once, wait, followed.notes):
         if (fresh := followed.ask(path, step)) is not None:
-            save(fresh, max_new_tokens, kept)
+            save_pass(fresh, max_new_tokens, kept)
             say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
             for finding in news(findings_of(followed.watched(), followed.spec()), said):
                 say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
@@ -247,7 +247,7 @@ def _kept(folder: Path, given: dict[str, Any]) -> Path:
         if (folder / path).is_symlink():
             return False
         return ours and (
-            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_look(folder / path))
+            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_sample_file(folder / path))
         )
 
     stranger = next(

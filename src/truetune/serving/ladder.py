@@ -24,7 +24,7 @@ from truetune.generation.backends.transformers_backend import TransformersBacken
 from truetune.render.serving_contract import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.effect import Effect, Places, effect
-from truetune.training.proof import asked_of
+from truetune.training.fidelity_proof import prepare_prompts
 
 NEW_TOKENS = 32
 Say = Callable[[str], object]
@@ -137,7 +137,7 @@ def ladder(
     if place.kind != "adapter" or place.folder is None or place.base is None:
         raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
     later = _later(place, merged, exported, endpoint)
-    asked = asked_of(place.tokenizer, place.base, count=prompts, data=data)
+    asked = prepare_prompts(place.tokenizer, place.base, count=prompts, data=data)
     words, options = asked.probes.tokenizer, options or Options()
     with open_backend(place, words, replace(options, backend=None)) as tuned:
         say("asking the adapter on its base")

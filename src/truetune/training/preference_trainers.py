@@ -1,0 +1,356 @@
+"""DPO, ORPO and KTO: TRL's trainers, fed with our ids, and proved to train on them."""
+
+from __future__ import annotations
+
+import copy
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import datasets
+import pyarrow as arrow
+import torch
+import transformers
+from packaging.specifiers import SpecifierSet
+
+from truetune.errors import TruetuneError, UsageError
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
+from truetune.render.rendering import IGNORED
+from truetune.training.preference_rows import PreferenceRows
+from truetune.training.prepare_model import PreparedModel
+from truetune.training.trainer_arguments import make_arguments
+from truetune.training.training_recipe import Recipe, recipe_arguments
+from truetune.training.training_rows import TrainingData
+
+SUPPORTED_TRL = SpecifierSet(">=1.16,<2")
+"""Releases of TRL whose trainers take rows of ids as they are given here"""
+TRL_NEEDED = (
+    f"DPO, ORPO and KTO need trl{SUPPORTED_TRL}, whose trainers take rows of ids:"
+    f" pip install 'trl{SUPPORTED_TRL}'"
+)
+
+try:
+    import trl
+    from trl.trainer.dpo_config import DPOConfig
+    from trl.trainer.dpo_trainer import DPOTrainer
+    from trl.trainer.kto_config import KTOConfig
+    from trl.trainer.kto_trainer import KTOTrainer
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        from trl.experimental.orpo import ORPOConfig, ORPOTrainer
+except ImportError as error:
+    raise UsageError(f"{TRL_NEEDED} ({error})") from None
+
+PROVED_BATCHES = 4
+"""Batches whose ids and labels are compared with the rows"""
+REFERENCE_TOLERANCE_NATS = 0.01
+"""Nats that the log-probability of an answer may differ at the start between policy and reference"""
+ArgumentsByName = dict[str, Any]
+"""Arguments of a trainer, by name"""
+IdsAndLabels = tuple[list[int], list[int]]
+"""Ids and labels, without padding"""
+
+
+class DPOOnIds(DPOTrainer):
+    """TRL's DPO on rows of ids."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset
+
+
+class KTOOnIds(KTOTrainer):
+    """TRL's KTO on rows of ids."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset
+
+
+class ORPOOnIds(ORPOTrainer):
+    """TRL's ORPO on rows of ids.
+
+    The likelihood is that of the chosen answer; TRL's is that of its prompt too.
+    """
+
+    def concatenated_forward(self, model: Any, batch: Any) -> Any:
+        """(chosen, rejected) mean log-probabilities of answers, (chosen, rejected) logits, loss of the chosen answers,
+        and the auxiliary loss of a mixture of experts."""
+        inputs = self.concatenated_inputs(
+            batch, padding_value=self.padding_value, device=self.accelerator.device
+        )
+        routed = {"output_router_logits": True} if self.aux_loss_enabled else {}
+        mask = inputs["concatenated_attention_mask"]
+        outputs = model(
+            inputs["concatenated_input_ids"], attention_mask=mask, use_cache=False, **routed
+        )
+        labels, logits = inputs["concatenated_labels"], outputs.logits
+        learned = labels[:, 1:] != IGNORED
+        each = torch.nn.functional.cross_entropy(
+            logits[:, :-1][learned].float(), labels[:, 1:][learned], reduction="none"
+        )
+        sums = each.new_zeros(len(labels)).index_add(0, learned.nonzero()[:, 0], -each)
+        means, count = sums / learned.sum(1), len(batch["chosen_labels"])
+        loss = -sums[:count].sum() / learned[:count].sum()
+        outcome = (means[:count], means[count:], logits[:count, :-1], logits[count:, :-1], loss)
+        return (*outcome, outputs.aux_loss) if self.aux_loss_enabled else outcome
+
+
+class ORPORows:
+    """Pairs with the columns of ORPO's collator; `map`, which would make them, has nothing left to do."""
+
+    def __init__(self, pairs: PreferenceRows) -> None:
+        self.pairs = pairs
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, number: int) -> dict[str, list[int]]:
+        row = self.pairs[number]
+        columns: dict[str, list[int]] = {}
+        for side in ("chosen", "rejected"):
+            ids, labels = join_answer(row["prompt_ids"], row[f"{side}_ids"])
+            columns |= {
+                f"{side}_input_ids": ids,
+                f"{side}_attention_mask": [1] * len(ids),
+                f"{side}_labels": labels,
+            }
+        return columns
+
+    def map(self, *_: Any, **__: Any) -> ORPORows:
+        return self
+
+
+def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> Any:
+    """The trainer of a method, proved to train on our ids, from a reference that is the policy at its start.
+
+    Raises UsageError where it does not, SpecError for arguments that it does not know.
+    """
+    if trl.__version__ not in SUPPORTED_TRL:
+        raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")
+    if recipe.training.disable_dropout is not False:
+        _without_dropout(ready.model)
+    rows, held_out = data.train, data.held_out
+    assert isinstance(rows, PreferenceRows)
+    assert isinstance(held_out, PreferenceRows | None)
+    if recipe.method != "orpo":
+        _refuse_single_rows(ready)
+    arguments = recipe_arguments(recipe, evaluates=held_out is not None)
+    try:
+        trainer = BUILDERS[recipe.method](recipe, ready, arguments, rows, held_out)
+        _prove_batches(trainer, rows)
+        if recipe.method != "orpo" and recipe.training.reference is None:
+            _prove_reference(trainer)
+    except TruetuneError:
+        raise
+    except (ValueError, NotImplementedError) as error:
+        raise UsageError(f"training.method {recipe.method}: {error}") from None
+    return trainer
+
+
+def make_dpo_trainer(
+    recipe: Recipe,
+    ready: PreparedModel,
+    arguments: ArgumentsByName,
+    rows: PreferenceRows,
+    held_out: PreferenceRows | None,
+) -> Any:
+    """DPO. The rows are short enough, so its collator cuts nothing."""
+    return DPOOnIds(
+        ref_model=_make_reference(recipe, ready),
+        args=make_arguments(DPOConfig, arguments | {"max_length": None}),
+        train_dataset=rows.dataset(),
+        eval_dataset=held_out and held_out.dataset(),
+        **_common_arguments(ready),
+    )
+
+
+def make_orpo_trainer(
+    recipe: Recipe,
+    ready: PreparedModel,
+    arguments: ArgumentsByName,
+    rows: PreferenceRows,
+    held_out: PreferenceRows | None,
+) -> Any:
+    """ORPO. It has no reference."""
+    return ORPOOnIds(
+        args=make_arguments(ORPOConfig, arguments),
+        train_dataset=ORPORows(rows),
+        eval_dataset=held_out and ORPORows(held_out),
+        **_common_arguments(ready),
+    )
+
+
+def make_kto_trainer(
+    recipe: Recipe,
+    ready: PreparedModel,
+    arguments: ArgumentsByName,
+    rows: PreferenceRows,
+    held_out: PreferenceRows | None,
+) -> Any:
+    """KTO. Its collator cuts an answer to another question where no answer in the batch is short enough for that."""
+    if len(rows) < 2:
+        raise UsageError("KTO compares rows with each other; it needs at least two")
+    args = make_arguments(KTOConfig, arguments)
+    return KTOOnIds(
+        ref_model=_make_reference(recipe, ready),
+        args=args,
+        train_dataset=_add_kl_answers(rows, args.per_device_train_batch_size, args.max_length),
+        eval_dataset=held_out
+        and _add_kl_answers(held_out, args.per_device_eval_batch_size, args.max_length),
+        **_common_arguments(ready),
+    )
+
+
+BUILDERS: Mapping[
+    str,
+    Callable[[Recipe, PreparedModel, ArgumentsByName, PreferenceRows, PreferenceRows | None], Any],
+] = {
+    "dpo": make_dpo_trainer,
+    "orpo": make_orpo_trainer,
+    "kto": make_kto_trainer,
+}
+
+
+def join_answer(prompt: list[int], answer: list[int]) -> IdsAndLabels:
+    """What a model reads of a prompt and an answer, and what of it is trained."""
+    return prompt + answer, [IGNORED] * len(prompt) + answer
+
+
+def _common_arguments(ready: PreparedModel) -> dict[str, Any]:
+    return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
+
+
+def _add_kl_answers(rows: PreferenceRows, batch: int, limit: int) -> Any:
+    dataset = rows.dataset()
+    others = (
+        dataset.data.table["completion_ids"]
+        .combine_chunks()
+        .take(arrow.array(rows.neighbours(batch, limit)))
+    )
+    return datasets.Dataset(dataset.data.table.append_column("KL_completion_ids", others))
+
+
+def _refuse_single_rows(ready: PreparedModel) -> None:
+    config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
+    if getattr(config, "trainable_token_indices", None):
+        raise UsageError(
+            "single rows of the embedding (new tokens, lora.trainable_token_indices) can't be"
+            " trained by DPO and KTO: TRL takes the head's weights as they were. Teach new tokens"
+            " by SFT or ORPO first, or set lora.modules_to_save: [embed_tokens, lm_head]"
+        )
+
+
+def _make_reference(recipe: Recipe, ready: PreparedModel) -> Any:
+    """The reference model; None where the policy without its adapter is one, or its values are computed beforehand."""
+    training = recipe.training
+    if training.reference is not None:
+        settings = {
+            "dtype": ready.model.dtype,
+            "attn_implementation": ready.model.config._attn_implementation,
+        }
+        return transformers.AutoModelForCausalLM.from_pretrained(training.reference, **settings)
+    adapts = ready.peft is not None or hasattr(ready.model, "peft_config")
+    return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
+
+
+def _without_dropout(model: torch.nn.Module) -> None:
+    """Also where a module keeps its dropout as a number, which TRL's disable_dropout leaves on."""
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(module, name, 0.0)
+
+
+def _prove_batches(trainer: Any, rows: PreferenceRows) -> None:
+    """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
+    with ready_trainer(trainer) as (loader, _):
+        batches = peek_batches(loader, PROVED_BATCHES)
+    limit = trainer.args.max_length
+    for number, batch in enumerate(batches):
+        batch_rows = [rows[i] for i in batch.indices or ()]
+        sides = [
+            name
+            for name in ("chosen_ids", "rejected_ids", "completion_ids")
+            if name in batch_rows[0]
+        ]
+        wanted = [join_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows]
+        if "KL_input_ids" in batch.inputs:
+            others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
+            answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
+            lines = [
+                join_answer(row["prompt_ids"], answer)
+                for row, answer in zip(batch_rows, answers, strict=True)
+            ]
+            wanted += [(ids[:limit], labels[:limit]) for ids, labels in lines]
+        found = [
+            line
+            for side in ("", "chosen_", "rejected_", "KL_")
+            for line in _batch_lines(batch.inputs, side)
+        ]
+        if found != wanted:
+            raise UsageError(
+                f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is"
+                f" not made of the ids of its rows: {_first_difference(found, wanted)}; nothing was"
+                " trained. Please report this"
+            )
+
+
+def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
+    if f"{side}input_ids" not in inputs:
+        return []
+    ids, attended = inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"].bool()
+    labels = inputs.get(f"{side}labels")
+    if labels is None:
+        labels = ids.where(inputs[f"{side}completion_mask"].bool(), IGNORED)
+    read = attended | (labels != IGNORED)
+    return [(i[r].tolist(), own[r].tolist()) for i, own, r in zip(ids, labels, read, strict=True)]
+
+
+def _first_difference(trained: list[IdsAndLabels], expected: list[IdsAndLabels]) -> str:
+    if len(trained) != len(expected):
+        return f"{len(trained)} lines, expected {len(expected)}"
+    number = next(
+        i for i, (one, other) in enumerate(zip(trained, expected, strict=True)) if one != other
+    )
+    what = "ids" if trained[number][0] != expected[number][0] else "labels"
+    return f"{what} of line {number} are {trained[number]}, expected {expected[number]}"
+
+
+def _prove_reference(trainer: Any) -> None:
+    """Raise UsageError where an answer is more or less likely to the policy than to its reference before any step."""
+    if trainer.is_deepspeed_enabled or trainer.is_fsdp_enabled:
+        return
+    metrics, tokens, mode = (
+        copy.deepcopy(trainer._metrics),
+        trainer._total_train_tokens,
+        trainer.model.training,
+    )
+    with (
+        ready_trainer(trainer) as (loader, _),
+        torch.no_grad(),
+        trainer.compute_loss_context_manager(),
+    ):
+        inputs = trainer._prepare_inputs(peek_batches(loader, 1)[0].inputs)
+        trainer.model.train(trainer.args.disable_dropout)
+        loss = float(trainer.compute_loss(trainer.model, inputs))
+        logged = trainer._metrics["train" if trainer.args.disable_dropout else "eval"]
+        rewards = [
+            logged[f"rewards/{side}"][-1]
+            for side in ("chosen", "rejected")
+            if logged[f"rewards/{side}"]
+        ]
+    trainer.model.train(mode)
+    trainer._metrics, trainer._total_train_tokens = metrics, tokens
+    off = max(abs(reward) for reward in rewards) / trainer.beta
+    plain = getattr(trainer, "loss_types", ()) == ["sigmoid"] and not trainer.label_smoothing
+    if not off <= REFERENCE_TOLERANCE_NATS or (
+        plain and abs(loss - math.log(2)) > REFERENCE_TOLERANCE_NATS
+    ):
+        raise UsageError(
+            f"before the first step policy and reference differ by {off:.3g} nats an answer (loss"
+            f" {loss:.4f}): rewards would be measured from another model. Dropout that stays on, or"
+            " an adapter that changes the model before it is trained (lora.init_lora_weights),"
+            " does that"
+        )

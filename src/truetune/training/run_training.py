@@ -1,0 +1,290 @@
+"""A run, from its settings to its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, set_seed
+
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.judgement import NotJudged
+from truetune.spec.run import RunSpec
+from truetune.training import preflight_checks, write_contract
+from truetune.training.claim_folder import FolderClaim, check_same_run, claim_folder, lock_folder
+from truetune.training.distributed_run import (
+    as_single_process,
+    describe_idle_gpus,
+    first_process_first,
+    join_processes,
+    spread_over_processes,
+)
+from truetune.training.extend_tokenizer import extend_tokenizer
+from truetune.training.fit_memory import Fitting, plan_run, usable_memory
+from truetune.training.out_of_memory import RanOutOfMemory, catch_out_of_memory, relieve_memory
+from truetune.training.prepare_model import PreparedModel, prepare_model
+from truetune.training.progress_output import (
+    Listener,
+    ListenerCallback,
+    PlainListener,
+    SilentListener,
+)
+from truetune.training.run_files import EXTENDED_TOKENIZER, check_run_folder
+from truetune.training.save_checkpoints import (
+    CheckpointSaver,
+    measure_held_out_loss,
+    measure_loss_before,
+    save_final_weights,
+)
+from truetune.training.training_recipe import Recipe, make_recipe
+from truetune.training.training_rows import TrainingData, highest_id
+from truetune.training.watch.make_watcher import make_watcher
+from truetune.training.watch.process_group import describe_sharding
+from truetune.training.write_run_record import RunFile, begin_record, collect_inputs
+
+LoadRows = Callable[..., TrainingData]
+BuildTrainer = Callable[[Recipe, PreparedModel, TrainingData], Any]
+DEFAULT_OUTPUT = "outputs"
+"""Where a run is written that names no folder"""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that has ended."""
+
+    folder: Path
+    steps: int
+    loss: float | None
+    """Of the held-out rows, in nats a token; None where there are none"""
+    findings: tuple[Finding, ...]
+    """Of all that was looked at before and meanwhile"""
+    failed: bool
+    """The answers have shown a finding at or above `fail_on`, or the held-out loss is no number"""
+    seconds: float
+    not_judged: tuple[NotJudged, ...] = ()
+    """What was asked for before the first step and could not be judged"""
+    allow_unjudged: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 where it failed, 3 where something asked for was not judged, else 0."""
+        return 1 if self.failed else 3 if self.not_judged and not self.allow_unjudged else 0
+
+
+def train_run(
+    spec: RunSpec,
+    *,
+    force: bool = False,
+    fit: bool = False,
+    gpu_memory: str | float | None = None,
+    listener: Listener | None = None,
+    callbacks: Sequence[Any] = (),
+) -> Trained:
+    """Train what `spec` says. Raises FindingsError where a look before the first step finds an error, unless forced.
+
+    `fit`: settings are changed until the run goes into the memory of the GPU (or into `gpu_memory`).
+
+    Also raises SpecError, UsageError, TokenizerError, TemplateError, DataError or OutOfMemoryError.
+    """
+    state = join_processes(spec)
+    listener = (listener or PlainListener()) if state.is_main_process else SilentListener()
+    if note := describe_idle_gpus():
+        listener.say(note)
+    fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
+    while True:
+        try:
+            return _attempt_run(
+                spread_over_processes(spec, state), fitting, force, listener, callbacks
+            )
+        except RanOutOfMemory as error:
+            listener.end()
+            trouble = error.without_frames()
+        relieve_memory(trouble, fitting)
+
+
+def _attempt_run(
+    spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]
+) -> Trained:
+    started = time.perf_counter()
+    gpu = torch.cuda.is_available()
+    machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
+    with first_process_first():
+        check_run_folder(Path(spec.training.output_dir or DEFAULT_OUTPUT), spec)
+        spec = extend_tokenizer(
+            spec, Path(spec.training.output_dir or DEFAULT_OUTPUT) / EXTENDED_TOKENIZER
+        )
+    first = make_recipe(spec, rows=None, **machine)
+    looks = preflight_checks.PreflightChecks(listener, force=force)
+    with first_process_first() as leads:
+        if leads:
+            looks.take(
+                "the check", preflight_checks.check_data(fitting.unjudged(first.spec), listener)
+            )
+        load, build = _method_functions(first.method)
+        data = load(
+            first.spec,
+            progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
+        )
+    made = make_recipe(spec, rows=len(data.train), **machine)
+    folder = Path(made.training.output_dir or DEFAULT_OUTPUT)
+    inputs = collect_inputs(made, data, processes=spec.training.devices)
+    with first_process_first() as leads:
+        if leads:
+            check_same_run(folder, inputs)
+    with lock_folder(folder):
+        place = claim_folder(folder, inputs)
+        for note in place.notes:
+            listener.say(note)
+        if place.finished:
+            listener.say(
+                f"already trained: {folder} holds this run, which ended {place.before['ended']}"
+            )
+            return Trained(
+                folder, place.before["step"], place.before["losses"].get("held_out"), (), False, 0.0
+            )
+        fitted = fitting.over(
+            spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ()
+        )
+        if fitted.max_length != spec.max_length:
+            data = load(make_recipe(fitted, rows=None, **machine).spec)
+        made = make_recipe(fitted, rows=len(data.train), **machine)
+        ready = prepare_and_report(made, data, listener)
+        record = begin_record(place, inputs, made, ready, data)
+        record.put(fitted=fitting.record())
+        if record.writes:
+            write_contract.write_contract(folder, ready.probes, ready.tokenizer)
+        trainer = build(made, ready, data)
+        for kind in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(kind)
+        audit_and_rehearse(trainer, made, data, place, looks, record)
+        record.put(held_out_before=(before := measure_loss_before(trainer, place)))
+        watching = make_watcher(made.spec, ready, data, folder, listener)
+        others = (
+            ListenerCallback(listener, data.tokens * made.effective / len(data.train)),
+            watching,
+            *callbacks,
+        )
+        trouble = catch_out_of_memory(
+            trainer, lambda: make_steps(trainer, made, place, record, listener, others)
+        )
+        if trouble is not None:
+            raise RanOutOfMemory(trouble, plan_run(made.spec, fitting.memory), folder)
+        if (loss := measure_held_out_loss(trainer)) is not None:
+            listener.say(
+                f"held-out loss: {loss:.3f}"
+                + (f" ({before:.3f} before)" if before is not None else "")
+            )
+            if note := _doubt_loss(loss, before):
+                listener.say(note)
+        save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)
+    least = RANK[spec.fail_on]
+    failed = any(RANK[finding.severity] >= least for finding in watching.findings)
+    failed = failed or (loss is not None and not isfinite(loss))
+    findings = (*looks.findings, *watching.findings)
+    return Trained(
+        folder,
+        trainer.state.global_step,
+        loss,
+        findings,
+        failed,
+        time.perf_counter() - started,
+        tuple(looks.missing),
+        spec.allow_unjudged,
+    )
+
+
+def _doubt_loss(loss: float, before: float | None) -> str:
+    """What a held-out loss says against the training; empty where it says nothing."""
+    if not isfinite(loss):
+        return (
+            "the held-out loss is no number: the weights are spoiled, and truetune diagnose says"
+            " from which step on"
+        )
+    if before is not None and loss > before:
+        return (
+            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before;"
+            " whether that is chance says truetune evaluate RUN --against base"
+        )
+    return ""
+
+
+def prepare_and_report(filled: Recipe, data: TrainingData, listener: Listener) -> PreparedModel:
+    """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
+    set_seed(filled.seed)
+    ready = prepare_model(
+        filled.spec,
+        filled.training,
+        highest=max(map(highest_id, filter(None, (data.train, data.held_out)))),
+    )
+    listener.say(
+        "chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in filled.choices)
+    )
+    for choice in (*data.choices, *ready.choices):
+        listener.say(str(choice))
+    return ready
+
+
+def audit_and_rehearse(
+    trainer: Any,
+    filled: Recipe,
+    data: TrainingData,
+    place: FolderClaim,
+    looks: preflight_checks.PreflightChecks,
+    record: RunFile,
+) -> None:
+    """Audit and rehearse a run that begins; one that goes on was looked at when it began."""
+    if place.checkpoint is not None:
+        looks.listener.say(f"going on from {place.checkpoint.name}")
+        return
+    if how := describe_sharding(trainer.model):
+        looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
+        record.looked(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
+        return
+    with first_process_first() as leads:
+        if leads:
+            with as_single_process():
+                looks.take(
+                    "the audit", preflight_checks.audit_run(trainer, filled.spec, data.train)
+                )
+                if filled.spec.rehearsal:
+                    looks.take(
+                        "the rehearsal",
+                        preflight_checks.rehearse_run(trainer, filled.spec, data.train),
+                    )
+                else:
+                    looks.listener.say("no rehearsal: it is switched off")
+    record.looked(
+        looks.findings_by_check, skipped=() if filled.spec.rehearsal else ("the rehearsal",)
+    )
+
+
+def make_steps(
+    trainer: Any,
+    filled: Recipe,
+    place: FolderClaim,
+    record: RunFile,
+    listener: Listener,
+    callbacks: Sequence[Any],
+) -> None:
+    """Make the steps, watched and saved."""
+    for callback in callbacks:
+        trainer.add_callback(callback)
+    set_seed(filled.seed)
+    CheckpointSaver(trainer, place, record, listener.say).train()
+
+
+def _method_functions(method: str) -> tuple[LoadRows, BuildTrainer]:
+    """What loads the rows of a method, and what makes its trainer."""
+    if method == "sft":
+        from truetune.training.supervised_trainer import make_supervised_trainer
+        from truetune.training.training_rows import load_rows
+
+        return load_rows, make_supervised_trainer
+    from truetune.training import preference_rows, preference_trainers
+
+    return preference_rows.load_preferences, preference_trainers.make_preference_trainer

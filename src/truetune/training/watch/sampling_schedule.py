@@ -1,0 +1,137 @@
+"""Pace: how large the looks of a run are and when they come, so that they keep to their share of its time.
+
+Prompts and limit are chosen once, before the first look, from what a few small forward passes take: answers of other
+lengths could not be compared. From then on only the distance of the looks changes, with the times that were measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+
+PASSES_BETWEEN = 5
+"""In between, where the user names no distance; and the first and the last one"""
+MIN_PROMPTS, MIN_NEW_TOKENS = 8, 32
+"""Prompts and new tokens that a look keeps, however short the run"""
+FORWARDS_PER_STEP = 3.0
+"""What a training step costs, in forward passes over its rows"""
+
+
+@dataclass(frozen=True)
+class PassSize:
+    """What each look of a run consists of."""
+
+    prompts: int
+    limit: int
+    """New tokens"""
+    looks: int
+    """That are planned, with the first and the last one"""
+    seconds: float
+    """What one is expected to take"""
+    note: str
+    """What was made smaller and why; empty where nothing was"""
+
+
+@dataclass(frozen=True)
+class PassCosts:
+    """What small forward passes took."""
+
+    row: float
+    """Seconds of a forward pass over a row of the data"""
+    prompt: float
+    """Seconds of reading a prompt twice, once with its reference"""
+    token: float
+    """Seconds of one new token for all prompts"""
+
+
+def choose_pass_size(
+    probe: PassCosts,
+    *,
+    prompts: int,
+    limit: int,
+    needed: int,
+    planned: int,
+    rows: int,
+    budget: float,
+) -> PassSize:
+    """The largest looks whose whole time is within `budget` of the run's, which is estimated.
+
+    `needed`: new tokens that most references have; `rows`: that the run trains on, in this process, with repetition.
+    """
+    run = FORWARDS_PER_STEP * probe.row * rows
+    few, short, needed = (
+        min(MIN_PROMPTS, prompts),
+        min(MIN_NEW_TOKENS, limit),
+        min(max(needed, MIN_NEW_TOKENS), limit),
+    )
+    smaller = (
+        (3, prompts, limit),
+        (3, prompts, needed),
+        (2, prompts, needed),
+        (2, few, needed),
+        (2, few, short),
+    )
+    for least, count, tokens in smaller:
+        cost = probe.prompt * count + probe.token * tokens
+        looks = max(2, int(min(planned, budget * run / cost)))
+        if looks >= min(least, planned) and looks * cost <= budget * run:
+            break
+    changes = [
+        f"{was:,} {name} become {now:,}"
+        for name, was, now in (
+            ("planned looks", planned, looks),
+            ("prompts", prompts, count),
+            ("new tokens", limit, tokens),
+        )
+        if now < was
+    ]
+    why = (
+        f"the run is expected to take {run:,.0f} s, a look {cost:,.2g} s, all looks at most"
+        f" {budget:.0%} of it"
+    )
+    return PassSize(count, tokens, looks, cost, f"{'; '.join(changes)}: {why}" if changes else "")
+
+
+@dataclass
+class PassSchedule:
+    """When to look, by the times that were measured."""
+
+    total: int
+    """Steps of the run"""
+    budget: float
+    every: int
+    """Steps between looks, at least"""
+    looks: list[tuple[int, float]] = field(default_factory=list)
+    """(step, seconds) of those taken"""
+    sizing: float = 0.0
+    """Seconds that the choice of their size took"""
+    expected: float = 0.0
+    """Seconds that a look was expected to take"""
+
+    @property
+    def spent(self) -> float:
+        return self.sizing + sum(seconds for _, seconds in self.looks)
+
+    @property
+    def cost(self) -> float:
+        """Seconds that the next look will take; the first one took time to get warm."""
+        last = self.looks[-1][1] if self.looks else self.expected
+        return (last + min(last, self.expected)) / 2 if len(self.looks) == 1 else last
+
+    def left(self, step: int, done: int, elapsed: float) -> float:
+        """How many looks may follow a step, the last one of the run among them.
+
+        `done` steps took `elapsed` seconds of this process, those of its looks included.
+        """
+        run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
+        return (self.budget * run - self.spent) / max(self.cost, 1e-9)
+
+    def due(self, step: int, done: int, elapsed: float) -> bool:
+        """Look now? At the end always, before it where that leaves enough for the end."""
+        return step >= self.total or self.left(step, done, elapsed) >= 2
+
+    def after(self, step: int, left: float) -> int:
+        """The next step to ask at, where `left` looks may follow, the last one at the end."""
+        distance = max(self.every, ceil((self.total - step) / max(1, int(min(left, self.total)))))
+        following = step + distance
+        return self.total if following + distance / 2 > self.total else following

@@ -1,0 +1,35 @@
+"""contract.json of a run: the prompts that the model was trained to be asked."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from truetune.checkpoint.run_record import CONTRACT
+from truetune.data import atomic
+from truetune.data.rows import read
+from truetune.render.probes import Probes
+from truetune.render.serving_contract import contract_of
+
+# Chosen, not measured: enough to show a prompt with and without tools or a system message. Twice as
+# many would double a file that is read at each serve-check; one would miss the variants.
+CONTRACT_ROWS = 4
+# Chosen, not measured: bounds the time for data of millions of rows, of which the rare kinds
+# (tools, system) then may be missed.
+MAX_ROWS_READ = 200
+"""Rows of the data among which those are sought"""
+
+
+def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
+    """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
+    spec = probes.spec
+    rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
+    contract = contract_of(probes, islice(rows, MAX_ROWS_READ), count=CONTRACT_ROWS)
+    for name in ("bos", "eos", "unk", "pad"):
+        if (id := getattr(tokenizer, f"{name}_token_id")) is not None:
+            contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
+    path = folder / CONTRACT
+    atomic.write(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
+    return path
