@@ -127,11 +127,7 @@ def export(
     Raises UsageError for an adapter, a missing converter, one that fails, and a folder that is there already.
     """
     started = time.perf_counter()
-    checkpoint = read_checkpoint(model)
-    if checkpoint.kind != "model":
-        raise UsageError(f"{model}: is an adapter; merge it first: truetune merge {model}")
-    if checkpoint.faults:
-        raise UsageError(f"{model}: {checkpoint.faults[0].file}: {checkpoint.faults[0].text}")
+    checkpoint = _read_full_model(model)
     if dtype is not None and dtype not in DTYPE_BYTES:
         raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPE_BYTES)}")
     command = find_converter(converter) if to == "gguf" else []
@@ -140,11 +136,11 @@ def export(
     inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
     check_new_folder(folder, inputs)
-    proof_prompts = (
-        prepare_prompts(checkpoint.folder, checkpoint.folder, count=prompts, data=data)
-        if prove
-        else None
-    )
+    proof_prompts = None
+    if prove:
+        proof_prompts = prepare_prompts(
+            checkpoint.folder, checkpoint.folder, count=prompts, data=data
+        )
     job = _ExportJob(checkpoint, before, proof_prompts, device, say)
     with (
         contextlib.suppress(_ExportFailed),
@@ -162,6 +158,16 @@ def export(
         if exported.failed:
             raise _ExportFailed
     return exported
+
+
+def _read_full_model(model: str | PathLike[str]) -> Checkpoint:
+    """The model to export. Raises UsageError for an adapter, and for files that are broken."""
+    checkpoint = read_checkpoint(model)
+    if checkpoint.kind != "model":
+        raise UsageError(f"{model}: is an adapter; merge it first: truetune merge {model}")
+    if checkpoint.faults:
+        raise UsageError(f"{model}: {checkpoint.faults[0].file}: {checkpoint.faults[0].text}")
+    return checkpoint
 
 
 class _ExportFailed(Exception):

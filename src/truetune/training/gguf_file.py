@@ -17,6 +17,7 @@ from truetune.checkpoint.checkpoint import Checkpoint
 from truetune.checkpoint.compare import mapped
 from truetune.errors import UsageError
 from truetune.render.probes import Probes
+from truetune.render.tokenizer import Tokenizer
 
 # Half of a format's step is what rounding alone can do. At twice that a wrong conversion of small
 # values would pass; below it, correct files would fail.
@@ -128,45 +129,77 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
 def compare_vocabulary(
     file: GgufFile, probes: Probes, stops: frozenset[int]
 ) -> tuple[list[str], list[str]]:
-    """What is wrong with template, vocabulary and special ids of the file, and what can't be told from it."""
-    faults = []
+    """Compare what a server reads besides the weights: template, vocabulary and special ids.
+
+    Args:
+        file: the GGUF file.
+        probes: of the tokenizer that the model was exported with.
+        stops: ids that end an answer of the model.
+
+    Returns:
+        What is wrong, and what can't be told from the file.
+    """
     tokenizer = probes.tokenizer
+    spelled = {id: tokenizer.backend.id_to_token(id) for id in range(tokenizer.vocabulary)}
+    faults = [
+        *_template_faults(file, tokenizer.templates.get("default")),
+        *_special_id_faults(file, tokenizer),
+        *_spelling_faults(file, spelled),
+    ]
+    return faults, _unlisted_stop_notes(file, spelled, stops)
+
+
+def _template_faults(file: GgufFile, expected: str | None) -> Iterator[str]:
+    """The template is compared as text: another text may render the same, but nobody has proved it."""
     template = file.value("tokenizer.chat_template")
-    if template != tokenizer.templates.get("default"):
-        faults.append(
+    if template != expected:
+        yield (
             "the chat template in the file is another"
             if template
             else "the file has no chat template"
         )
+
+
+def _special_id_faults(file: GgufFile, tokenizer: Tokenizer) -> Iterator[str]:
+    """Special ids that the file has otherwise, or lacks."""
     for name, field in SPECIAL_FIELDS.items():
         here, there = tokenizer.special.get(name), file.value(f"tokenizer.ggml.{field}")
-        if here is not None and there is not None and int(there) != here.id:
-            faults.append(f"{name} is {here.id:,} in the tokenizer and {int(there):,} in the file")
-        elif here is not None and there is None and name in ("bos", "eos"):
-            faults.append(f"{name} ({here.id:,}) is not in the file")
+        if here is None:
+            continue
+        if there is not None and int(there) != here.id:
+            yield f"{name} is {here.id:,} in the tokenizer and {int(there):,} in the file"
+        # Many vocabularies have no pad or unk, and no answer depends on them.
+        elif there is None and name in ("bos", "eos"):
+            yield f"{name} ({here.id:,}) is not in the file"
+
+
+def _spelling_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
+    """Ids whose text in the file is another: every answer with them would read otherwise."""
     words = file.value("tokenizer.ggml.tokens") or []
-    spelled = {id: tokenizer.backend.id_to_token(id) for id in range(tokenizer.vocabulary)}
     other = [
         id
         for id, text in spelled.items()
+        # Ids without text are holes of the vocabulary; converters fill them with pads.
         if text is not None and (id >= len(words) or words[id] != text)
     ]
     if other:
-        faults.append(
+        yield (
             f"{len(other):,} of {len(spelled):,} tokens are spelled otherwise in the file, first"
             f" {other[0]:,}"
         )
-    ends = {
-        int(value)
-        for field in END_FIELDS
-        if (value := file.value(f"tokenizer.ggml.{field}")) is not None
-    }
-    notes = [
+
+
+def _unlisted_stop_notes(
+    file: GgufFile, spelled: Mapping[int, str | None], stops: frozenset[int]
+) -> list[str]:
+    """Stop tokens that no field of the file names. A note and no fault: llama.cpp knows some by their text."""
+    fields = (file.value(f"tokenizer.ggml.{field}") for field in END_FIELDS)
+    ends = {int(value) for value in fields if value is not None}
+    return [
         f"{spelled.get(id)} ({id:,}) ends answers, and the file does not say so: llama.cpp stops"
         " there only where it knows the token by its text"
         for id in sorted(stops - ends)
     ]
-    return faults, notes
 
 
 def _head_counts(config: Mapping[str, Any]) -> list[int]:

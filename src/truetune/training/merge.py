@@ -118,40 +118,25 @@ def merge(
     Raises UsageError where adapter and base do not belong together, or the base is quantized.
     """
     started = time.perf_counter()
-    adapter_checkpoint, base_checkpoint, adapter_judgement = _read_mergeable(Path(adapter), base)
-    doubts = tuple(
-        finding.message for finding in adapter_judgement.findings if finding.rule in RECORD_RULES
-    )
-    chosen = dtype or _main_dtype(base_checkpoint)
+    tuned, under, adapter_judgement = _read_mergeable(Path(adapter), base)
+    chosen = dtype or _main_dtype(under)
     if chosen not in DTYPE_BYTES:
         raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPE_BYTES)}")
-    folder = (
-        Path(out)
-        if out is not None
-        else adapter_checkpoint.folder.with_name(
-            f"{adapter_checkpoint.folder.resolve().name}-merged"
-        )
-    )
+    folder = Path(out) if out is not None else _folder_beside(tuned)
     record = {
         "format": 1,
         "truetune": __version__,
-        "adapter": fingerprint(adapter_checkpoint),
-        "base": fingerprint(base_checkpoint),
-        "settings": dict(adapter_checkpoint.adapter_config),
+        "adapter": fingerprint(tuned),
+        "base": fingerprint(under),
+        "settings": dict(tuned.adapter_config),
         "dtype": chosen,
     }
-    before = read_object(folder / MERGE_FILE, []) or {}
-    same = all(
-        before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")
-    )
-    if before and same and (before.get("proof") or not prove):
-        there = replace(
-            read_checkpoint(folder, base=base_checkpoint.folder), adapter=adapter_checkpoint
-        )
+    if _made_before(folder, record, prove=prove):
+        there = replace(read_checkpoint(folder, base=under.folder), adapter=tuned)
         return Merged(
             folder,
-            adapter_checkpoint.folder,
-            base_checkpoint.folder,
+            tuned.folder,
+            under.folder,
             chosen,
             there.manifest,
             _judge_merge(there, adapter_judgement),
@@ -160,61 +145,73 @@ def merge(
             time.perf_counter() - started,
             reused=True,
         )
-    places = _FileSources(adapter_checkpoint, base_checkpoint)
+    sources = _FileSources(tuned, under)
     inputs = [
-        Input("the adapter", adapter_checkpoint.folder),
-        Input("the base model", base_checkpoint.folder),
-    ]
-    inputs += [
-        Input("the tokenizer", places.tokenizer),
+        Input("the adapter", tuned.folder),
+        Input("the base model", under.folder),
+        Input("the tokenizer", sources.tokenizer),
         *(Input("data", Path(name)) for name in data),
     ]
+    # Before the models are loaded: a folder that can't be written is told in a second.
     check_new_folder(folder, inputs)
-    proof_prompts = (
-        prepare_prompts(
-            places.tokenizer,
-            base_checkpoint.folder,
+    proof_prompts = None
+    if prove:
+        proof_prompts = prepare_prompts(
+            sources.tokenizer,
+            under.folder,
             count=prompts,
             data=data,
-            generation=places.generation,
+            generation=sources.generation,
         )
-        if prove
-        else None
-    )
-    size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in base_checkpoint.tensors.values())
+    size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in under.tensors.values())
     with contextlib.suppress(_MergeFailed), atomic_folder(folder, size=size, inputs=inputs) as part:
-        say(f"merging {adapter_checkpoint.folder} into {base_checkpoint.folder} in float32")
-        seen = _merge_and_save(
-            adapter_checkpoint, base_checkpoint, proof_prompts, part, chosen, device, shard
-        )
-        notes = (*doubts, *places.fill(part))
-        there = replace(
-            read_checkpoint(part, base=base_checkpoint.folder), adapter=adapter_checkpoint
-        )
+        say(f"merging {tuned.folder} into {under.folder} in float32")
+        observations = _merge_and_save(tuned, under, proof_prompts, part, chosen, device, shard)
+        copied = sources.fill(part)
+        there = replace(read_checkpoint(part, base=under.folder), adapter=tuned)
         say("comparing all values with base and adapter")
         judgement = _judge_merge(there, adapter_judgement)
-        proof = (
-            _prove_merge(seen, proof_prompts, part, base_checkpoint, device, say)
-            if proof_prompts and seen
-            else None
-        )
+        proof = None
+        if proof_prompts and observations:
+            proof = _prove_merge(observations, proof_prompts, part, under, device, say)
         merged = Merged(
             folder,
-            adapter_checkpoint.folder,
-            base_checkpoint.folder,
+            tuned.folder,
+            under.folder,
             chosen,
             there.manifest,
             judgement,
             proof,
-            notes,
+            (*_record_doubts(adapter_judgement), *copied),
             time.perf_counter() - started,
         )
         (part / MERGE_FILE).write_text(
             json.dumps(record | _record_facts(merged), indent=1), encoding="utf-8"
         )
+        # Raised inside, so that atomic_folder removes what was written; the caller gets the
+        # result all the same, with what is wrong in it.
         if merged.failed:
             raise _MergeFailed
     return merged
+
+
+def _folder_beside(adapter: Checkpoint) -> Path:
+    """ADAPTER-merged. The name is that of the folder itself, also where a link or `.` leads to it."""
+    return adapter.folder.with_name(f"{adapter.folder.resolve().name}-merged")
+
+
+def _made_before(folder: Path, record: Mapping[str, Any], *, prove: bool) -> bool:
+    """Does a folder hold this very merge, proved where a proof is asked for?"""
+    before = read_object(folder / MERGE_FILE, []) or {}
+    names = ("adapter", "base", "settings", "dtype")
+    # Fingerprints of the weights, not paths or dates: a copied folder is the same adapter.
+    same = bool(before) and all(before.get(name) == record[name] for name in names)
+    return same and bool(before.get("proof") or not prove)
+
+
+def _record_doubts(judgement: Judgement) -> tuple[str, ...]:
+    """What the notes of the rules say of an adapter whose own record disagrees with it."""
+    return tuple(finding.message for finding in judgement.findings if finding.rule in RECORD_RULES)
 
 
 class _MergeFailed(Exception):
@@ -240,19 +237,24 @@ def _read_mergeable(
             f"{adapter}: its weights are a pickle, which is not opened; save it again as"
             " safetensors"
         )
-    method = (checkpoint.base.config.get("quantization_config") or {}).get("quant_method")
-    if checkpoint.base.config.get("quantization_config"):
-        raise UsageError(
-            f"{checkpoint.base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
-            " would round the adapter away. Name the folder of the unquantized model with --base,"
-            " or serve the adapter unmerged"
-        )
+    _refuse_quantized(checkpoint.base)
     judgement = judgement_of(checkpoint)
     errors = [finding for finding in judgement.findings if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
         raise UsageError(f"{adapter}: can't be merged into {checkpoint.base.folder}:{lines}")
     return checkpoint, checkpoint.base, judgement
+
+
+def _refuse_quantized(base: Checkpoint) -> None:
+    """Raise UsageError for a quantized base: its steps are larger than most of what an adapter adds."""
+    method = (base.config.get("quantization_config") or {}).get("quant_method")
+    if base.config.get("quantization_config"):
+        raise UsageError(
+            f"{base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
+            " would round the adapter away. Name the folder of the unquantized model with --base,"
+            " or serve the adapter unmerged"
+        )
 
 
 def _main_dtype(base: Checkpoint) -> str:

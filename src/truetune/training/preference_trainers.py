@@ -267,34 +267,39 @@ def _prove_batches(trainer: Any, rows: PreferenceRows) -> None:
     """Raise UsageError where the first batches are not the ids of the rows, with a label on the answers alone."""
     with ready_trainer(trainer) as (loader, _):
         batches = peek_batches(loader, PROVED_BATCHES)
-    limit = trainer.args.max_length
     for number, batch in enumerate(batches):
-        batch_rows = [rows[i] for i in batch.indices or ()]
-        sides = [
-            name
-            for name in ("chosen_ids", "rejected_ids", "completion_ids")
-            if name in batch_rows[0]
-        ]
-        wanted = [join_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows]
-        if "KL_input_ids" in batch.inputs:
-            others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
-            answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
-            lines = [
-                join_answer(row["prompt_ids"], answer)
-                for row, answer in zip(batch_rows, answers, strict=True)
-            ]
-            wanted += [(ids[:limit], labels[:limit]) for ids, labels in lines]
-        found = [
-            line
+        expected = _expected_lines(trainer, rows, batch)
+        trained = [
+            one
             for side in ("", "chosen_", "rejected_", "KL_")
-            for line in _batch_lines(batch.inputs, side)
+            for one in _batch_lines(batch.inputs, side)
         ]
-        if found != wanted:
+        # Exact equality: a release of TRL that adds a BOS, cuts a token or moves a mask would
+        # train something else, and its loss would look as good.
+        if trained != expected:
             raise UsageError(
                 f"batch {number} of {type(trainer).__mro__[1].__name__} (trl {trl.__version__}) is"
-                f" not made of the ids of its rows: {_first_difference(found, wanted)}; nothing was"
+                f" not made of the ids of its rows: {_first_difference(trained, expected)}; nothing was"
                 " trained. Please report this"
             )
+
+
+def _expected_lines(trainer: Any, rows: PreferenceRows, batch: Any) -> list[IdsAndLabels]:
+    """What a batch must hold by its rows: all chosen (or only) answers, then the rejected ones, then those of KTO's
+    KL term."""
+    limit = trainer.args.max_length
+    batch_rows = [rows[i] for i in batch.indices or ()]
+    names = ("chosen_ids", "rejected_ids", "completion_ids")
+    sides = [name for name in names if name in batch_rows[0]]
+    expected = [join_answer(row["prompt_ids"], row[side]) for side in sides for row in batch_rows]
+    if "KL_input_ids" in batch.inputs:
+        others = rows.neighbours(trainer.args.per_device_train_batch_size, limit)
+        answers = [rows[others[i]]["completion_ids"] for i in batch.indices or ()]
+        for row, answer in zip(batch_rows, answers, strict=True):
+            ids, labels = join_answer(row["prompt_ids"], answer)
+            # The neighbour's answer was never fitted to this prompt, so the collator cuts it.
+            expected.append((ids[:limit], labels[:limit]))
+    return expected
 
 
 def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:

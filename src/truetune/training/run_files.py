@@ -110,30 +110,49 @@ def _locate_input(name: str | None) -> Iterator[Path]:
 
 
 def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger | None:
-    """What stands where a run that goes on will write, and is not the run's; None where there is nothing.
+    """What stands where a run that goes on will write, and is not the run's.
 
-    `last` is the step that it goes on from. What is in nobody's way stays as it is, and is none of our business.
+    What is in nobody's way stays as it is, and is none of our business.
+
+    Args:
+        folder: of the run.
+        run: its run.json.
+        last: the step that it goes on from; -1 where it begins.
+
+    Returns:
+        The first such thing; None where there is nothing.
     """
     listed = listing_from(run.get("files")) or {}
+    # Once the weights of the end are being written, a crash may have left any of them in any
+    # state, and no list of them has been written yet.
     saving = run.get("saving") is True
     for path in sorted(folder.iterdir()):
-        if path.is_symlink() and (
-            step_of(path) is not None
-            or FINAL_FILES.fullmatch(path.name)
-            or path.name in WORKING_FILES
-        ):
-            return Stranger(path, "is a symbolic link, which truetune did not make")
-        if FINAL_FILES.fullmatch(path.name) and not saving:
-            if path.name not in listed:
-                return Stranger(path, "truetune did not write it")
-            if not is_listed_file(path, listed[path.name], digest):
-                return Stranger(path, "is not as truetune wrote it")
-        if path.name in WORKING_FILES and not WORKING_FILES[path.name](path):
-            return Stranger(path, "is not as truetune wrote it")
-    for path in checkpoints(folder):
-        step = step_of(path) or 0
-        if step > last and (stranger := _stranger_in_checkpoint(path, run)) is not None:
+        stranger = _stranger_at_top(path, listed, saving=saving)
+        if stranger is not None:
             return stranger
+    for path in checkpoints(folder):
+        # Earlier checkpoints are only read or rotated away, and rotation looks for itself.
+        if (step_of(path) or 0) <= last:
+            continue
+        stranger = _stranger_in_checkpoint(path, run)
+        if stranger is not None:
+            return stranger
+    return None
+
+
+def _stranger_at_top(path: Path, listed: Mapping[str, Listed], *, saving: bool) -> Stranger | None:
+    """Judge one entry of the run's folder itself."""
+    is_final, is_working = FINAL_FILES.fullmatch(path.name), path.name in WORKING_FILES
+    # A link would have the run write, or remove, somewhere else.
+    if path.is_symlink() and (step_of(path) is not None or is_final or is_working):
+        return Stranger(path, "is a symbolic link, which truetune did not make")
+    if is_final and not saving:
+        if path.name not in listed:
+            return Stranger(path, "truetune did not write it")
+        if not is_listed_file(path, listed[path.name], digest):
+            return Stranger(path, "is not as truetune wrote it")
+    if is_working and not WORKING_FILES[path.name](path):
+        return Stranger(path, "is not as truetune wrote it")
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
@@ -113,13 +113,13 @@ def _attempt_run(
     started = time.perf_counter()
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
+    # The first process writes the tokenizer's folder; the others find it there, complete.
     with first_process_first():
-        check_run_folder(Path(spec.training.output_dir or DEFAULT_OUTPUT), spec)
-        spec = extend_tokenizer(
-            spec, Path(spec.training.output_dir or DEFAULT_OUTPUT) / EXTENDED_TOKENIZER
-        )
+        check_run_folder(_output_folder(spec), spec)
+        spec = extend_tokenizer(spec, _output_folder(spec) / EXTENDED_TOKENIZER)
     first = make_recipe(spec, rows=None, **machine)
     looks = preflight_checks.PreflightChecks(listener, force=force)
+    # Checked before anything is encoded: a finding in the settings should not cost that time.
     with first_process_first() as leads:
         if leads:
             looks.take(
@@ -130,8 +130,10 @@ def _attempt_run(
             first.spec,
             progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
         )
+    # The recipe once more: batches, warmup and intervals follow from the number of rows, which is
+    # known only now.
     made = make_recipe(spec, rows=len(data.train), **machine)
-    folder = Path(made.training.output_dir or DEFAULT_OUTPUT)
+    folder = _output_folder(made.spec)
     inputs = collect_inputs(made, data, processes=spec.training.devices)
     with first_process_first() as leads:
         if leads:
@@ -141,15 +143,9 @@ def _attempt_run(
         for note in place.notes:
             listener.say(note)
         if place.finished:
-            listener.say(
-                f"already trained: {folder} holds this run, which ended {place.before['ended']}"
-            )
-            return Trained(
-                folder, place.before["step"], place.before["losses"].get("held_out"), (), False, 0.0
-            )
-        fitted = fitting.over(
-            spec, made.spec, place.before.get("fitted", ()) if place.checkpoint else ()
-        )
+            return _already_trained(place, listener)
+        fitted = fitting.over(spec, made.spec, _earlier_changes(place))
+        # Fitting may have shortened the rows: they are other examples then.
         if fitted.max_length != spec.max_length:
             data = load(make_recipe(fitted, rows=None, **machine).spec)
         made = make_recipe(fitted, rows=len(data.train), **machine)
@@ -159,32 +155,28 @@ def _attempt_run(
         if record.writes:
             write_contract.write_contract(folder, ready.probes, ready.tokenizer)
         trainer = build(made, ready, data)
+        # The listener draws; transformers' own bar and dictionaries would run through its lines.
         for kind in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(kind)
         audit_and_rehearse(trainer, made, data, place, looks, record)
-        record.put(held_out_before=(before := measure_loss_before(trainer, place)))
+        before = measure_loss_before(trainer, place)
+        record.put(held_out_before=before)
         watching = make_watcher(made.spec, ready, data, folder, listener)
         others = (
             ListenerCallback(listener, data.tokens * made.effective / len(data.train)),
             watching,
             *callbacks,
         )
+        # Raised from here and not from inside: what the failed step holds is in frames below.
         trouble = catch_out_of_memory(
             trainer, lambda: make_steps(trainer, made, place, record, listener, others)
         )
         if trouble is not None:
             raise RanOutOfMemory(trouble, plan_run(made.spec, fitting.memory), folder)
-        if (loss := measure_held_out_loss(trainer)) is not None:
-            listener.say(
-                f"held-out loss: {loss:.3f}"
-                + (f" ({before:.3f} before)" if before is not None else "")
-            )
-            if note := _doubt_loss(loss, before):
-                listener.say(note)
+        loss = measure_held_out_loss(trainer)
+        _report_loss(loss, before, listener)
         save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)
-    least = RANK[spec.fail_on]
-    failed = any(RANK[finding.severity] >= least for finding in watching.findings)
-    failed = failed or (loss is not None and not isfinite(loss))
+    failed = _run_failed(watching.findings, spec, loss)
     findings = (*looks.findings, *watching.findings)
     return Trained(
         folder,
@@ -196,6 +188,44 @@ def _attempt_run(
         tuple(looks.missing),
         spec.allow_unjudged,
     )
+
+
+def _output_folder(spec: RunSpec) -> Path:
+    """Where a run is written."""
+    return Path(spec.training.output_dir or DEFAULT_OUTPUT)
+
+
+def _run_failed(findings: Sequence[Finding], spec: RunSpec, loss: float | None) -> bool:
+    """Have the answers at the end shown a finding at or above `fail_on`, or is the held-out loss no number?"""
+    # A run with nan weights may end without an error, and its answers be empty rather than wrong.
+    if loss is not None and not isfinite(loss):
+        return True
+    least = RANK[spec.fail_on]
+    return any(RANK[finding.severity] >= least for finding in findings)
+
+
+def _already_trained(place: FolderClaim, listener: Listener) -> Trained:
+    """The result of a run that has ended in this folder before: nothing is trained, nothing judged again."""
+    record = place.before
+    listener.say(f"already trained: {place.folder} holds this run, which ended {record['ended']}")
+    return Trained(place.folder, record["step"], record["losses"].get("held_out"), (), False, 0.0)
+
+
+def _earlier_changes(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
+    """What --fit changed when the run began. Only for a run that goes on: its checkpoint needs the same settings."""
+    changes: Sequence[Mapping[str, Any]] = place.before.get("fitted", ())
+    return changes if place.checkpoint else ()
+
+
+def _report_loss(loss: float | None, before: float | None, listener: Listener) -> None:
+    """Say the held-out loss, where rows are held out, and what speaks against the training."""
+    if loss is None:
+        return
+    change = f" ({before:.3f} before)" if before is not None else ""
+    listener.say(f"held-out loss: {loss:.3f}{change}")
+    doubt = _doubt_loss(loss, before)
+    if doubt:
+        listener.say(doubt)
 
 
 def _doubt_loss(loss: float, before: float | None) -> str:

@@ -128,10 +128,25 @@ def _row_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
 
 def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
     adapts = training.lora is not None or training.adapter is not None
+    yield from _float_conflicts(training, gpu=gpu, bf16=bf16)
+    yield from _adapter_conflicts(training, adapts=adapts, gpu=gpu)
+    # The smallest step of float16 near 1 is 1e-3: a weight plus a learning rate of 1e-5 times a
+    # gradient is the same weight again.
+    if training.dtype in ("float16", "fp16", "half") and not adapts:
+        yield (
+            "training.dtype: float16 weights cannot be trained (small updates become 0); set dtype:"
+            " float32"
+        )
+    if training.fsdp and training.deepspeed_stage:
+        yield "training.fsdp and training.deepspeed_stage are both set; keep one"
+
+
+def _float_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
+    """What the machine cannot compute in, or not both at once."""
     if training.bf16 and training.fp16:
         yield "training.bf16 and training.fp16 are both true; keep bf16"
-    # GPUs before Ampere emulate bfloat16 at a fraction of the speed: the run would work and take
-    # days.
+    # GPUs before Ampere emulate bfloat16 at a fraction of the speed: such a run would work, and
+    # take days.
     if training.bf16 and gpu and not bf16:
         yield (
             "training.bf16: this GPU does not compute bfloat16; set bf16: false (float32), or fp16:"
@@ -139,6 +154,10 @@ def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[
         )
     if training.fp16 and not gpu:
         yield "training.fp16: float16 is for GPUs; leave it out"
+
+
+def _adapter_conflicts(training: Training, *, adapts: bool, gpu: bool) -> Iterator[str]:
+    """What adapters and quantized bases ask of each other."""
     if training.lora is not None and training.adapter is not None:
         yield "training.adapter brings its own LoRA settings; leave training.lora out"
     if training.load_in is not None and not adapts:
@@ -148,15 +167,6 @@ def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[
         )
     if training.load_in is not None and not gpu:
         yield "training.load_in: quantized training needs a GPU (bitsandbytes); leave load_in out"
-    # The smallest step of float16 near 1 is 1e-3; a learning rate of 1e-5 times a gradient is
-    # rounded to nothing.
-    if training.dtype in ("float16", "fp16", "half") and not adapts:
-        yield (
-            "training.dtype: float16 weights cannot be trained (small updates become 0); set dtype:"
-            " float32"
-        )
-    if training.fsdp and training.deepspeed_stage:
-        yield "training.fsdp and training.deepspeed_stage are both set; keep one"
 
 
 def _preference_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
