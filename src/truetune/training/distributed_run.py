@@ -30,8 +30,8 @@ from truetune.spec.run import RunSpec
 # value costs nothing but a late end if the first one hangs.
 MAX_WAIT = timedelta(days=7)
 """How long the other processes wait for what the first does alone; an encoding may take hours"""
-# torch's and transformers' default for gloo. Half of it was never needed; twice as long only delays
-# the end of a run in which one process has died.
+# torch's and transformers' default for gloo. Half of it may end a run whose one process evaluates
+# or saves for long; twice as long delays the end of a run in which one process has died.
 STEP_TIMEOUT_S = 1800.0
 """Seconds that they wait for each other in a step, where `ddp_timeout` is not set"""
 

@@ -49,6 +49,8 @@ from truetune.training.gguf_file import (
 from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
+# In this order: a checkout of llama.cpp that the user put on the PATH is newer than a package, as a
+# rule.
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 """As llama.cpp, and packages of its converter, install it"""
 CONVERTER_HELP = (
@@ -62,6 +64,7 @@ NOT_PROVED = NotJudged(
     unlock="leave --no-proof out",
     asked=False,
 )
+# Chosen: Python's last frame and its error are 3 or 4 lines; the whole log is hundreds.
 OUTPUT_TAIL_LINES = 6
 """Lines of what the converter said"""
 Say = Callable[[str], None]
@@ -176,6 +179,8 @@ class _ExportFailed(Exception):
 
 def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
+    # The environment's own scripts first: a notebook often runs Python without its folder on the
+    # PATH.
     beside = Path(sys.executable).parent
     places = [str(beside), *os.get_exec_path()]
     path_text = (
@@ -215,6 +220,8 @@ def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> 
     """Bytes that will be written, about"""
     items = sum(tensor.items for tensor in model.tensors.values())
     if outtype is not None:
+        # auto, f16 and bf16 take 2 bytes. An estimate on the safe side for q8_0's scales is not
+        # needed: SPARE_BYTES covers them.
         return items * {"f32": 4, "q8_0": 1}.get(outtype, 2)
     return items * DTYPE_BYTES[dtype] if dtype else model.size
 
@@ -226,6 +233,8 @@ def _export_safetensors(
     kept = dtype or DTYPE_NAMES.get(
         next((t.dtype for t in source.tensors.values()), "F32"), "float32"
     )
+    # On the CPU, whatever the device of the proof: values are only copied, and a GPU may not hold
+    # them in float32.
     model = load_float32(source.folder, model_class(source), "cpu").to(getattr(torch, kept))
     model.save_pretrained(str(part), max_shard_size=shard)
     del model
@@ -233,6 +242,8 @@ def _export_safetensors(
     copied = copy_tokenizer(source.folder, part)
     if source.has("generation_config.json"):
         shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
+    # Read back from the disk and compared value by value with the source: what a library says that
+    # it wrote is no proof.
     there = read_checkpoint(part, base=source.folder)
     values = there.manifest
     faults = [
@@ -279,6 +290,8 @@ def _export_gguf(
     )
     file = GgufFile(part / name)
     job.say("comparing every tensor with the model's")
+    # Tensors first: their comparison works for every architecture, while the logits need a loader
+    # that knows this one.
     compared = compare_tensors(file, source)
     proof_prompts = job.prompts or prepare_prompts(source.folder, source.folder)
     faults, notes = compare_vocabulary(file, proof_prompts.probes, proof_prompts.stops)
@@ -331,6 +344,8 @@ def _run_converter(command: list[str], file: Path) -> None:
         text=True,
         errors="replace",
         check=False,
+        # Converters look a tokenizer up on the hub where they do not know it; the result must
+        # depend on this folder alone.
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     if done.returncode or not file.is_file():
@@ -348,6 +363,8 @@ def _prove_export(
         return None
     job.say("asking the model, and what was read back")
     on = _observe_checkpoint(job, job.model)
+    # With the base before training, the proof is on what training changed: without it, a copy of
+    # the untrained base would look nearly equal, since fine-tuning moves logits by little.
     off = _observe_checkpoint(job, job.base, on) if job.base else None
     rungs: list[FormComparison] = [
         compare_form(

@@ -43,9 +43,16 @@ QUESTIONS = (
     ("Give me a short list of fruits.", "Apples, pears and plums."),
 )
 SPECIAL_NAMES = ("bos", "eos", "pad", "unk")
+# Chosen, not measured: 8 questions of 32 tokens are 256 positions, and a lost adapter shows at the
+# first. Twice as many double the time of a merge on a CPU.
 MAX_NEW_TOKENS = 32
+# Chosen, not measured: rounding keeps nearly all of an ordinary effect, a lost or doubled adapter
+# gives 0 or 2. At 0.25 a tiny adapter that rounding disturbs would be refused; at 1 a lost one
+# would pass.
 EFFECT_TOLERANCE = 0.5
 """How much more or less of the effect than all of it is still the adapter's"""
+# Chosen, not measured: between an effect that rounding blurs (near 1) and an unrelated one (near
+# 0). It bounds the noise to about the size of the effect.
 MIN_COSINE = 0.7
 """Cosine between an effect and the adapter's"""
 
@@ -107,6 +114,8 @@ class Proof:
     @property
     def faults(self) -> tuple[str, ...]:
         """One text for each; empty where the proof holds"""
+        # An adapter that does nothing is kept perfectly by any merge: that is no proof, but a fault
+        # of its own.
         nothing = [] if self.effect > 0 else ["the adapter does not change a single logit"]
         return (*nothing, *(f"{rung.name}: {text}" for rung in self.rungs for text in rung.faults))
 
@@ -153,6 +162,8 @@ def prepare_prompts(
         probes = replace(
             probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
         )
+    # Built-in questions need no file, and any adapter moves their logits; the user's own rows are
+    # nearer to what it was trained for.
     rows = read(spec.data) if data else iter(_built_in_rows(chat=bool(probes.tokenizer.templates)))
     prompts = build_prompts(spec, rows, count, probes=probes)
     if not prompts:
@@ -216,6 +227,7 @@ def observe_model(
     ids = tuple(
         () if a is None else (*a.ids, *([] if a.stop is None else [a.stop])) for a in answers
     )
+    # All forms read the same ids, so that their logits can be subtracted position by position.
     paths = follow.answers if follow else ids
     logits = [
         _answer_logits(model, prompt.ids, path)
@@ -232,10 +244,12 @@ def _pad_id(prompts: ProofPrompts) -> int:
 def _answer_logits(model: Any, prompt: tuple[int, ...], path: tuple[int, ...]) -> torch.Tensor:
     """(places, vocabulary), float32"""
     ids = torch.tensor([[*prompt, *path]], device=model.device)
+    # A run's state of random numbers and modules is not ours to move.
     with preserve_state(), torch.no_grad():
         logits: torch.Tensor = model(
             input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False
         ).logits[0]
+    # On the CPU in float32: of several forms of the model only one is on the device at a time.
     return logits[len(prompt) - 1 :].float().cpu()
 
 
@@ -252,14 +266,19 @@ def compare_form(
     change = other_change = along = 0.0
     largest = 0.0
     for i, reference in enumerate(on.logits):
+        # An export may pad the vocabulary, and a merge enlarge it: the common columns are compared.
         width = min(reference.shape[-1], other.logits[i].shape[-1])
         a, o = reference[:, :width], other.logits[i][:, :width]
+        # Without a base, logits are compared with their own mean: softmax does not see a constant
+        # that is added to all.
         b = off.logits[i][:, :width] if off else a.mean(-1, keepdim=True)
         largest = max(largest, float((o - a).abs().max()))
         effect, there = (a - b).double(), (o - b).double()
         change += float(effect.square().sum())
         other_change += float(there.square().sum())
         along += float((effect * there).sum())
+    # Least squares: the factor by which the adapter's effect has to be multiplied to come nearest
+    # to what is there.
     kept = along / change if change else math.nan
     cosine = along / math.sqrt(change * other_change) if change and other_change else 0.0
     same = sum(a == b for a, b in zip(on.answers, other.answers, strict=True))
@@ -295,7 +314,11 @@ def make_proof(on: Observation, off: Observation | None, rungs: Sequence[FormCom
 def load_float32(folder: Path, model_class: Any, device: str, **settings: Any) -> Any:
     """A saved model, in float32. No code of the folder is run."""
     model = model_class.from_pretrained(
-        str(folder), dtype=torch.float32, trust_remote_code=False, **settings
+        # Float32 on each side, so that what differs is the file and not the arithmetic.
+        str(folder),
+        dtype=torch.float32,
+        trust_remote_code=False,
+        **settings,
     )
     return model.to(device).eval()
 
@@ -308,5 +331,6 @@ def read_serving_facts(folder: Path) -> ServingFacts:
 def quiet_transformers() -> None:
     """The bars of transformers on a terminal alone, and none of its warnings to developers."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers")
+    # In a log each state of a bar is a line of its own.
     if not sys.stderr.isatty():
         transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]

@@ -18,6 +18,8 @@ from truetune.spec.files import merged, spec_of
 from truetune.spec.run import RunSpec
 from truetune.training.training_recipe import CHECKPOINTING
 
+# A table and not branches: a remedy of the memory plan whose field has no line here (length has its
+# own place) changes nothing in a run.
 TRAINING_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
     "batch": lambda rows: {"per_device_train_batch_size": rows},
     "accumulation": lambda steps: {"gradient_accumulation_steps": steps},
@@ -35,8 +37,11 @@ TRAINING_FIELDS: Mapping[str, Callable[[Any], dict[str, Any]]] = {
 DOES_NOT_FIT = "run-does-not-fit"
 LAUNCHER_FIELDS = frozenset({"sharding", "offload"})
 """What a launcher's configuration says, not a run"""
+# They change the rows, the optimizer's state or the weights that are trained.
 FRESH_START_FIELDS = frozenset({"length", "optimizer", "lora", "load_in"})
 """Fields of Settings after whose change no checkpoint can be taken up"""
+# Chosen, not measured: the plan was wrong by an unknown factor, so a quarter less is asked of it.
+# At 0.9 several retries end at the same error; at 0.5 the run is slower than it has to be.
 RELIEF_SHARE = 0.75
 """The share of the planned peak that a run is given after it ran out of memory"""
 
@@ -75,6 +80,8 @@ class Fitting:
         self, settings: RunSpec, filled: RunSpec, before: Sequence[Mapping[str, Any]]
     ) -> RunSpec:
         """`asked` with the changes; `made`: the same, filled; `before`: those of the run that is taken up."""
+        # Chosen once: after a restart, the same settings have to come out, or the checkpoint does
+        # not fit.
         if not self.changes:
             self.changes = [Change(**change) for change in before] or self._by_plan(filled)
         for change in self.changes:
@@ -137,6 +144,8 @@ def fit_changes(memory_plan: Plan) -> list[Change]:
 
 def relief_changes(memory_plan: Plan, *, evaluating: bool = False) -> list[Change]:
     """The same for a run that ran out of memory, whatever was planned; `evaluating`: in an evaluation."""
+    # The training fits; so only the evaluation is made smaller, and nothing of what is learned
+    # changes.
     if evaluating and memory_plan.estimate.settings.eval_batch > 1:
         settings = {"training": {"per_device_eval_batch_size": 1}}
         return [
@@ -160,6 +169,7 @@ def relief_changes(memory_plan: Plan, *, evaluating: bool = False) -> list[Chang
 def is_possible(proposal: Proposal) -> bool:
     """Can a run be changed so, with what is installed?"""
     changes = proposal.changes
+    # bitsandbytes has kernels for GPUs alone.
     narrow = "load_in" in changes or "8bit" in str(changes.get("optimizer", ""))
     if narrow and (find_spec("bitsandbytes") is None or not machine().gpus):
         return False
@@ -173,6 +183,8 @@ def apply_changes(settings: RunSpec, changes: Sequence[Change]) -> RunSpec:
     for change in changes:
         over = change.settings.get("training", {})
         names = {*over, *({CHECKPOINTING} if "gradient_checkpointing" in over else ())}
+        # `trainer` wins over `training`, so that a change has to be taken out of there to have an
+        # effect.
         kept = {name: value for name, value in settings.trainer.items() if name not in names}
         settings = settings.model_copy(update={"trainer": kept})
         settings = spec_of(

@@ -23,8 +23,8 @@ from truetune.render.tokenizer import Tokenizer
 # values would pass; below it, correct files would fail.
 TOLERANCE = {"F64": 0.0, "F32": 0.0, "F16": 1e-3, "BF16": 4e-3, "Q8_0": 1e-2}
 """rms of the difference over rms, by format: a half step for floats (2^-11, 2^-9), measured for Q8_0"""
-# Chosen, not measured for each: 2- to 6-bit formats lose 1 to 15 in 100, while rows in a wrong
-# order differ by more than 100 in 100. So this tells a permutation from rounding, and no more.
+# Chosen, not measured for each: formats lose more the fewer bits they have, while rows in a wrong
+# order differ by 1.4 times their size. So this tells a permutation from rounding, and no more.
 COARSE_TOLERANCE = 0.2
 """For all other formats"""
 SPECIAL_FIELDS = {
@@ -112,6 +112,8 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
             continue
         model_values, file_values = floats(mapped(tensor), tensor.dtype), file.values(place)
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE_TOLERANCE)
+        # The converter's form is not asked for by architecture: any of the known ones that fits is
+        # the proof, and an unknown one fails loudly.
         error = min(
             (
                 relative_rms_error(form, file_values)

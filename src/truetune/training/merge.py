@@ -44,6 +44,7 @@ from truetune.training.fidelity_proof import (
 )
 
 MERGE_FILE = "merge.json"
+# The formats in which models are published and that peft's merge can be rounded to.
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
 DTYPE_NAMES = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
@@ -223,6 +224,7 @@ def _read_mergeable(
 ) -> tuple[Checkpoint, Checkpoint, Judgement]:
     """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
     checkpoint = read_checkpoint(adapter, base=base)
+    # Each refusal here comes before a weight is loaded, with what to do instead.
     if checkpoint.kind != "adapter":
         raise UsageError(
             f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json"
@@ -232,6 +234,7 @@ def _read_mergeable(
             f"{adapter}: its base {checkpoint.base_name or '(not named)'} is not on this machine; "
             "name its folder with --base"
         )
+    # Unpickling runs code of the file.
     if not checkpoint.tensors and checkpoint.weights.pickled:
         raise UsageError(
             f"{adapter}: its weights are a pickle, which is not opened; save it again as"
@@ -262,6 +265,7 @@ def _main_dtype(base: Checkpoint) -> str:
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
         items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
+    # By the number of values and not of tensors: norms kept in float32 are many and small.
     dtype = max(items, key=items.__getitem__, default="F32")
     if dtype not in DTYPE_NAMES:
         raise UsageError(f"{base.folder}: is stored as {dtype}; name a format with --dtype")
@@ -299,6 +303,7 @@ class _FileSources:
 
 def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
     """What the rules say of the merged model; of the adapter its warnings, and the rules that failed on it."""
+    # Notes about an adapter are no concern of whoever uses the merged model.
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)
     return Judgement.of([judgement_of(model), Judgement(graver, not_judged=lost)])
@@ -326,13 +331,22 @@ def _merge_and_save(
     model = load_float32(base.folder, model_class(base), device)
     rows = adapter_vocabulary(adapter)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
+        # The adapter was trained on an enlarged embedding. Its rows come from the adapter, so the
+        # costly mean over all others would be overwritten at once.
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*"
+            # peft warns that tied weights are merged apart; the comparison of all values with base
+            # and adapter below judges that, with figures.
+            "ignore",
+            message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*",
         )
         tuned = PeftModel.from_pretrained(
-            model, str(adapter.folder), autocast_adapter_dtype=True
+            # An adapter that was saved in 16 bits is raised to float32, so that the product of its
+            # factors is rounded once.
+            model,
+            str(adapter.folder),
+            autocast_adapter_dtype=True,
         ).eval()
         on = off = merged_look = None
         if proof_prompts:
@@ -344,11 +358,16 @@ def _merge_and_save(
                 f"{adapter.folder}: an adapter of type {adapter.adapter_config.get('peft_type')} can't"
                 " be merged"
             )
+        # safe_merge refuses nan and infinities instead of writing them.
         merged = tuned.merge_and_unload(safe_merge=True)
     if proof_prompts:
         merged_look = observe_model(merged, proof_prompts, on)
+    # After the sum, so that base and adapter are rounded together once. Rounding the base first
+    # would lose small updates below its step.
     merged.to(getattr(torch, dtype)).save_pretrained(str(part), max_shard_size=shard)
     del model, tuned, merged
+    # peft's modules hold each other in circles; without this, the merged model is still in memory
+    # while the saved one is loaded.
     gc.collect()
     return _MergeObservations(on, off, merged_look) if on and off and merged_look else None
 
@@ -363,6 +382,8 @@ def _prove_merge(
 ) -> Proof:
     say("asking the model that was read back")
     model = load_float32(part, model_class(under), device)
+    # The reloaded model follows the answers of the adapter, token by token: once two answers part,
+    # their logits have nothing to do with each other.
     again = observe_model(model, proof_prompts, observations.on)
     return make_proof(
         observations.on,

@@ -26,9 +26,13 @@ from truetune.training.training_rows import (
     row_choices,
 )
 
+# Chosen: twice the 16 rows of a default step, so that no two answers to one prompt meet in a batch.
+# More would matter for larger batches only, and is seldom to be had.
 MIN_ROWS_APART = 32
 """Verdicts in succession that have different prompts and answers, where the data has enough such rows: KTO takes the
 answers of a row's neighbours in the batch for answers to other questions"""
+# Chosen, not measured: bounds the search where the data has few prompts. Twice as many cost time
+# linearly.
 ROWS_SEARCHED = 64
 """Rows among which one that fits is looked for"""
 
@@ -50,7 +54,9 @@ class PreferenceRows(TrainingRows):
 
     def dataset(self) -> datasets.Dataset:
         """All of them, in memory: 4 bytes a token, so that 10^5 pairs of 600 tokens take 240 MB."""
+        # Part 2i of the flat list is the prompt of document i, part 2i + 1 its answer.
         documents = np.array(self.packs)
+        # Arrow's take on offsets, and no lists: no token becomes a Python object.
         parts = _FlatDocuments.of(self.table).parts()
         columns = {"prompt_ids": parts.take(arrow.array(2 * documents[:, 0]))}
         answers = [parts.take(arrow.array(2 * side + 1)) for side in documents.T]
@@ -105,8 +111,12 @@ def choose_neighbours(
     """
     count = len(prompts)
     places = np.arange(count)
+    # The batch of each row, as a sequential sampler makes it; the last batch may be short.
     first, last = places // batch * batch, np.minimum(places // batch * batch + batch, count) - 1
+    # As KTO's paper pairs them: each answer goes to the next prompt of the batch, and the last to
+    # the first.
     neighbour = np.where(places == first, last, places - 1)
+    # A batch of one row takes the row before it, from the batch before.
     neighbour = np.where(neighbour == places, np.maximum(places - 1, 0), neighbour)
     for i in np.flatnonzero(prompts + answers[neighbour] > limit).tolist():
         others = [*range(i - 1, first[i] - 1, -1), *range(last[i], i, -1)]
@@ -127,6 +137,8 @@ class _FlatDocuments(NamedTuple):
         columns = [table.data.table[name].combine_chunks() for name in ("input_ids", "labels")]
         ids, labels = (np.asarray(column.flatten()) for column in columns)
         offsets = np.concatenate(([0], np.cumsum(np.asarray(columns[0].value_lengths()))))
+        # The first supervised token of a document is where its answer begins: found for all at
+        # once, as labels are ignored in prompts alone.
         learned = np.flatnonzero(labels != IGNORED)
         return cls(ids, offsets, learned[np.searchsorted(learned, offsets[:-1])])
 
@@ -160,6 +172,7 @@ def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) 
         seed = int(spec.trainer.get("seed", DEFAULT_SEED))
         return PreferenceRows(table, [[i] for i in _spread_verdicts(table, places, seed)])
     numbers = np.asarray(table.with_format("numpy")["row"])
+    # The encoder writes the two sides of a pair one after the other, with the number of their row.
     first = places[np.flatnonzero(np.diff(numbers[places], prepend=-1))]
     if 2 * len(first) != len(places):
         alone = next(

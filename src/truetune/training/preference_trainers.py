@@ -24,6 +24,8 @@ from truetune.training.trainer_arguments import make_arguments
 from truetune.training.training_recipe import Recipe, recipe_arguments
 from truetune.training.training_rows import TrainingData
 
+# Tried with these; the columns that a collator reads are no promise of TRL's, and the batches are
+# proved at each start anyway.
 SUPPORTED_TRL = SpecifierSet(">=1.16,<2")
 """Releases of TRL whose trainers take rows of ids as they are given here"""
 TRL_NEEDED = (
@@ -40,12 +42,18 @@ try:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
+        # TRL warns that this part is experimental; the proof of the batches is what we rely on.
         from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 except ImportError as error:
     raise UsageError(f"{TRL_NEEDED} ({error})") from None
 
+# Chosen, not measured: a wrong collator shows in the first batch; some go wrong with the length of
+# rows only, and four batches have a few lengths.
 PROVED_BATCHES = 4
 """Batches whose ids and labels are compared with the rows"""
+# Chosen, not measured: two passes of the same weights differ by the rounding of their kernels,
+# which grows with the answer; dropout, or an adapter that starts beside zero, moves every token.
+# Half of it may refuse long answers in 16 bits.
 REFERENCE_TOLERANCE_NATS = 0.01
 """Nats that the log-probability of an answer may differ at the start between policy and reference"""
 ArgumentsByName = dict[str, Any]
@@ -80,6 +88,7 @@ class ORPOOnIds(ORPOTrainer):
         inputs = self.concatenated_inputs(
             batch, padding_value=self.padding_value, device=self.accelerator.device
         )
+        # Only where asked for: most models do not take the argument.
         routed = {"output_router_logits": True} if self.aux_loss_enabled else {}
         mask = inputs["concatenated_attention_mask"]
         outputs = model(
@@ -90,7 +99,11 @@ class ORPOOnIds(ORPOTrainer):
         each = torch.nn.functional.cross_entropy(
             logits[:, :-1][learned].float(), labels[:, 1:][learned], reduction="none"
         )
+        # Log-probabilities of an answer are a sum over its tokens; positions come in order of their
+        # rows.
         sums = each.new_zeros(len(labels)).index_add(0, learned.nonzero()[:, 0], -each)
+        # ORPO's odds are of the mean over tokens, so that long answers are not unlikely by their
+        # length alone.
         means, count = sums / learned.sum(1), len(batch["chosen_labels"])
         loss = -sums[:count].sum() / learned[:count].sum()
         outcome = (means[:count], means[count:], logits[:count, :-1], logits[count:, :-1], loss)
@@ -129,6 +142,7 @@ def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: Training
     """
     if trl.__version__ not in SUPPORTED_TRL:
         raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")
+    # With dropout the policy differs from its reference before any step, and rewards measure noise.
     if recipe.training.disable_dropout is not False:
         _without_dropout(ready.model)
     rows, held_out = data.train, data.held_out
@@ -159,6 +173,8 @@ def make_dpo_trainer(
     """DPO. The rows are short enough, so its collator cuts nothing."""
     return DPOOnIds(
         ref_model=_make_reference(recipe, ready),
+        # The encoder has left out what is too long; TRL's own limit cuts pairs from one side,
+        # without a word.
         args=make_arguments(DPOConfig, arguments | {"max_length": None}),
         train_dataset=rows.dataset(),
         eval_dataset=held_out and held_out.dataset(),
@@ -252,6 +268,8 @@ def _make_reference(recipe: Recipe, ready: PreparedModel) -> Any:
         }
         return transformers.AutoModelForCausalLM.from_pretrained(training.reference, **settings)
     adapts = ready.peft is not None or hasattr(ready.model, "peft_config")
+    # A second model doubles the memory: with an adapter, the policy with its adapter switched off
+    # is the reference.
     return None if adapts or training.precompute_ref_log_probs else copy.deepcopy(ready.model)
 
 
@@ -259,6 +277,8 @@ def _without_dropout(model: torch.nn.Module) -> None:
     """Also where a module keeps its dropout as a number, which TRL's disable_dropout leaves on."""
     for module in model.modules():
         for name, value in vars(module).items():
+            # attention_dropout, hidden_dropout and so on are plain numbers in transformers, which
+            # functional calls read.
             if "drop" in name and isinstance(value, float):
                 setattr(module, name, 0.0)
 
@@ -338,6 +358,8 @@ def _prove_reference(trainer: Any) -> None:
         trainer.compute_loss_context_manager(),
     ):
         inputs = trainer._prepare_inputs(peek_batches(loader, 1)[0].inputs)
+        # In evaluation mode, dropout that the user kept on purpose would be off, and is not what is
+        # to be found here. With dropout disabled, training mode shows dropout that stayed on.
         trainer.model.train(trainer.args.disable_dropout)
         loss = float(trainer.compute_loss(trainer.model, inputs))
         logged = trainer._metrics["train" if trainer.args.disable_dropout else "eval"]
@@ -348,7 +370,10 @@ def _prove_reference(trainer: Any) -> None:
         ]
     trainer.model.train(mode)
     trainer._metrics, trainer._total_train_tokens = metrics, tokens
+    # A reward is beta times the difference of log-probabilities.
     off = max(abs(reward) for reward in rewards) / trainer.beta
+    # Of equal models DPO's loss is -log sigmoid(0) = ln 2, exactly; other losses have other values
+    # there.
     plain = getattr(trainer, "loss_types", ()) == ["sigmoid"] and not trainer.label_smoothing
     if not off <= REFERENCE_TOLERANCE_NATS or (
         plain and abs(loss - math.log(2)) > REFERENCE_TOLERANCE_NATS

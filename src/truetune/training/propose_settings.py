@@ -45,8 +45,8 @@ REQUIRED_FORMATS = {
 # Chosen, not measured: a round number survives a few longer rows; half of it would do as well.
 LENGTH_MULTIPLE = 256
 """A proposed max_length is a multiple of this, where the model takes as much"""
-# Chosen, not measured: best-fit wastes at most a piece as long as a row's rest, and with rows of
-# 100 tokens that is 5 to 10 in 100 at 1,024, twice that at 512.
+# Chosen, not measured: what stays empty in a row is shorter than an example, and so a smaller share
+# of a longer row; twice as long takes twice the activations.
 MIN_PACKED_LENGTH = 1024
 """Packed rows are at least so long: short rows waste less of one another"""
 # Chosen, not measured on the user's rows, which have not been packed yet: used for the number of
@@ -135,6 +135,8 @@ def _choose_length(survey: DataSurvey, *, packs: bool) -> int:
 def _covering_length(lengths: ExampleLengths) -> int:
     most = (
         lengths.longest
+        # A single outlier must not set the length of all rows: beyond twice the 95th percentile it
+        # is left out and counted.
         if lengths.longest <= max(DEFAULT_MAX_LENGTH, 2 * lengths.most)
         else lengths.most
     )

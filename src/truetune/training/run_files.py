@@ -39,6 +39,8 @@ from truetune.training.watch.sample_files import SAMPLE_FILE_NAME, is_finding_li
 OTHER_FOLDER_HINT = "name another folder with -o"
 EXTENDED_TOKENIZER = ".tokenizer"
 """The folder of a tokenizer that tokens were added to"""
+# By name and by listing together: the name alone would take a user's own README.md for ours, and
+# the listing alone would let a path outside be removed.
 FINAL_FILES = re.compile(
     r"(adapter_|pytorch_)?model.*\.(safetensors|bin)(\.index\.json)?|(adapter_|generation_|tokenizer_)?config\.json"
     r"|tokenizer\.(json|model)|special_tokens_map\.json|added_tokens\.json|vocab\.(json|txt)|merges\.txt|spiece\.model"
@@ -58,6 +60,7 @@ CHECKPOINT_FOLDERS = re.compile(
 
 def check_run_folder(folder: Path, spec: RunSpec) -> None:
     """Raise UsageError where a run must not be written into a folder. Nothing is made there to find out."""
+    # The folder may hold none of what the run reads: rotation or a fresh start would remove it.
     check_output_folder(folder, inputs_of_run(spec))
     if not folder.is_dir():
         if os.path.lexists(folder):
@@ -167,6 +170,7 @@ def _has_keys(*keys: str) -> Callable[[Path], bool]:
 def _are_findings(path: Path) -> bool:
     """Is each line one that a run has written? A crash may have cut the last one."""
     lines = path.read_bytes().split(b"\n") if path.is_file() else [b"", b""]
+    # The piece behind the last line break is empty, or what a crash has cut.
     return all(is_finding_line(line) for line in lines[:-1])
 
 
@@ -232,6 +236,7 @@ def remove_checkpoint(path: Path) -> list[str]:
     listed = listed_files(path)
     if listed is None:
         return [path.name]
+    # First of all: without it, what is left after a crash is unfinished and no checkpoint.
     (path / WHOLE).unlink()
     remove_listed_files(path, listed, digest=digest)
     return (
@@ -244,6 +249,7 @@ def remove_checkpoint(path: Path) -> list[str]:
 def remove_unfinished(path: Path) -> None:
     """Remove what there is of a checkpoint that this run was writing. What has no name of a checkpoint's file stays."""
     folders = {path}
+    # As a list, because the tree changes while it is walked.
     for one in list(path.rglob("*")):
         name = one.relative_to(path)
         if one.is_symlink() or not all(map(CHECKPOINT_FOLDERS.fullmatch, name.parent.parts)):

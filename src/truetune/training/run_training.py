@@ -96,6 +96,8 @@ def train_run(
     if note := describe_idle_gpus():
         listener.say(note)
     fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
+    # Each attempt begins anew, from the settings: a half-built trainer keeps references that no one
+    # can drop from outside.
     while True:
         try:
             return _attempt_run(
@@ -103,6 +105,7 @@ def train_run(
             )
         except RanOutOfMemory as error:
             listener.end()
+            # The exception's frames hold the model and the optimizer until it is dropped.
             trouble = error.without_frames()
         relieve_memory(trouble, fitting)
 
@@ -271,6 +274,8 @@ def audit_and_rehearse(
     if place.checkpoint is not None:
         looks.listener.say(f"going on from {place.checkpoint.name}")
         return
+    # The audit compares gradients and logits of whole weights, and one process alone cannot run a
+    # sharded model.
     if how := describe_sharding(trainer.model):
         looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
         record.looked(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
@@ -305,6 +310,8 @@ def make_steps(
     for callback in callbacks:
         trainer.add_callback(callback)
     set_seed(filled.seed)
+    # Seeded once more above: audit and rehearsal have drawn numbers, and a run with and without
+    # them must be the same.
     CheckpointSaver(trainer, place, record, listener.say).train()
 
 

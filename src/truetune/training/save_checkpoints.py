@@ -42,6 +42,9 @@ from truetune.training.run_files import remove_checkpoint, remove_unfinished
 from truetune.training.write_run_record import RunFile
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Private names, found by reading both libraries. One that a release drops is skipped (`hasattr`),
+# and tests/training/test_resume.py compares the logs of a run that was stopped with one that was
+# not.
 LOGGED_SUMS = (
     "_tr_loss",
     "_globalstep_last_logged",
@@ -67,6 +70,8 @@ class CheckpointSaver(TrainerCallback):
         self, trainer: Any, claim: FolderClaim, record: RunFile, say: Callable[[str], None]
     ) -> None:
         self.trainer, self.claim, self.record, self.say = trainer, claim, record, say
+        # transformers would rotate before the new checkpoint is known to be on the disk. So its
+        # limit is taken away, and ours applied afterwards.
         self.keep, trainer.args.save_total_limit = trainer.args.save_total_limit, None
         self.signal: int | None = None
         self._write_checkpoint, trainer._save_checkpoint = (
@@ -97,6 +102,7 @@ class CheckpointSaver(TrainerCallback):
         self.record.put(status="training")
         try:
             with self._listening():
+                # Killed between the last step and the end: only the saving is left to do.
                 if checkpoint is not None and self._ended(checkpoint):
                     self._load(checkpoint)
                 else:
@@ -109,6 +115,8 @@ class CheckpointSaver(TrainerCallback):
         except Exception as error:
             explained = self._explained(error)
             self.record.ended("failed")
+            # The explanation names disk and checkpoint; the chain of frames inside safetensors
+            # helps nobody.
             raise explained or error from None
         if self._asked():
             self.record.ended("interrupted")
@@ -128,6 +136,8 @@ class CheckpointSaver(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         if self._asked():
+            # Stopped between two steps, so that weights, optimizer and random numbers belong
+            # together.
             control.should_save = control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
@@ -155,6 +165,7 @@ class CheckpointSaver(TrainerCallback):
         ]
         others = [path for path in all_checkpoints if path not in kept]
         for path in others[: len(others) - max(0, self.keep - len(kept))]:
+            # What the user put into a checkpoint, or edited there, is not ours to delete.
             if left := remove_checkpoint(path):
                 self.say(
                     f"{path} stays: this run did not write {', '.join(left)}, or it has changed"
@@ -165,12 +176,16 @@ class CheckpointSaver(TrainerCallback):
         """Was any process told to end? All have to ask."""
         if PartialState().num_processes == 1:
             return self.signal is not None
+        # A launcher sends signals to each process at its own moment; a sum over all makes them stop
+        # at the same step.
         flag = torch.tensor(int(self.signal is not None), device=self.trainer.args.device)
         return bool(self.trainer.accelerator.reduce(flag, "sum").item())
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
         """The first signal asks for the end of the step, the second does what it always does."""
+        # Python sets handlers in the main thread only; in a notebook's worker Ctrl-C keeps its own
+        # meaning.
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -180,6 +195,8 @@ class CheckpointSaver(TrainerCallback):
             self.signal = number
             put_back()
             if self.record.writes:
+                # Not print: a handler may come while the same stream is being written, and print
+                # would raise.
                 os.write(
                     2, b"\nstopping after this step, with a checkpoint; once more ends at once\n"
                 )
@@ -249,6 +266,7 @@ def measure_loss_before(trainer: Any, claim: FolderClaim) -> float | None:
     if trainer.eval_dataset is None or trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled:
         return None
     loss: float | None = trainer.evaluate().get("eval_loss")
+    # transformers adds it at the first evaluation.
     vars(trainer).pop(
         "model_preparation_time", None
     )  # else each later evaluation logs it, but not in a run that goes on
@@ -273,6 +291,8 @@ def save_final_weights(
     trainer: Any, record: RunFile, *, loss: float | None, seconds: float
 ) -> None:
     """Write the weights of a run that has reached its end, and complete its record. Raises UsageError."""
+    # Gradient checkpointing switches it off, and it would be saved so: each generated token would
+    # then read the whole text again.
     trainer.accelerator.unwrap_model(trainer.model).config.use_cache = True
     try:
         record.put(saving=True)
@@ -283,6 +303,8 @@ def save_final_weights(
             defaults = getattr(
                 trainer.accelerator.unwrap_model(trainer.model), "generation_config", None
             )
+            # peft saves the adapter alone; the stop ids that were trained are in this file, and a
+            # server without it runs on.
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
                 atomic.write(
                     record.folder / "generation_config.json", defaults.to_json_string().encode()
@@ -310,6 +332,7 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb+") as file:
+                # whole.json must not be on the disk before what it vouches for.
                 os.fsync(file.fileno())
         elif path.is_dir():
             atomic.sync(path)
@@ -349,6 +372,8 @@ def restore_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
                     current[part][key].extend(values)
         else:
             setattr(trainer, name, value)
+    # The restored sum will be added to the total at the next log, though its steps belong to the
+    # earlier call.
     trainer._total_loss_scalar -= saved.get("_tr_loss", 0.0)
     if "ledger" in saved:
         trainer.ledger.restore(saved["ledger"])

@@ -68,6 +68,7 @@ EXAMPLES: dict[str, Any] = {
     "training.metric_for_best_model": "eval_loss", "training.greater_is_better": False, "watch.every": 50,
     "watch.parser": "json", "watch.stop_on": "error", "trainer": {"report_to": "tensorboard"}, "select": ["TT1"],
     "ignore": ["duplicate-rows"], "training.lora.modules_to_save": ["lm_head"],
+    # The first id behind Llama 2's vocabulary: an example of the form, to be replaced.
     "training.lora.trainable_token_indices": [32000],
 }  # fmt: skip
 """Shown for what is not set and has no default"""
@@ -169,6 +170,8 @@ def _is_live(start: StartingSettings, path: str) -> bool:
     """Every sheet sets it, the user or the recipe's name asks for it, or it has to be on."""
     if path.startswith(LORA_PREFIX) and start.settings.training.lora is None:
         return False
+    # Shown only where it is on: `false` would look like a decision on a machine that has no need
+    # for it.
     if path == "training.gradient_checkpointing":
         return bool(_setting_value(start.recipe.spec, path))
     return path in ALWAYS_SET or _setting_value(start.settings, path) != _setting_value(
@@ -179,6 +182,8 @@ def _is_live(start: StartingSettings, path: str) -> bool:
 def _setting_values(start: StartingSettings, live: set[str], folder: Path) -> dict[str, Any]:
     """What stands behind each name."""
     spec = start.recipe.spec
+    # Without the number of rows, intervals come out as shares of the run. They stay right where the
+    # data grows.
     shares = make_recipe(
         start.settings, rows=None, gpu=start.recipe.gpu, bf16=bool(spec.training.bf16)
     ).spec
@@ -253,6 +258,8 @@ def _setting_line(path: str, value: Any, live: Iterable[str], meaning: str) -> s
 def _yaml_value(value: Any) -> str:
     if isinstance(value, tuple):
         value = value[0] if len(value) == 1 and isinstance(value[0], str) else list(value)
+    # yaml knows when a text needs quotes (`no`, `1e-8`, a colon); one line each, for the comment
+    # stands behind it.
     text = yaml.safe_dump(
         value, default_flow_style=True, allow_unicode=True, width=10_000, sort_keys=False
     )
@@ -265,6 +272,8 @@ def _relative_paths(value: Any, folder: Path) -> Any:
         return tuple(_relative_paths(item, folder) for item in value)
     path = Path(value)
     if (
+        # A hub's or a server's address has no folder; a name that is no path here is a model of the
+        # hub.
         "://" in value
         or path.is_absolute()
         or not (path.exists() or any(sign in value for sign in "*?["))

@@ -45,6 +45,8 @@ LIBRARIES = (
     "tokenizers",
     "bitsandbytes",
 )
+# A run may be taken up with another watch interval or another path to the same data. Each name here
+# was weighed: does it change a weight?
 IGNORED_SETTINGS = (
     "rehearsal",
     "watch",
@@ -80,11 +82,15 @@ INPUT_NAMES = {
 def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
     """Everything that shapes the weights: a run is taken up again where all of it is the same."""
     settings = recipe.spec.model_dump(mode="json", exclude=set(IGNORED_SETTINGS))
+    # Popped without a default, so that a renamed field fails here rather than silently making every
+    # run differ.
     for name in IGNORED_TRAINING:
         settings["training"].pop(name)
     settings["trainer"] = {k: v for k, v in settings["trainer"].items() if k not in IGNORED_TRAINER}
     return {
         "settings": settings,
+        # The key of the encoding: contents of the files, tokenizer, template and encode settings,
+        # and not their paths.
         "data": data.encoded.manifest["key"],
         "held out": sorted(data.held_rows),
         "rows": len(data.train),
@@ -106,6 +112,7 @@ def describe_differences(
     texts: list[str] = []
     for name in sorted({*here, *there}):
         current, other, at = here.get(name), there.get(name), f"{path}{name}"
+        # A base that the hub brings only at loading had no fingerprint when the run began.
         if current == other or (at == "base" and None in (current, other)):
             continue
         if isinstance(current, dict) and isinstance(other, dict):
@@ -127,6 +134,7 @@ def fingerprint_base(spec: RunSpec) -> dict[str, Any] | None:
 
 def _adapter_digest(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
+    # The weights' digest and not the name: an adapter is often trained further in its own folder.
     place = located(name, Path()) if name else None
     path = place / ADAPTER if place is not None else None
     return digest(path) if path is not None and path.is_file() else None
@@ -157,10 +165,13 @@ class RunFile:
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             body = json.dumps(_json_safe(self.facts), ensure_ascii=False, indent=1, default=str)
+            # Whole each time: a killed process leaves the old record or the new one, and never half
+            # of one.
             atomic.write(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""
+        # This is called on the way out of another error, which is the one to show.
         with suppress(OSError):
             self.put(status=status)
 
@@ -192,7 +203,10 @@ class RunFile:
         losses = _last_losses(state) | ({"held_out": loss} if loss is not None else {})
         files = listing(self.folder, below=False) if self.writes else {}
         files = {
-            name: entry for name, entry in files.items() if name != RUN and not name.startswith(".")
+            # run.json cannot list its own digest; dot files are locks and caches.
+            name: entry
+            for name, entry in files.items()
+            if name != RUN and not name.startswith(".")
         }
         self.put(
             status="finished",
@@ -277,6 +291,7 @@ def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> 
 
 
 def _describe_devices() -> dict[str, Any]:
+    # Kinds and names of devices, because last digits of losses depend on them.
     cuda = torch.cuda.is_available()
     names = (
         [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())] if cuda else []

@@ -39,6 +39,8 @@ from truetune.training.watch.sampling_schedule import (
 )
 from truetune.training.watch.watch_summary import finding_line, pass_line, watch_record
 
+# Chosen: well below the 30 minutes of ddp_timeout, and half of NCCL's own 10. At the double a slow
+# process might end the run; at half of it more passes of large models on CPUs are cut.
 MAX_PASS_SECONDS = 300.0
 """Seconds after which a look is cut: no process waits for another until it is given up"""
 WATCH_FILE = "watch.json"
@@ -101,18 +103,26 @@ class Watcher(TrainerCallback):
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
         trainer = trainer_of_frames()
+        # The trainer is not among a callback's arguments; it is found through the frames that
+        # called.
         ledger = getattr(trainer, "ledger", None)
         if isinstance(ledger, SourceLosses) and not state.global_step:
+            # Losses of the audit's batches are no part of the first log line.
             ledger.clear()  # of what an audit has put through the loss
         if not self.prompts:
             return
+        # Its parameters are flat pieces outside of its own forward, and generate() calls inner
+        # modules.
         if describe_sharding(model) == "FSDP 1":
             self._note("answers are not watched: FSDP 1 can't generate; set fsdp_version: 2")
             return
+        # Evenly spread: the first and the last pass stand at the ends, PASSES_BETWEEN in between.
         every = self.settings.every or max(1, -(-state.max_steps // (PASSES_BETWEEN + 1)))
         left = -(-(state.max_steps - state.global_step) // every)
         self._pace = PassSchedule(state.max_steps, self.budget, every)
         self._callbacks = trainer.callback_handler.callbacks
+        # The first process has the files; all must ask the same prompts, or they wait in different
+        # collectives.
         resumed = broadcast_object(
             self._taken_up(state.global_step) if process_rank() == 0 else None
         )
@@ -134,7 +144,9 @@ class Watcher(TrainerCallback):
         if self._next is None or step < min(self._next, state.max_steps):
             return
         done = step - self._first
+        # Clocks differ between processes: the first one decides for all.
         if not broadcast_object(self._pace.due(step, done, time.monotonic() - self._began)):
+            # Asked again later and not at each step: the answer costs a collective call.
             self._next = min(state.max_steps, step + self._pace.every)
         elif self._look(args, state, control, model):
             self._next = self._pace.after(
@@ -167,6 +179,8 @@ class Watcher(TrainerCallback):
         """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
         such, or of other prompts."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        # Passes behind the checkpoint belong to steps that will be made again, with other answers
+        # perhaps.
         findings, removed = sample_files.rewind_samples(self.folder, step)
         if removed:
             self._note(
@@ -179,6 +193,8 @@ class Watcher(TrainerCallback):
             return None
         last, limit = earlier[-1]
         asked_ids = [sample.prompt.ids for sample in last.samples]
+        # Answers to other prompts cannot be compared over time: the series would show a jump that
+        # is none.
         if not prompt_of_ids.keys() >= set(asked_ids):
             self._note("the earlier looks are of other prompts: not compared")
             return None
@@ -219,6 +235,8 @@ class Watcher(TrainerCallback):
     def _look(self, args: Any, state: Any, control: Any, model: Any) -> bool:
         """Ask all prompts; False where that fails."""
         started, step = time.monotonic(), state.global_step
+        # A sharded model needs every process in each forward pass, so all answer all prompts; else
+        # each takes its share.
         together = bool(describe_sharding(model))
         own_prompts = self.prompts if together else self.prompts[process_rank() :: process_count()]
         try:
@@ -289,10 +307,13 @@ class Watcher(TrainerCallback):
         self.findings = judgement.findings
         for part in missing(judgement.not_judged):
             self._note(f"not judged: {part}")
+        # A finding is said once, and again only when it has become worse: a log of the same warning
+        # is not read.
         fresh = news(self.findings, self._said)
         for finding in fresh:
             self.say(finding_line(finding))
         over, least = state.global_step >= state.max_steps, self.settings.stop_on
+        # At the end there is nothing left to stop.
         if least is not None and not over:
             worst = [finding for finding in fresh if RANK[finding.severity] >= RANK[least]]
             self.stopped_by = worst[0] if worst else None

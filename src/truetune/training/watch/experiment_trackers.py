@@ -65,9 +65,13 @@ def track_pass(
     """
     refused = []
     for callback in callbacks:
+        # Other callbacks may react to on_log with anything; only trackers are known to take
+        # figures.
         if not type(callback).__module__.startswith("transformers.integrations"):
             continue
         try:
+            # By the callback's own method, so that curves land in the run, with the step and prefix
+            # that the trainer's figures have.
             callback.on_log(args, state, control, logs=score_curves(look), model=model)
             for kind, send in TABLE_SENDERS.items():
                 if isinstance(callback, kind):
@@ -113,6 +117,7 @@ def _markdown_table(rows: list[list[Any]]) -> str:
 def _markdown_cell(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3g}"
+    # An answer may hold markup, a table's bar, or line breaks: it has to be shown and not rendered.
     return str(value).replace("|", "\\|").replace("<", "&lt;").replace("\n", "<br>")
 
 

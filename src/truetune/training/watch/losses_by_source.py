@@ -10,6 +10,8 @@ import torch
 from truetune.generation.answer_samples import StepLosses
 from truetune.render.rendering import Source
 
+# Counted again beside its source: it is decided by the prompt alone, and where labels are shifted
+# it is the first to stay high.
 FIRST_TOKEN = "first token"
 """The first supervised token of each answer"""
 LOSS_NAMES = (*(source.label for source in Source), FIRST_TOKEN)
@@ -31,7 +33,10 @@ class SourceLosses:
         begins with them (k,)."""
         kinds = torch.arange(len(Source), device=losses.device)
         member = torch.cat([sources[:, None] == kinds, first[:, None].bool()], dim=1)
+        # where and not a product: a loss of inf times 0 would be nan in every source.
         parts = torch.where(member, losses.detach().float()[:, None], 0.0)
+        # On the device and without .item(): reading one number a step would make the GPU wait for
+        # Python at each.
         sums = torch.stack([parts.sum(0), member.sum(0, dtype=torch.float32)])
         self.sums = sums if self.sums is None else self.sums.to(sums.device) + sums
 
@@ -43,6 +48,8 @@ class SourceLosses:
         if self.sums is None:
             return {}
         sums, self.sums = self.sums, None
+        # Sums are added and then divided: the mean of the processes' means would weigh them by
+        # nothing.
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             torch.distributed.all_reduce(sums)
         means, counts = (sums[0] / sums[1]).tolist(), sums[1].tolist()
@@ -70,6 +77,8 @@ def read_step_losses(history: Iterable[Mapping[str, Any]]) -> tuple[StepLosses, 
     trainer on preferences, whose loss is one of pairs."""
     steps = []
     for record in history:
+        # A loss of pairs (ln 2 at the start) is no cross-entropy, and rules about nats a token
+        # would misread it.
         if any(name.startswith(REWARDS_PREFIX) for name in record):
             return ()
         losses = {

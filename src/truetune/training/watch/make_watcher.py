@@ -21,6 +21,8 @@ def make_watcher(
     spec: RunSpec, ready: PreparedModel, data: TrainingData, folder: Path, listener: Listener
 ) -> Watcher:
     """The watcher of a run. Raises DataError where its rows can't be read."""
+    # Answers to rows that are trained on show memory rather than skill: they are watched where
+    # nothing else is there, and that is said.
     seen = not (spec.eval_data or data.held_rows)
     skipped: Counter[str] = Counter()
     prompts = build_prompts(

@@ -35,6 +35,8 @@ def gather_objects(thing: Any) -> list[Any]:
     if not is_distributed():
         return [thing]
     things: list[Any] = [None] * process_count()
+    # Pickled objects through the run's own group; answers are a few kilobytes, so that this costs
+    # milliseconds a pass.
     distributed.all_gather_object(things, thing)
     return things
 
@@ -56,6 +58,8 @@ def describe_sharding(model: torch.nn.Module) -> str:
     if any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules()):
         return "FSDP 1"
     parameters = list(model.parameters())
+    # DeepSpeed's mark on a parameter that ZeRO 3 has taken apart; its class is not always at hand
+    # to import.
     if any(hasattr(parameter, "ds_id") for parameter in parameters):
         return "ZeRO 3"
     return (
@@ -72,6 +76,8 @@ def unshard_model(model: torch.nn.Module) -> Iterator[None]:
     if not isinstance(model, FSDPModule):
         yield
         return
+    # fully_shard collects the root's own weights in the root's forward only, and generate() of a
+    # peft model enters below it.
     model.unshard()
     try:
         yield

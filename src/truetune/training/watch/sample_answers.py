@@ -19,6 +19,8 @@ from truetune.probe.preserve_state import preserve_state
 from truetune.training.watch.process_group import unshard_model
 from truetune.training.watch.sampling_schedule import PassCosts
 
+# Chosen, not measured: the difference of 6 tokens and 1 is the time of 5, which averages out
+# jitter; more would cost a part of the pass that is being planned.
 PROBE_TOKENS = 6
 """That are generated to see what one costs"""
 
@@ -62,6 +64,7 @@ def make_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> An
     """By a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     control = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    # A pad is masked by its place, so that any valid id will do.
     pad = min(stops) if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     return AnswerSampler(
         stops=tuple(sorted(set(stops))),
@@ -78,16 +81,21 @@ def measure_costs(speech: AnswerSampler, model: Any, prompts: Sequence[Prompt]) 
     middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
     with restore_modules(model), preserve_state(), torch.no_grad():
         model.eval()
+        # The faster of two: the first one allocates and compiles.
         row = min(_time_row(model, middle) for _ in range(2))
+    # The last token alone as a prompt: what is timed is the cost of a token, not of reading.
     ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
     _, (one, first), (several, last) = (
         _time_answers(speech, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
     )
+    # Where all answers ended at once, the whole time counts as one token's: too much, and on the
+    # safe side.
     token = (last - first) / (several - one) if several > one else last
     return PassCosts(row, row * read / middle / len(prompts), max(token, 0.0))
 
 
 def _time_row(model: Any, tokens: int) -> float:
+    # Any ids take the same time.
     ids = torch.zeros((1, tokens), dtype=torch.long, device=next(model.parameters()).device)
     started = time.perf_counter()
     model(input_ids=ids, use_cache=False).logits[0, -1, 0].item()

@@ -45,6 +45,7 @@ SCHEMA = pa.schema(
     ]
 )  # fmt: skip
 SCORES = tuple(field.name for field in dataclasses.fields(Scores))
+# So that the runs of older releases can still be read and compared.
 LATER_SCORES = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "escapes")
 """Scores that older files do not have"""
 FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
@@ -52,6 +53,7 @@ FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "
 
 def is_sample_file(path: Path) -> bool:
     """Is this a file that `save` wrote, by its name and its contents?"""
+    # By name and metadata: a user's own Parquet file of such a name is never replaced.
     if path.is_symlink() or not SAMPLE_FILE_NAME.fullmatch(path.name):
         return False
     try:
@@ -63,10 +65,13 @@ def is_sample_file(path: Path) -> bool:
 def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
     """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
+    # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
         raise refuse(Stranger(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
+    # With a schema, since a column of None alone would get the type null, and files of one run
+    # could not be read together.
     table = pa.Table.from_pylist([sample_row(look.step, sample) for sample in look.samples], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(facts)}), sink)
@@ -152,6 +157,8 @@ def append_findings(
         for finding in findings
     ]
     if lines:
+        # An empty findings.jsonl would look like a run that was judged and found clean, where it
+        # was not judged at all: so it is made only with a first finding.
         with (folder / FINDINGS).open("a", encoding="utf-8") as file:
             file.write("".join(line + "\n" for line in lines))
 
@@ -164,6 +171,7 @@ def _finding_record(finding: Finding) -> dict[str, Any]:
 def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     """Forget what was seen after a step, where a run goes on from there: the findings up to it, and how many looks were
     removed. Raises OSError."""
+    # Only files that this code wrote.
     later = [
         path
         for path in (folder / SAMPLES).glob("step-*.parquet")

@@ -9,10 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import ceil
 
+# Chosen, not measured: enough to see a trend. Twice as many leave each fewer prompts within the
+# same budget; with half of them a fault is seen late.
 PASSES_BETWEEN = 5
 """In between, where the user names no distance; and the first and the last one"""
+# Chosen, not measured: with 4 prompts one answer is 25 points of a share; below 32 tokens many
+# answers cannot end, and "stopped" would mean nothing.
 MIN_PROMPTS, MIN_NEW_TOKENS = 8, 32
 """Prompts and new tokens that a look keeps, however short the run"""
+# A backward pass costs two forward ones (Kaplan 2020, section 2.1); checkpointing adds up to one
+# more, which is not known here and errs on the safe side.
 FORWARDS_PER_STEP = 3.0
 """What a training step costs, in forward passes over its rows"""
 
@@ -64,6 +70,8 @@ def choose_pass_size(
         min(MIN_NEW_TOKENS, limit),
         min(max(needed, MIN_NEW_TOKENS), limit),
     )
+    # What is given up first: passes, then tokens, then prompts. A trend over fewer points is still
+    # one; fewer prompts make every point noisier.
     smaller = (
         (3, prompts, limit),
         (3, prompts, needed),
@@ -73,6 +81,8 @@ def choose_pass_size(
     )
     for least, count, tokens in smaller:
         cost = probe.prompt * count + probe.token * tokens
+        # The first and the last pass are always made: before and after is the least that watching
+        # has to show.
         looks = max(2, int(min(planned, budget * run / cost)))
         if looks >= min(least, planned) and looks * cost <= budget * run:
             break
@@ -116,6 +126,8 @@ class PassSchedule:
     def cost(self) -> float:
         """Seconds that the next look will take; the first one took time to get warm."""
         last = self.looks[-1][1] if self.looks else self.expected
+        # The first pass compiles kernels and fills caches, so its time alone would forbid the
+        # second. Later ones are taken as they are.
         return (last + min(last, self.expected)) / 2 if len(self.looks) == 1 else last
 
     def left(self, step: int, done: int, elapsed: float) -> float:
@@ -123,15 +135,19 @@ class PassSchedule:
 
         `done` steps took `elapsed` seconds of this process, those of its looks included.
         """
+        # The seconds of a step without passes, times all steps: what the whole run takes, from what
+        # it took so far.
         run = (elapsed - self.spent) / max(1, done) * (done + self.total - step) + self.spent
         return (self.budget * run - self.spent) / max(self.cost, 1e-9)
 
     def due(self, step: int, done: int, elapsed: float) -> bool:
         """Look now? At the end always, before it where that leaves enough for the end."""
+        # 2, for the one at the end must be paid for as well.
         return step >= self.total or self.left(step, done, elapsed) >= 2
 
     def after(self, step: int, left: float) -> int:
         """The next step to ask at, where `left` looks may follow, the last one at the end."""
         distance = max(self.every, ceil((self.total - step) / max(1, int(min(left, self.total)))))
         following = step + distance
+        # A pass shortly before the last one shows nothing that the last one does not.
         return self.total if following + distance / 2 > self.total else following

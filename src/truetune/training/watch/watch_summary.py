@@ -8,6 +8,7 @@ from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import SamplingPass
 from truetune.training.watch.experiment_trackers import score_curves
 
+# The five that move when something goes wrong; the rest stands in the files and trackers.
 SHOWN_SCORES = {
     "answers/stopped": "stopped",
     "answers/stop_probability": "P(stop)",
