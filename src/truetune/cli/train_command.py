@@ -212,7 +212,7 @@ def _report_by_process() -> Iterator[None]:
         click.echo(f"truetune: error in process {RANK}: {error}", err=True)
         raise click.exceptions.Exit(2) from None
     except Exception as error:
-        if type(error).__name__ != "Elsewhere":
+        if type(error).__name__ != "FailedElsewhere":
             raise
         raise click.exceptions.Exit(0) from None
 

@@ -1,4 +1,9 @@
-"""Special ids: the tokenizer, the model's config and its generation config say the same."""
+"""The special ids of a run: tokenizer, model config and generation config are made to say the same.
+
+Three files name them, and each is read by another program: collators take the tokenizer's pad, models the config's,
+generate() and servers the stop ids of the generation config. What differed is returned, to be told. The trade-off: a
+published config is changed in the copy that is saved, where leaving it alone would carry its contradiction on.
+"""
 
 from __future__ import annotations
 
@@ -25,18 +30,17 @@ def align_special_ids(model: Any, tokenizer: Any, stops: Iterable[int]) -> Itera
             # A config that said nothing is no contradiction: filling it needs no line in the log.
             if was not in (id, None):
                 yield Choice(name, id, f"as the tokenizer has it; config said {was}")
-    # EOS is only added to, never replaced, where the config lists it already: a config with several
-    # EOS ids (Llama 3) has to keep all of them.
+    # A config that lists the tokenizer's EOS among others (Llama 3) is right, and keeps them all.
+    eos = tokenizer.eos_token_id
     for holder in holders:
-        if (id := tokenizer.eos_token_id) is not None and id not in _id_set(
-            getattr(holder, "eos_token_id", None)
-        ):
-            holder.eos_token_id = id
+        if eos is not None and eos not in _id_set(getattr(holder, "eos_token_id", None)):
+            holder.eos_token_id = eos
     yield from _add_stop_ids(generation, stops, tokenizer)
     yield from _make_config_valid(generation)
 
 
 def _add_stop_ids(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iterator[Choice]:
+    """Make generate() stop at every stop token; what was missing, as a choice to be told."""
     before = _id_set(generation.eos_token_id)
     # generate() stops at these ids alone. Without the trained stop among them the tuned model runs
     # on after each answer, and the loss never shows it.
@@ -51,7 +55,10 @@ def _add_stop_ids(generation: Any, stops: Iterable[int], tokenizer: Any) -> Iter
 
 
 def _id_set(value: int | list[int] | None) -> set[int]:
-    return set() if value is None else {value} if isinstance(value, int) else set(value)
+    """Ids of a field that holds none, one or several."""
+    if value is None:
+        return set()
+    return {value} if isinstance(value, int) else set(value)
 
 
 def _make_config_valid(generation: Any) -> Iterator[Choice]:

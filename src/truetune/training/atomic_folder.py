@@ -1,4 +1,8 @@
-"""Folders that are there whole or not at all, and the small files that go with weights."""
+"""Folders that are there whole or not at all, and the small files that go with weights.
+
+All is written into a work folder beside the target, which takes its name at the end. That needs the room twice where a
+folder is replaced, which is why existing folders are refused rather than replaced.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ TOKENIZER_EXTRAS = (
     "preprocessor_config.json",
     "processor_config.json",
 )
-"""What a tokenizer or processor is made of, besides `OF_TOKENIZER`"""
+"""What a tokenizer or processor is made of, besides `TOKENIZER_FILES`"""
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Chosen, not measured: tokenizer, templates and records of known models stay below 40 MB.
 SPARE_BYTES = 64 << 20
@@ -117,6 +121,7 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
 
 
 def _mark_bytes(process: str) -> bytes:
+    """What the mark of a work folder holds, for the number of a process."""
     return json.dumps(
         {"truetune": "a model that is being written", "format": MARK_FORMAT, "process": process}
     ).encode()
@@ -152,11 +157,8 @@ def _remove_work(work: Path) -> None:
 def copy_tokenizer(source: Path, to: Path) -> list[str]:
     """The files of a tokenizer with its templates, as they are; gives their names."""
     named = [source / name for name in TOKENIZER_FILES]
-    copied = [
-        path
-        for path in (*named, *(p for glob in TOKENIZER_EXTRAS for p in sorted(source.glob(glob))))
-        if path.is_file()
-    ]
+    extras = [path for glob in TOKENIZER_EXTRAS for path in sorted(source.glob(glob))]
+    copied = [path for path in (*named, *extras) if path.is_file()]
     for path in copied:
         shutil.copyfile(path, to / path.name)
     templates = source / "additional_chat_templates"
@@ -166,6 +168,7 @@ def copy_tokenizer(source: Path, to: Path) -> list[str]:
 
 
 def _is_alive(pid: str) -> bool:
+    """Does a process of this number run? True where that can't be known."""
     try:
         os.kill(int(pid), 0)
     # Signal 0 only asks. A process of another user answers with PermissionError (an OSError), and

@@ -1,4 +1,8 @@
-"""Whose a folder is: a new run's, one's that goes on there, or one's that has ended there."""
+"""Whose a folder is: a new run's, one's that goes on there, or one's that has ended there.
+
+The inputs of a run are compared with those in the folder's run.json. The same ones resume it or find it done; other
+ones are refused, since two runs in a folder would each remove the other's checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -91,6 +95,7 @@ def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
 
 
 def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
+    """The claim on a folder, for the first process alone. Raises UsageError as `claim_folder` does."""
     before = own_run(folder)
     if not before:
         check_run_folder(folder, RunSpec())
@@ -131,6 +136,7 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
 
 
 def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
+    """Did a run end in its checks, before any checkpoint? Then nothing is lost by another one."""
     return run["status"] == "looking" and not checkpoints(folder)
 
 
@@ -156,12 +162,11 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
     """
     # A checkpoint counts only by its whole.json, which is written last: transformers' own files are
     # there long before they are complete.
-    whole = [
-        path
-        for path in checkpoints(folder)
-        if (mark := _read_mark(path)) is not None and mark["resumes"]
-    ]
-    last = whole[-1] if whole else None
+    last = None
+    for path in checkpoints(folder):
+        mark = _read_mark(path)
+        if mark is not None and mark["resumes"]:
+            last = path
     _check_nothing_in_way(folder, run, last)
     # From the newest back to the one that is taken: what lies behind it was begun and not ended, or
     # cannot be resumed.
@@ -181,11 +186,12 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
 def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
     """Raise UsageError for what stands where a run will write that goes on from a checkpoint, and is not its own."""
     # Before anything is removed or replaced: a refusal must leave the folder as it was.
-    stranger = find_stranger(
-        folder, run, step_of(checkpoint) or 0 if checkpoint is not None else -1
-    )
-    if stranger is None and checkpoint is not None and (fault := fault_of(checkpoint)) is not None:
-        stranger = Stranger(checkpoint, f"is not as truetune wrote it ({fault})")
+    step = -1 if checkpoint is None else step_of(checkpoint) or 0
+    stranger = find_stranger(folder, run, step)
+    if stranger is None and checkpoint is not None:
+        fault = fault_of(checkpoint)
+        if fault is not None:
+            stranger = Stranger(checkpoint, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
         raise refuse(
             stranger,

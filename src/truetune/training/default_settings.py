@@ -1,4 +1,8 @@
-"""Defaults: the settings of a run that the user left open. docs/recipes.md has their sources."""
+"""The settings of a run that the user left open. docs/recipes.md has their sources.
+
+`SettingsBuilder` fills a field only where it is not set, and keeps what was chosen and why. The functions go by topic,
+and a later one may read what an earlier one has filled. The values are conservative: they train, they are not tuned.
+"""
 
 from __future__ import annotations
 
@@ -115,9 +119,11 @@ def fill_weights(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
     # scaling.
     fill("fp16", False, "bfloat16 has the range of float32, float16 has not")
     if training.load_in is not None:
-        narrow = (
-            "bfloat16" if fill.training.bf16 else "float16" if fill.training.fp16 else "float32"
-        )
+        narrow = "float32"
+        if fill.training.bf16:
+            narrow = "bfloat16"
+        elif fill.training.fp16:
+            narrow = "float16"
         fill("dtype", narrow, "what is not quantized, and what quantized weights are computed in")
     elif training.lora is not None or training.adapter is not None:
         fill(
@@ -234,6 +240,7 @@ def count_steps(training: Training, rows: int | None) -> int | None:
 
 
 def _fill_lora(fill: SettingsBuilder, lora: Lora) -> None:
+    """Rank, scale and layers of an adapter, as far as they are open."""
     set_by_user = lora.model_fields_set
     chosen: dict[str, Any] = {}
     if "r" not in set_by_user:

@@ -1,4 +1,8 @@
-"""Processes: what those of one run share out, do once, and decide together."""
+"""What the processes of one run share out, do once, and decide together.
+
+accelerate and transformers start and connect them. Here is what they leave open: that the first does alone what must
+be done once, that all wait for it without a time limit, and that each gets as many rows as the others.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +80,7 @@ def spread_over_processes(spec: RunSpec, state: PartialState) -> RunSpec:
 
 @contextmanager
 def first_process_first() -> Iterator[bool]:
-    """The first process goes before the others; True in it. Raises Elsewhere in the others where it fails."""
+    """The first process goes before the others; True in it. Raises FailedElsewhere in the others where it fails."""
     state = PartialState()
     leads, several = state.is_main_process, state.num_processes > 1
     # Waits here until the first has finished (or failed); only then may a cache be read that the
@@ -154,7 +158,7 @@ def make_even_sampler(sampler: Any, args: Any, batch: int, epoch: Callable[[], i
 
 
 class EvenSampler(Sampler[int]):
-    """The numbers of a sampler, then of rows past the end of the data, which `Rows` makes blank, up to a multiple.
+    """The numbers of a sampler, then of rows past the end of the data, which `TrainingRows` makes blank.
 
     In the epoch that the run is in: accelerate tells no sampler of it where batches are skipped on several processes.
     """

@@ -1,4 +1,8 @@
-"""The embedding of a model, enlarged for ids that it has no row for."""
+"""The embedding of a model, enlarged for ids that it has no row for.
+
+Every id that a run uses (data, template, stops, pad, added tokens) must have a row. The rows are made in a way that is
+the same on every machine, so that an adapter fits a base that somebody else enlarges.
+"""
 
 from __future__ import annotations
 
@@ -86,5 +90,6 @@ def trainable_token_rows(model: Any, ids: Iterable[int]) -> dict[str, list[int]]
 
 
 def _rendered_ids(probes: Probes) -> list[int]:
+    """The ids that the chat template itself writes."""
     text = probes.text(chat(QUESTION, ANSWER)) or ""
     return list(probes.tokenizer.backend.encode(text, add_special_tokens=False).ids)

@@ -1,4 +1,8 @@
-"""Exporting a full model: safetensors in another format or in shards, or GGUF by llama.cpp's own converter; proved."""
+"""Exporting a full model: safetensors in another format or in shards, or GGUF by llama.cpp's own converter; proved.
+
+What was written is read back and compared, value by value and by the logits for some prompts, before the folder gets
+its name. llama.cpp's converter is called and not imitated: it changes with each architecture.
+"""
 
 from __future__ import annotations
 
@@ -90,6 +94,7 @@ class Exported:
 
     @property
     def failed(self) -> bool:
+        """Is something lost? Then nothing was left in the folder."""
         return bool(self.faults or (self.proof and self.proof.faults))
 
 
@@ -206,14 +211,21 @@ def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
 
 
 def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:
-    named = ((read_object(model.folder / MERGE_FILE, []) or {}).get("paths") or {}).get("base")
-    name = os.fspath(base) if base is not None else named if isinstance(named, str) else None
+    """The model before training: the one that is named, else the one of merge.json, where it is on this machine."""
+    name = os.fspath(base) if base is not None else _recorded_base(model)
     place = located(name, model.folder) if name else None
     if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
             f"{base}: no such model; --base names the folder of the model before training"
         )
     return read_checkpoint(place) if place is not None and is_checkpoint(place) else None
+
+
+def _recorded_base(model: Checkpoint) -> str | None:
+    """The base that merge.json names, where the model was made by a merge."""
+    record = read_object(model.folder / MERGE_FILE, []) or {}
+    named = (record.get("paths") or {}).get("base")
+    return named if isinstance(named, str) else None
 
 
 def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
@@ -229,6 +241,7 @@ def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> 
 def _export_safetensors(
     job: _ExportJob, part: Path, folder: Path, dtype: str | None, shard: str
 ) -> Exported:
+    """Save the weights in another format or other shards, and compare every value with the source."""
     source = job.model
     kept = dtype or DTYPE_NAMES.get(
         next((t.dtype for t in source.tensors.values()), "F32"), "float32"
@@ -270,6 +283,7 @@ def _export_safetensors(
 def _export_gguf(
     job: _ExportJob, part: Path, folder: Path, command: list[str], outtype: str
 ) -> Exported:
+    """Convert by llama.cpp's converter, and compare tensors, words and, where transformers reads the file, logits."""
     source = job.model
     name = (
         f"{source.folder.resolve().name}-{outtype}.gguf"
@@ -338,6 +352,7 @@ def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> A
 
 
 def _run_converter(command: list[str], file: Path) -> None:
+    """Raise UsageError, with the end of what it said, where the converter fails or writes nothing."""
     done = subprocess.run(
         command,
         capture_output=True,
@@ -377,6 +392,7 @@ def _prove_export(
 def _observe_checkpoint(
     job: _ExportJob, model: Checkpoint, follow: Observation | None = None
 ) -> Observation:
+    """Ask a model that lies on the disk. It is freed afterwards, so that one model at a time is held."""
     assert job.prompts is not None
     return observe_model(
         load_float32(model.folder, model_class(model), job.device), job.prompts, follow

@@ -1,4 +1,8 @@
-"""Added tokens: a tokenizer folder that holds them, so that encoding, training and serving all see the same ids."""
+"""A tokenizer folder with added tokens, so that encoding, training and serving all see the same ids.
+
+The tokenizer is copied into the run's folder and the tokens are written into its files. The other way, adding them in
+memory in each program, gives other ids as soon as one of them forgets it, or adds them in another order.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,7 @@ OWNER_MARK = json.dumps({"truetune": "a tokenizer with added tokens", "format": 
 
 
 def is_our_tokenizer(folder: Path) -> bool:
-    """Is this a folder that `extended` wrote, and are its files no links to others?"""
+    """Is this a folder that `extend_tokenizer` wrote, and are its files no links to others?"""
     if folder.is_symlink() or not folder.is_dir():
         return False
     # A killed run may have made the folder and not come to its mark.

@@ -1,6 +1,6 @@
-"""The proof of a merge or an export: the same prompts on every rung of the ladder from adapter to file.
+"""The proof of a merge or an export: the same prompts to every form of the model, from adapter to file.
 
-What the adapter does to the logits (with it minus without it, in float32) must be there on each rung, in size and
+What the adapter does to the logits (with it minus without it, in float32) must be there in each form, in size and
 direction. Greedy answers are counted, not judged: two tokens that are nearly as likely change places with any rounding.
 """
 
@@ -130,6 +130,7 @@ class ProofPrompts:
 
     @property
     def stops(self) -> frozenset[int]:
+        """Ids that end an answer: those of the model's files, and those that the template trains."""
         return self.facts.stops | {stop.id for stop in self.probes.stops}
 
 
@@ -175,6 +176,7 @@ def prepare_prompts(
 
 
 def _built_in_rows(*, chat: bool) -> list[Conversation]:
+    """The built-in questions, as chats or, for a model without a template, as prompts."""
     conversations = []
     for i, (question, answer) in enumerate(QUESTIONS):
         origin = Origin("built-in questions", i + 1, i)
@@ -237,6 +239,7 @@ def observe_model(
 
 
 def _pad_id(prompts: ProofPrompts) -> int:
+    """Any valid id would do, for pads are masked by their place."""
     special = prompts.probes.tokenizer.special
     return special["pad"].id if "pad" in special else min(prompts.stops, default=0)
 

@@ -1,4 +1,8 @@
-"""Fit: a run's settings, changed until it goes into the memory of the GPU, and the effective batch stays."""
+"""A run's settings, changed until it goes into the memory of the GPU, while the effective batch stays.
+
+The changes are those of the memory plan, in its order: first what costs nothing, then time, then what changes what is
+learned. They are recorded with the run, since it is another run than the settings say.
+"""
 
 from __future__ import annotations
 
@@ -101,6 +105,7 @@ class Fitting:
         return [asdict(change) for change in self.changes]
 
     def _by_plan(self, filled: RunSpec) -> list[Change]:
+        """The changes of the memory plan; without --fit none, and what they would be is said."""
         memory_plan = plan_run(filled, self.memory)
         if memory_plan is None or self.wanted:
             return fit_changes(memory_plan) if memory_plan is not None else []
@@ -216,6 +221,7 @@ def change_lines(changes: Sequence[Change]) -> Iterator[str]:
 
 
 def _make_change(step: Remedy) -> Change:
+    """A remedy in the plan's terms as settings of truetune.yaml."""
     training = {
         name: value
         for field, to in step.changes.items()
@@ -236,4 +242,5 @@ def _make_change(step: Remedy) -> Change:
 
 
 def _peak_gib(memory_plan: Plan) -> float:
+    """The largest moment of a run, in GiB."""
     return memory_plan.estimate.peak.total / GIB

@@ -1,4 +1,9 @@
-"""A GGUF file, read back with the `gguf` package and compared with the model that it was made of."""
+"""A GGUF file, read back with the `gguf` package and compared with the model that it was made of.
+
+Every tensor is unpacked and compared in the few forms in which converters write it; template, vocabulary and special
+ids are compared as they are. The whole file is read, which takes as long as writing it did, and proves what was
+written rather than what was meant.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +49,7 @@ class GgufFile:
 
     @cached_property
     def package(self) -> Any:
+        """The module `gguf`. Raises UsageError where it is not installed."""
         try:
             return importlib.import_module("gguf")
         except ImportError:
@@ -53,6 +59,7 @@ class GgufFile:
 
     @cached_property
     def reader(self) -> Any:
+        """Maps the file into memory; tensors are unpacked one by one."""
         return self.package.GGUFReader(self.path)
 
     def value(self, name: str) -> Any:
@@ -62,6 +69,7 @@ class GgufFile:
 
     @cached_property
     def tensors(self) -> dict[str, Any]:
+        """By their names in the file."""
         return {tensor.name: tensor for tensor in self.reader.tensors}
 
     def values(self, name: str) -> NDArray[np.float32]:
@@ -205,6 +213,7 @@ def _unlisted_stop_notes(
 
 
 def _head_counts(config: Mapping[str, Any]) -> list[int]:
+    """The numbers of heads that a converter may have permuted rows by: of queries, and of keys."""
     counts = [config.get("num_attention_heads"), config.get("num_key_value_heads")]
     return [n for n in dict.fromkeys(counts) if isinstance(n, int) and n > 0]
 

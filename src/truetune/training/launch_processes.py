@@ -1,4 +1,8 @@
-"""Launch: several processes of one run, started by accelerate, or by torchrun where there is no GPU."""
+"""Several processes of one run, started by accelerate, or by torchrun where there is no GPU.
+
+The launchers' own functions are called in this process and not their scripts, so that their settings are checked here
+and signals can be passed on: the processes save a checkpoint before they end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The base model of a run: its numbers, its attention, whole or quantized."""
+"""The base model of a run: its numbers, its attention, whole or quantized.
+
+What the user left open is chosen by what will be trained and by the machine: all weights in float32, a frozen base in
+its own type or in what the machine multiplies fast. Each choice is returned, to be told and recorded.
+"""
 
 from __future__ import annotations
 
@@ -112,6 +116,7 @@ def _choose_attention(training: Training) -> str | None:
 
 
 def _quantization_config(training: Training, dtype: Any) -> Any:
+    """bitsandbytes' settings: 8 bits, or 4 as in QLoRA (Dettmers 2023): NF4, its scales quantized too."""
     if not torch.cuda.is_available():
         raise UsageError(
             "training.load_in needs a GPU, and this machine has none; leave it out: LoRA works"
@@ -122,13 +127,10 @@ def _quantization_config(training: Training, dtype: Any) -> Any:
     kind: Any = transformers.BitsAndBytesConfig
     if training.load_in == 8:
         return kind(load_in_8bit=True)
-    compute = (
-        dtype
-        if isinstance(dtype, torch.dtype)
-        else torch.bfloat16
-        if computes_native_bf16()
-        else torch.float16
-    )
+    # What the 4-bit weights are unpacked to for each product.
+    compute = torch.bfloat16 if computes_native_bf16() else torch.float16
+    if isinstance(dtype, torch.dtype):
+        compute = dtype
     return kind(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",

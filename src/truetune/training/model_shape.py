@@ -1,4 +1,7 @@
-"""Shape: what config.json says of a run's model."""
+"""What config.json says of a run's model before it is loaded: its layers, and how many positions it knows.
+
+Nothing but that file is read, so that settings can be proposed and planned in a moment, for models of any size.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Memory trouble: a run that ran out of memory, told as where it was, what filled the memory and what to change."""
+"""A run that ran out of memory: where it was, what filled the memory, and what to change.
+
+The batch is noted before each forward pass, the parts are measured after the error, and all of it is kept as plain
+numbers, so that no tensor survives. With --fit the first remedy is applied and the run starts again.
+"""
 
 from __future__ import annotations
 
@@ -131,6 +135,7 @@ def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
 
 
 def _advice_lines(changes: Sequence[Change], *, again: bool) -> Iterator[str]:
+    """What to change, for a run that is not started again."""
     if changes:
         yield "in order, for truetune.yaml" + (":" if again else ", or by --fit in one process:")
         yield from change_lines(changes)
@@ -180,8 +185,10 @@ def _memory_by_part(trainer: Any) -> dict[str, float]:
 
 
 def _total_bytes(tensors: Any) -> float:
+    """Bytes of all tensors among some values."""
     return float(sum(t.numel() * t.element_size() for t in tensors if isinstance(t, torch.Tensor)))
 
 
 def _first_line(error: BaseException) -> str:
+    """What an error says in a line; the name of its class where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

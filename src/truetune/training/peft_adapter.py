@@ -1,4 +1,8 @@
-"""Adapters: peft's settings for a new one, or one that training starts from."""
+"""Adapters: peft's settings for a new one, or one that training starts from.
+
+A new adapter is added by the trainer's builder, since TRL wants to add its own; one to go on from is loaded here. Of
+the embedding only the rows of new tokens are trained: the whole layer would be most of an adapter's size.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,8 @@ def load_adapter(model: Any, training: Training, new: list[int]) -> tuple[Any, l
     )
     # Rows of new tokens that nobody trains stay near the mean of the others for good: the run would
     # look right and never emit these tokens.
-    if missing := sorted(set(new) - ids):
+    missing = sorted(set(new) - ids)
+    if missing:
         raise UsageError(
             f"training.adapter: {folder} trains no rows for the new ids {missing}; start a new"
             " adapter"

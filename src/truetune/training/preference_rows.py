@@ -1,4 +1,9 @@
-"""Rows of a preference run: pairs of answers, or answers with a verdict, as ids of prompt and answer."""
+"""Rows of a preference run: pairs of answers, or answers with a verdict, as ids of prompt and answer.
+
+Each answer is a document of the encoded table, with its prompt; a row names one or two documents. The rows of KTO are
+put in an order in which no neighbours share a prompt, because its trainer takes a neighbour's answer for one to another
+question.
+"""
 
 from __future__ import annotations
 
@@ -134,6 +139,7 @@ class _FlatDocuments(NamedTuple):
 
     @classmethod
     def of(cls, table: Any) -> _FlatDocuments:
+        """Read a table's documents at once, from its Arrow columns."""
         columns = [table.data.table[name].combine_chunks() for name in ("input_ids", "labels")]
         ids, labels = (np.asarray(column.flatten()) for column in columns)
         offsets = np.concatenate(([0], np.cumsum(np.asarray(columns[0].value_lengths()))))
@@ -162,12 +168,14 @@ class _FlatDocuments(NamedTuple):
 
 
 def _split_document(document: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """The ids of prompt and answer."""
     ids = document["input_ids"].tolist()
     start = int(np.flatnonzero(document["labels"] != IGNORED)[0])
     return ids[:start], ids[start:]
 
 
 def _make_preference_rows(table: Any, places: NDArray[np.int64], spec: RunSpec) -> PreferenceRows:
+    """Pair the documents of each row, or arrange verdicts. Raises DataError for an answer without its other."""
     if spec.training.method == "kto":
         seed = int(spec.trainer.get("seed", DEFAULT_SEED))
         return PreferenceRows(table, [[i] for i in _spread_verdicts(table, places, seed)])
@@ -211,6 +219,7 @@ def _spread_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[i
 
 
 def _preference_choices(spec: RunSpec, train: PreferenceRows) -> Iterator[Choice]:
+    """What was chosen for the user of this method's rows."""
     training = spec.training
     if (
         training.lora is not None

@@ -1,4 +1,9 @@
-"""DPO, ORPO and KTO: TRL's trainers, fed with our ids, and proved to train on them."""
+"""DPO, ORPO and KTO: TRL's trainers, fed with our ids, and proved to train on them.
+
+Their own preparation of rows is switched off, and before the first step the first batches are compared with the rows,
+and the policy with its reference. The trade-off: private methods of TRL are overridden, for a range of its releases,
+where a trainer of our own would have to be compared with the papers.
+"""
 
 from __future__ import annotations
 
@@ -66,6 +71,7 @@ class DPOOnIds(DPOTrainer):
     """TRL's DPO on rows of ids."""
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        """Nothing: the rows are ids already."""
         return dataset
 
 
@@ -73,6 +79,7 @@ class KTOOnIds(KTOTrainer):
     """TRL's KTO on rows of ids."""
 
     def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        """Nothing: the rows are ids already."""
         return dataset
 
 
@@ -132,6 +139,7 @@ class ORPORows:
         return columns
 
     def map(self, *_: Any, **__: Any) -> ORPORows:
+        """The same rows, whatever is asked."""
         return self
 
 
@@ -235,10 +243,12 @@ def join_answer(prompt: list[int], answer: list[int]) -> IdsAndLabels:
 
 
 def _common_arguments(ready: PreparedModel) -> dict[str, Any]:
+    """What all three trainers take."""
     return {"model": ready.model, "processing_class": ready.tokenizer, "peft_config": ready.peft}
 
 
 def _add_kl_answers(rows: PreferenceRows, batch: int, limit: int) -> Any:
+    """The dataset with, for each row, the answer that stands for one to another question."""
     dataset = rows.dataset()
     others = (
         dataset.data.table["completion_ids"]
@@ -249,6 +259,8 @@ def _add_kl_answers(rows: PreferenceRows, batch: int, limit: int) -> Any:
 
 
 def _refuse_single_rows(ready: PreparedModel) -> None:
+    """Raise UsageError where new tokens would be trained by a trainer that reads the head's weights past the
+    adapter."""
     config = ready.peft or getattr(ready.model, "peft_config", {}).get("default")
     if getattr(config, "trainable_token_indices", None):
         raise UsageError(
@@ -323,6 +335,7 @@ def _expected_lines(trainer: Any, rows: PreferenceRows, batch: Any) -> list[IdsA
 
 
 def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
+    """The rows of one side of a batch, without padding; none where the batch has no such side."""
     if f"{side}input_ids" not in inputs:
         return []
     ids, attended = inputs[f"{side}input_ids"], inputs[f"{side}attention_mask"].bool()
@@ -334,6 +347,7 @@ def _batch_lines(inputs: Mapping[str, Any], side: str) -> list[IdsAndLabels]:
 
 
 def _first_difference(trained: list[IdsAndLabels], expected: list[IdsAndLabels]) -> str:
+    """Where trained and expected lines part, for the message."""
     if len(trained) != len(expected):
         return f"{len(trained)} lines, expected {len(expected)}"
     number = next(

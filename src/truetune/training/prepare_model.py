@@ -1,4 +1,7 @@
-"""The tokenizer and the model of a run, made ready once. docs/prepare.md says what is done, and why."""
+"""The tokenizer and the model of a run, made ready once. docs/prepare.md says what is done, and why.
+
+One function holds the order of the steps, each of which stands in a module of its own and returns what it has chosen.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The tokenizer of a run: the ids that were encoded, a pad that is no stop, and the template that was trained."""
+"""The tokenizer of a run: the ids that were encoded, a pad that is no stop, and the template that was trained.
+
+Rows are encoded with tokenizer.json, trainers and servers take a class of transformers. Both are compared on texts
+where such classes differ, and on rows of the data; a class that gives other ids is not used.
+"""
 
 from __future__ import annotations
 
@@ -75,6 +79,7 @@ def first_different_text(tokenizer: Any, probes: Probes, texts: Iterable[str]) -
 
 
 def _load_same_tokenizer(probes: Probes, texts: list[str]) -> tuple[Any, list[Choice]]:
+    """The first class of transformers that gives the ids of tokenizer.json. Raises TokenizerError."""
     folder = str(probes.tokenizer.folder)
     reason = None
     # AutoTokenizer first, for its class is the one that users will load. Some classes rebuild the
@@ -139,6 +144,7 @@ def _has_no_spare_row(probes: Probes) -> bool:
 
 
 def _rendered_texts(probes: Probes) -> Iterator[str]:
+    """What the template makes of a chat of one turn, and of one of two."""
     for messages in (chat(QUESTION, ANSWER), chat(QUESTION, f" {ANSWER}", QUESTION, ANSWER)):
         text = probes.text(messages)
         if text is not None:
@@ -149,5 +155,6 @@ def _message_contents(spec: RunSpec) -> Iterator[str]:
     """Contents of the first rows of the data."""
     for row in islice(read(spec.data, format=spec.format, columns=spec.map), TRIAL_ROWS):
         for message in row.messages or ():
-            if isinstance(content := message.get("content"), str):
+            content = message.get("content")
+            if isinstance(content, str):
                 yield content

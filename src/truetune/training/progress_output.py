@@ -1,4 +1,8 @@
-"""Who is told how a run goes: the terminal, a notebook, or nobody."""
+"""Who is told how a run goes: the terminal, a notebook, or nobody.
+
+`Listener` is the protocol, which `report` implements for a terminal. A callback of the trainer tells it of the steps;
+the run itself tells the rest. Training depends on no drawing code, and processes besides the first are silent.
+"""
 
 from __future__ import annotations
 
@@ -44,30 +48,38 @@ class PlainListener:
     """Prints lines: for a script or a notebook."""
 
     def say(self, line: str) -> None:
+        """Print it now: a pipe would keep it back."""
         print(line, flush=True)
 
-    def busy(self, what: str, done: int, total: int) -> None: ...
+    def busy(self, what: str, done: int, total: int) -> None:
+        """Nothing: a log has no bars."""
 
     def draw(self, report: Report) -> None:
+        """One line for each finding."""
         for finding in report.findings:
             self.say(f"{finding.severity}: {finding.rule}: {finding.message}")
 
     def begin(self, steps: int, done: int) -> None:
+        """How many steps are left."""
         self.say(f"training: {steps - done:,} steps")
 
-    def step(self, step: int, figures: Mapping[str, float]) -> None: ...
+    def step(self, step: int, figures: Mapping[str, float]) -> None:
+        """Nothing: a line for each step would bury the others."""
 
     def look(self, look: SamplingPass) -> None:
+        """How many answers stop, in a line."""
         stopped = sum(sample.scores.stopped for sample in look.samples)
         self.say(f"step {look.step:,}: {stopped} of {len(look.samples)} answers stop by themselves")
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Nothing."""
 
 
 class SilentListener(PlainListener):
     """Says nothing: the other processes of a run."""
 
-    def say(self, line: str) -> None: ...
+    def say(self, line: str) -> None:
+        """Nothing."""
 
 
 class ListenerCallback(TrainerCallback):
@@ -79,10 +91,12 @@ class ListenerCallback(TrainerCallback):
         self._last = 0.0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Start the clock of the first step."""
         self.listener.begin(state.max_steps, state.global_step)
         self._last = time.perf_counter()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Speed and memory of a step."""
         now = time.perf_counter()
         self.figures["tokens/s"] = self.tokens / max(now - self._last, 1e-9)
         self.figures["memory"] = peak_memory()
@@ -93,6 +107,7 @@ class ListenerCallback(TrainerCallback):
             self.listener.step(state.global_step, self.figures)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **parts: Any) -> None:
+        """The trainer's own figures."""
         # The last known of each stays, so that a bar shows the loss between two lines of the log as
         # well.
         self.figures |= {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
@@ -100,6 +115,7 @@ class ListenerCallback(TrainerCallback):
             self.listener.step(state.global_step, self.figures)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Pass it on."""
         self.listener.end()
 
 

@@ -1,4 +1,8 @@
-"""Starting: the settings that `truetune init` proposes."""
+"""The settings that `truetune init` proposes, from what was found of the data and the model.
+
+The recipe (LoRA, DPO, ...) follows from the format of the rows, the length from their lengths, all else from the same
+defaults that `truetune train` would take. So the file says nothing that a run without it would do otherwise.
+"""
 
 from __future__ import annotations
 
@@ -110,6 +114,7 @@ def propose_settings(
 
 
 def _check_format(name: str, survey: DataSurvey, spec: RunSpec) -> None:
+    """Raise UsageError where a recipe needs rows of another format."""
     wanted, means = REQUIRED_FORMATS.get(name, ("", ""))
     if wanted and survey.format != wanted:
         raise UsageError(f"{spec.data[0]}: {name} needs {means}; these rows are {survey.format}")
@@ -133,6 +138,7 @@ def _choose_length(survey: DataSurvey, *, packs: bool) -> int:
 
 
 def _covering_length(lengths: ExampleLengths) -> int:
+    """A round length that holds all examples, or 95 of 100 where a few are much longer."""
     most = (
         lengths.longest
         # A single outlier must not set the length of all rows: beyond twice the 95th percentile it
@@ -151,6 +157,7 @@ def _estimate_rows(survey: DataSurvey, spec: RunSpec) -> int:
 
 
 def _summary_lines(start: StartingSettings) -> Iterator[str]:
+    """Data, recipe, run and memory, a line each."""
     survey, filled = start.survey, start.recipe
     rows = f"{survey.rows:,} rows" if survey.exact else f"about {survey.rows:,} rows"
     lengths = survey.lengths
@@ -176,6 +183,7 @@ def _summary_lines(start: StartingSettings) -> Iterator[str]:
 
 
 def _collect_notes(survey: DataSurvey, length: int) -> tuple[str, ...]:
+    """What a user should know of the proposal."""
     notes = list(survey.notes)
     if survey.lengths is not None and survey.lengths.longest > length:
         notes.append(

@@ -105,6 +105,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
 
 
 def _locate_input(name: str | None) -> Iterator[Path]:
+    """The folder of a model or tokenizer; nothing where it is not on this machine."""
     try:
         if name is not None:
             yield locate(name)
@@ -160,6 +161,8 @@ def _stranger_at_top(path: Path, listed: Mapping[str, Listed], *, saving: bool) 
 
 
 def _has_keys(*keys: str) -> Callable[[Path], bool]:
+    """A test: is a file a JSON object with these keys?"""
+
     def is_ours(path: Path) -> bool:
         content = read_object(path, [])
         return content is not None and content.keys() >= set(keys)
@@ -191,6 +194,7 @@ WORKING_FILES: dict[str, Callable[[Path], bool]] = {
 
 
 def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | None:
+    """What in a checkpoint's folder is not the run's, whether it was ended or not."""
     listed = listed_files(path)
     if listed is not None:
         return next(

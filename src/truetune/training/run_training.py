@@ -1,4 +1,8 @@
-"""A run, from its settings to its record."""
+"""A run, from its settings to its record.
+
+`train_run` is the whole: it checks, encodes, claims the folder, prepares, audits, trains under watch, and saves. With
+--fit it starts again after running out of memory. What is done in each step stands in the module that it calls.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +77,9 @@ class Trained:
     @property
     def exit_code(self) -> int:
         """1 where it failed, 3 where something asked for was not judged, else 0."""
-        return 1 if self.failed else 3 if self.not_judged and not self.allow_unjudged else 0
+        if self.failed:
+            return 1
+        return 3 if self.not_judged and not self.allow_unjudged else 0
 
 
 def train_run(
@@ -93,8 +99,9 @@ def train_run(
     """
     state = join_processes(spec)
     listener = (listener or PlainListener()) if state.is_main_process else SilentListener()
-    if note := describe_idle_gpus():
-        listener.say(note)
+    idle_gpus = describe_idle_gpus()
+    if idle_gpus:
+        listener.say(idle_gpus)
     fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
     # Each attempt begins anew, from the settings: a half-built trainer keeps references that no one
     # can drop from outside.
@@ -113,6 +120,7 @@ def train_run(
 def _attempt_run(
     spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]
 ) -> Trained:
+    """One attempt, from the check to the saved weights. Raises RanOutOfMemory where memory ran out."""
     started = time.perf_counter()
     gpu = torch.cuda.is_available()
     machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
@@ -276,7 +284,8 @@ def audit_and_rehearse(
         return
     # The audit compares gradients and logits of whole weights, and one process alone cannot run a
     # sharded model.
-    if how := describe_sharding(trainer.model):
+    how = describe_sharding(trainer.model)
+    if how:
         looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
         record.looked(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
         return

@@ -128,6 +128,7 @@ class CheckpointSaver(TrainerCallback):
             raise Stopped(self.signal or signal.SIGTERM, message)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Put back what the log had summed, in a run that goes on."""
         if self.claim.checkpoint is not None:
             path = self.claim.checkpoint / _window_name(args.process_index)
             restore_sums(
@@ -135,12 +136,14 @@ class CheckpointSaver(TrainerCallback):
             )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """End after this step where a signal came, with a checkpoint."""
         if self._asked():
             # Stopped between two steps, so that weights, optimizer and random numbers belong
             # together.
             control.should_save = control.should_training_stop = True
 
     def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        """Bring the checkpoint to the disk, say that it is whole, and remove older ones, in this order."""
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
         atomic.write(
             folder / _window_name(args.process_index),
@@ -166,7 +169,8 @@ class CheckpointSaver(TrainerCallback):
         others = [path for path in all_checkpoints if path not in kept]
         for path in others[: len(others) - max(0, self.keep - len(kept))]:
             # What the user put into a checkpoint, or edited there, is not ours to delete.
-            if left := remove_checkpoint(path):
+            left = remove_checkpoint(path)
+            if left:
                 self.say(
                     f"{path} stays: this run did not write {', '.join(left)}, or it has changed"
                     " since"
@@ -219,6 +223,7 @@ class CheckpointSaver(TrainerCallback):
         return bool(state.global_step >= state.max_steps > 0 and not sharded)
 
     def _load(self, checkpoint: Path) -> None:
+        """Load a run's weights without making a step: the best ones where it asks for them."""
         self.trainer.state = TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
         best = (
             self.trainer.state.best_model_checkpoint
@@ -359,7 +364,7 @@ def collect_sums(trainer: Any) -> dict[str, Any]:
 
 
 def restore_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
-    """Put back what `sums` gave. The loss that transformers says of the whole call stays one of this call alone."""
+    """Put back what `collect_sums` gave. The loss that transformers says of the whole call stays one of this call alone."""
     for name in LOGGED_SUMS:
         if name not in saved:
             continue
@@ -380,6 +385,7 @@ def restore_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
 
 
 def _plain_values(value: Any) -> Any:
+    """Tensors as numbers and lists, which JSON can hold; float32 survives that to the bit."""
     if isinstance(value, torch.Tensor):
         return value.item() if value.numel() == 1 else value.tolist()
     if isinstance(value, Mapping):
@@ -388,4 +394,5 @@ def _plain_values(value: Any) -> Any:
 
 
 def _window_name(process: int) -> str:
+    """One file a process: each has sums of its own."""
     return f"window_{process}.json"

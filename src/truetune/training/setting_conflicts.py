@@ -1,4 +1,8 @@
-"""Contradictions: settings of a run that cannot all hold, each with what to do."""
+"""Settings of a run that cannot all hold, each with what to do.
+
+Every conflict is a sentence, and all are told at once. Rules about data stand in `checks`; here is what would make the
+trainer fail, or quietly do something else than the settings say.
+"""
 
 from __future__ import annotations
 
@@ -79,11 +83,13 @@ def refuse_conflicts(
 
 
 def _other_trainer(spec: RunSpec) -> Iterator[str]:
+    """Settings that are meant for another program."""
     if spec.trained_by not in (None, "truetune"):
         yield f"trained_by: {spec.trained_by} is another trainer than truetune train; leave it out"
 
 
 def _foreign_settings(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+    """Settings and arguments that this program sets itself, or has under another name."""
     for name, remedy in OTHER_STACKS.items():
         # A setting that is off asks for nothing, and readers of other trainers' configs fill many
         # with their defaults.
@@ -101,8 +107,10 @@ def _foreign_settings(training: Training, trainer: Mapping[str, Any]) -> Iterato
 
 
 def _row_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
+    """What contradicts itself about batches and packing."""
     for name in POSITIVE_COUNTS:
-        if (count := getattr(training, name)) is not None and count <= 0:
+        count = getattr(training, name)
+        if count is not None and count <= 0:
             yield f"training.{name}: {count} is too few; leave it out"
     # encode.packing has a default, so that only the set of fields that were written tells whether
     # the user said it.
@@ -127,6 +135,7 @@ def _row_conflicts(spec: RunSpec, training: Training) -> Iterator[str]:
 
 
 def _weight_conflicts(training: Training, *, gpu: bool, bf16: bool) -> Iterator[str]:
+    """What contradicts itself about weights and their numbers."""
     adapts = training.lora is not None or training.adapter is not None
     yield from _float_conflicts(training, gpu=gpu, bf16=bf16)
     yield from _adapter_conflicts(training, adapts=adapts, gpu=gpu)
@@ -170,6 +179,7 @@ def _adapter_conflicts(training: Training, *, adapts: bool, gpu: bool) -> Iterat
 
 
 def _preference_conflicts(training: Training, trainer: Mapping[str, Any]) -> Iterator[str]:
+    """What KTO needs of its batches."""
     if training.method != "kto" or training.loss_type in LOSSES_WITHOUT_KL:
         return
     # The KL term takes the answer of another row in the batch for an answer to this prompt. With

@@ -1,4 +1,8 @@
-"""Sheet: settings as a truetune.yaml that says what each of them means."""
+"""Settings as a truetune.yaml that says what each of them means.
+
+What is set is written, what is not stands as a comment with an example: the file is the manual of its own settings. The
+meaning comes from the fields' descriptions, so that it cannot differ from what `truetune` does.
+"""
 
 from __future__ import annotations
 
@@ -201,6 +205,7 @@ def _setting_values(start: StartingSettings, live: set[str], folder: Path) -> di
 
 
 def _setting_value(spec: RunSpec, path: str) -> Any:
+    """The value behind a dotted name; None where a part on the way is not set."""
     value: Any = spec
     for name in path.split("."):
         value = getattr(value, name, None)
@@ -208,6 +213,7 @@ def _setting_value(spec: RunSpec, path: str) -> Any:
 
 
 def _data_remarks(start: StartingSettings) -> dict[str, str]:
+    """Meanings that tell of the data at hand."""
     lengths = start.survey.lengths
     if lengths is None:
         return {}
@@ -227,6 +233,7 @@ def _setting_meaning(path: str) -> str:
 
 
 def _nested_model(model: type[BaseModel], name: str) -> type[BaseModel]:
+    """The model of a field that is one, be it optional."""
     kinds = (
         model.model_fields[name].annotation,
         *getattr(model.model_fields[name].annotation, "__args__", ()),
@@ -246,6 +253,7 @@ def _section_heads(path: str, live: Iterable[str], opened: set[str]) -> Iterator
 
 
 def _setting_line(path: str, value: Any, live: Iterable[str], meaning: str) -> str:
+    """One setting with its meaning; a comment where it is not live."""
     depth = path.count(".")
     text = f"{path.rpartition('.')[2]}: {_yaml_value(value)}"
     if path not in live:
@@ -256,6 +264,7 @@ def _setting_line(path: str, value: Any, live: Iterable[str], meaning: str) -> s
 
 
 def _yaml_value(value: Any) -> str:
+    """A value on one line."""
     if isinstance(value, tuple):
         value = value[0] if len(value) == 1 and isinstance(value[0], str) else list(value)
     # yaml knows when a text needs quotes (`no`, `1e-8`, a colon); one line each, for the comment

@@ -3,7 +3,7 @@
 A hook in front of the output embedding keeps the hidden states of these places alone, so that all else a model does to
 its logits (scales, caps) is done as ever, and an adapter on the head works. With short answers to long prompts that
 saves most of the head. On a GPU the logits of a step are never held at once, where TRL's fused head gives this model's
-own losses (`fuse`).
+own losses (`fuse_head`).
 """
 
 from __future__ import annotations
@@ -141,11 +141,13 @@ def _only_supervised(model: Any, mask: torch.Tensor) -> Iterator[None]:
 
 
 def _auxiliary_loss(model: Any, output: Any) -> torch.Tensor | None:
+    """The weighted penalty of a mixture of experts; None where the model has none."""
     loss: torch.Tensor | None = getattr(output, "aux_loss", None)
     share = getattr(model.config.get_text_config(), "router_aux_loss_coef", None)
     return None if loss is None or not share else loss * share
 
 
 def _supervised_values(batch: dict[str, Any], name: str, mask: torch.Tensor) -> torch.Tensor | None:
+    """A column of the batch at the supervised positions; None where the batch lacks it."""
     values: torch.Tensor | None = batch.get(name)
     return None if values is None else values[:, 1:][mask]

@@ -1,4 +1,8 @@
-"""transformers' Trainer with a loss over supervised tokens, told apart by what they are."""
+"""transformers' Trainer with a loss over supervised tokens, told apart by what they are.
+
+Only what decides the loss is overridden: its division by the supervised tokens of a whole step, that of an evaluation,
+and samplers that give each process as much. All else (precision, saving, distribution) stays transformers' own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,9 @@ from truetune.training.watch.losses_by_source import SourceLosses
 class LossLedger(Protocol):
     """Keeps the losses of tokens by what they are."""
 
-    def add(self, losses: torch.Tensor, sources: torch.Tensor, first: torch.Tensor) -> None: ...
+    def add(self, losses: torch.Tensor, sources: torch.Tensor, first: torch.Tensor) -> None:
+        """Take the losses (k,) of a batch's supervised tokens, their sources (k,), and whether an answer begins there
+        (k,)."""
 
     def take(self) -> dict[str, float]:
         """What to log, since the last time."""
@@ -74,13 +80,16 @@ class SupervisedTrainer(Trainer):
         return (loss, {}) if return_outputs else loss
 
     def _get_train_sampler(self, train_dataset: Any = None) -> Any:
+        """transformers' own, with as many rows for each process."""
         return self._even(super()._get_train_sampler(train_dataset), self.args.train_batch_size)
 
     def _get_eval_sampler(self, eval_dataset: Any) -> Any:
+        """transformers' own, with as many rows for each process; in order where it names none."""
         sampler = super()._get_eval_sampler(eval_dataset) or SequentialSampler(eval_dataset)
         return self._even(sampler, self.args.eval_batch_size)
 
     def _even(self, sampler: Any, batch: int) -> Any:
+        """Fill the last batches up; see `distributed_run.make_even_sampler`."""
         return make_even_sampler(sampler, self.args, batch, lambda: int(self.state.epoch or 0))
 
     def evaluation_loop(

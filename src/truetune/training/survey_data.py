@@ -1,4 +1,8 @@
-"""Survey: what can be known of a run's data and model before anything is chosen."""
+"""What can be known of a run's data and model before anything is chosen, for `truetune init`.
+
+The first rows are read and encoded, and config.json is read. A sample and not all: the answer shall be there in
+seconds, and the number of rows is then an estimate, said as one.
+"""
 
 from __future__ import annotations
 
@@ -65,6 +69,7 @@ def survey_data(spec: RunSpec) -> DataSurvey:
 
 
 def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
+    """The first rows, how many there are, and whether that is counted rather than estimated."""
     progress = [0, 0, 1]
 
     # The reader tells bytes, not rows: the number of rows in the file is estimated from the share
@@ -96,6 +101,7 @@ def _measure_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
 
 
 def _try_or_note(look: Callable[[], Any], what: str, notes: list[str]) -> Any:
+    """What a look gives; None and a note where it fails, for the rest of the survey still helps."""
     try:
         return look()
     except TruetuneError as error:

@@ -1,4 +1,8 @@
-"""The arguments of a trainer, made of the recipe and of what the user passes through."""
+"""The arguments of a trainer, made of the recipe and of what the user passes through.
+
+The classes of transformers and TRL check themselves; here their faults become faults of the user's settings, named by
+the argument. Nothing is filtered: an argument that a release does not know is an error, and not left out.
+"""
 
 from __future__ import annotations
 

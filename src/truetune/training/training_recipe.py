@@ -1,4 +1,8 @@
-"""Recipe: what the settings of a run mean for `truetune train`, and the arguments of its trainer."""
+"""What the settings of a run mean for `truetune train`, and the arguments of its trainer.
+
+`make_recipe` puts the user's settings together, refuses what contradicts itself, and fills the rest. It reads no data
+and loads no model, so that `plan`, `init` and tests can ask it for any machine.
+"""
 
 from __future__ import annotations
 
@@ -143,7 +147,8 @@ def recipe_arguments(recipe: Recipe, *, evaluates: bool = True) -> dict[str, Any
     """
     training = recipe.training
     names = (*SHARED_ARGUMENTS, *METHOD_ARGUMENTS.get(training.method, ()))
-    arguments = {name: value for name in names if (value := getattr(training, name)) is not None}
+    values = {name: getattr(training, name) for name in names}
+    arguments = {name: value for name, value in values.items() if value is not None}
     arguments |= {
         "seed": DEFAULT_SEED,
         "use_cpu": not recipe.gpu,
@@ -222,4 +227,5 @@ def _row_settings(spec: RunSpec, fill: SettingsBuilder, longest: int | None) -> 
 
 
 def _parse_number(value: Any) -> Any:
+    """A text that is a number in scientific notation, as a float; all else as it is."""
     return float(value) if isinstance(value, str) and SCIENTIFIC_NUMBER.fullmatch(value) else value

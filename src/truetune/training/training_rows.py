@@ -1,4 +1,8 @@
-"""Rows: the data of a run, encoded, with some of it held out, and packed."""
+"""The rows of a run, encoded, with some of them held out, and packed.
+
+Rows come from the cache of encodings as an Arrow table on disk; packs are lists of their numbers, and joined when a
+batch is made. So a run needs memory for the numbers alone, and pays with a few copies a batch.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,7 @@ class TrainingRows:
         return (self[number] for number in range(len(self)))
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        """A row; a blank one, of which nothing is supervised, past the end (`processes.Even` asks for some)."""
+        """A row; a blank one, of which nothing is supervised, past the end (`EvenSampler` asks for some)."""
         # Two tokens, the least that a shifted loss can be computed of.
         if number >= len(self):
             start = {name: value[:2] for name, value in self[0].items() if name != "seq_lengths"}
@@ -150,6 +154,7 @@ def _row_lengths(table: Any) -> NDArray[np.int64]:
 
 
 def _single_packs(places: Iterable[int]) -> list[list[int]]:
+    """Each document a row of its own."""
     return [[i] for i in places]
 
 
@@ -222,4 +227,5 @@ def highest_id(rows: TrainingRows) -> int:
 
 
 def _hash_row(number: int) -> bytes:
+    """8 bytes of a row's number: a fixed shuffle."""
     return hashlib.blake2b(str(number).encode(), digest_size=8).digest()

@@ -1,4 +1,8 @@
-"""contract.json of a run: the prompts that the model was trained to be asked."""
+"""contract.json of a run: the prompts that the model was trained to be asked.
+
+Some rows are rendered as they will be served, with the special ids and stop tokens, so that `truetune serve-check` can
+compare a server with them later. A few rows stand for all; which ones, `render.serving_contract` chooses.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +32,8 @@ def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
     contract = contract_of(probes, islice(rows, MAX_ROWS_READ), count=CONTRACT_ROWS)
     for name in ("bos", "eos", "unk", "pad"):
-        if (id := getattr(tokenizer, f"{name}_token_id")) is not None:
+        id = getattr(tokenizer, f"{name}_token_id")
+        if id is not None:
             contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT
     atomic.write(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())

@@ -1,7 +1,7 @@
 """The record of a run: run.json in its folder, true at every moment of it.
 
 It is written when the run begins, with each checkpoint and at the end, whole each time. docs/record.md describes it,
-docs/schema/run-1.json is its schema.
+docs/schema/run-1.json is its schema. Everything that shapes the weights is in `inputs`: by these a run is known again.
 """
 
 from __future__ import annotations
@@ -81,6 +81,7 @@ INPUT_NAMES = {
 
 def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
     """Everything that shapes the weights: a run is taken up again where all of it is the same."""
+    base = fingerprint_base(recipe.spec)
     settings = recipe.spec.model_dump(mode="json", exclude=set(IGNORED_SETTINGS))
     # Popped without a default, so that a renamed field fails here rather than silently making every
     # run differ.
@@ -94,7 +95,7 @@ def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dic
         "data": data.encoded.manifest["key"],
         "held out": sorted(data.held_rows),
         "rows": len(data.train),
-        "base": (base := fingerprint_base(recipe.spec)) and hash_inputs(base),
+        "base": base and hash_inputs(base),
         "adapter": _adapter_digest(recipe.spec.training.adapter),
         "processes": processes,
     }
@@ -260,6 +261,7 @@ def begin_record(
 
 
 def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> dict[str, Any]:
+    """What is known of a run before its first step and does not change."""
     manifest, probes = data.encoded.manifest, ready.probes
     choices = [*recipe.choices, *data.choices, *ready.choices]
     trained = probes.terminator.token.id if probes.terminator and probes.terminator.token else None
@@ -291,6 +293,7 @@ def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> 
 
 
 def _describe_devices() -> dict[str, Any]:
+    """Where the run is made."""
     # Kinds and names of devices, because last digits of losses depend on them.
     cuda = torch.cuda.is_available()
     names = (
@@ -325,9 +328,11 @@ def _json_safe(value: Any) -> Any:
 
 
 def _finding_dict(finding: Finding) -> dict[str, Any]:
+    """A finding as run.json holds it."""
     names = ("rule", "code", "severity", "message", "remedy", "count", "total")
     return {**{name: getattr(finding, name) for name in names}, "evidence": list(finding.evidence)}
 
 
 def _utc_now() -> str:
+    """The moment, in UTC, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,4 +1,9 @@
-"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained."""
+"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained.
+
+It works in the training process, on the model as it is between two steps, and leaves generators, modes and caches as
+they were: training is the same to the bit. It costs a share of the run's time that is measured and kept to, and never
+ends a run by an error of its own.
+"""
 
 from __future__ import annotations
 
@@ -334,6 +339,7 @@ class Watcher(TrainerCallback):
         return share
 
     def _note(self, text: str) -> None:
+        """Say something once, and keep it for watch.json."""
         if text not in self.notes and process_rank() == 0:
             self.notes.append(text)
             self.say(f"watching: {text}")

@@ -1,4 +1,8 @@
-"""Looks in experiment trackers: the scores as curves, the samples as a table, by each library's own API."""
+"""Sampling passes in experiment trackers: the scores as curves, the samples as a table, by each library's own API.
+
+The trackers are those that the trainer has among its callbacks already: no account or run is opened here, and a tracker
+that fails is told, and the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +56,7 @@ def score_curves(look: SamplingPass) -> dict[str, float]:
 def _middle_of_known(
     middle: Callable[[list[float]], float], values: Iterable[float | None]
 ) -> float | None:
+    """Mean or median over the samples that have a score; None where none has."""
     known = [float(value) for value in values if value is not None]
     return middle(known) if known else None
 
@@ -89,6 +94,7 @@ def sample_table(look: SamplingPass) -> list[list[Any]]:
 
 
 def _table_row(step: int, sample: Sample) -> list[Any]:
+    """A sample as the values of TABLE_COLUMNS."""
     answer, scores = sample.answer, sample.scores
     return [
         step,
@@ -102,12 +108,14 @@ def _table_row(step: int, sample: Sample) -> list[Any]:
 
 
 def _send_tensorboard(callback: Any, look: SamplingPass) -> None:
+    """As a Markdown text; TensorBoard has no tables."""
     if callback.tb_writer is not None:
         callback.tb_writer.add_text(TABLE_NAME, _markdown_table(sample_table(look)), look.step)
         callback.tb_writer.flush()
 
 
 def _markdown_table(rows: list[list[Any]]) -> str:
+    """Rows under their headings."""
     lines = [TABLE_COLUMNS, ("---",) * len(TABLE_COLUMNS), *rows]
     return "\n".join(
         "| " + " | ".join(_markdown_cell(cell) for cell in line) + " |" for line in lines
@@ -115,6 +123,7 @@ def _markdown_table(rows: list[list[Any]]) -> str:
 
 
 def _markdown_cell(value: Any) -> str:
+    """A value as text that breaks no table."""
     if isinstance(value, float):
         return f"{value:.3g}"
     # An answer may hold markup, a table's bar, or line breaks: it has to be shown and not rendered.
@@ -122,11 +131,13 @@ def _markdown_cell(value: Any) -> str:
 
 
 def _send_wandb(callback: Any, look: SamplingPass) -> None:
+    """As a table, at the step that the trainer's curves use."""
     rows = callback._wandb.Table(columns=list(TABLE_COLUMNS), data=sample_table(look))
     callback._wandb.log({TABLE_NAME: rows, "train/global_step": look.step})
 
 
 def _send_mlflow(callback: Any, look: SamplingPass) -> None:
+    """As an artifact, to which MLflow appends the rows of each pass."""
     columns = {
         name: list(values)
         for name, values in zip(TABLE_COLUMNS, zip(*sample_table(look), strict=True), strict=True)
@@ -135,6 +146,7 @@ def _send_mlflow(callback: Any, look: SamplingPass) -> None:
 
 
 def _send_trackio(callback: Any, look: SamplingPass) -> None:
+    """As a table; Trackio takes a data frame."""
     frame = importlib.import_module("pandas").DataFrame(
         sample_table(look), columns=list(TABLE_COLUMNS)
     )

@@ -1,4 +1,8 @@
-"""The losses of a run by what the tokens are: a few sums on the device, read when something is logged."""
+"""The losses of a run by what the tokens are: a few sums on the device, read when something is logged.
+
+A mean over all tokens hides that stop tokens, a few in a hundred, are not learned. The sums cost two small operations a
+batch and no transfer.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which prompts a run is watched by: held-out rows, as they will be served."""
+"""Which prompts a run is watched by: held-out rows, as they will be served.
+
+Rows that are trained on are taken only where no others are there, for what they show is memory.
+"""
 
 from __future__ import annotations
 
@@ -52,5 +55,6 @@ def make_watcher(
 
 
 def _watched_rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:
+    """The evaluation data, else the rows that are held out, else all."""
     rows = read(spec.eval_data or spec.data, format=spec.format, columns=spec.map)
     return (row for row in rows if not data.held_rows or row.origin.row in data.held_rows)

@@ -1,4 +1,7 @@
-"""The processes of a run: which of them look, and what they agree on."""
+"""The processes of a run: which of them sample, and what they agree on.
+
+Plain torch.distributed, for the watcher may be a callback of a trainer that is not ours, without accelerate's state.
+"""
 
 from __future__ import annotations
 

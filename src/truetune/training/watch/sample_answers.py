@@ -1,4 +1,8 @@
-"""Speech: how the prompts of a run are answered, and its answers read."""
+"""How the prompts of a run are answered, and its answers read and scored.
+
+Answers are greedy and made by our own loop (`generation.generate_answers`), so that the stop tokens and probabilities
+are known and no generation config of the model changes what is compared over time.
+"""
 
 from __future__ import annotations
 
@@ -95,6 +99,7 @@ def measure_costs(speech: AnswerSampler, model: Any, prompts: Sequence[Prompt]) 
 
 
 def _time_row(model: Any, tokens: int) -> float:
+    """Seconds of a forward pass over a row; reading one number waits for the device."""
     # Any ids take the same time.
     ids = torch.zeros((1, tokens), dtype=torch.long, device=next(model.parameters()).device)
     started = time.perf_counter()

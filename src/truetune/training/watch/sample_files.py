@@ -1,7 +1,7 @@
-"""The looks of a run on disk: one Parquet file a look, a line for each finding.
+"""The sampling passes of a run on disk: one Parquet file a pass, a line for each finding.
 
 `samples/step-00000100.parquet` has a row for each prompt; its schema's metadata has the step, the seconds it took and
-the limit of new tokens.
+the limit of new tokens. One file a pass, and not one that grows: a crash costs the last pass at most.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "
 
 
 def is_sample_file(path: Path) -> bool:
-    """Is this a file that `save` wrote, by its name and its contents?"""
+    """Is this a file that `save_pass` wrote, by its name and its contents?"""
     # By name and metadata: a user's own Parquet file of such a name is never replaced.
     if path.is_symlink() or not SAMPLE_FILE_NAME.fullmatch(path.name):
         return False
@@ -108,6 +108,7 @@ def read_passes(folder: Path, until: int | None = None) -> list[tuple[SamplingPa
 
 
 def _read_pass(path: Path) -> tuple[SamplingPass, int]:
+    """One file with its limit. Raises DataError for one that is broken."""
     try:
         table = read_table(path)
         facts = parse_json((table.schema.metadata or {})[META_KEY], RESULT)
@@ -122,6 +123,7 @@ def _read_pass(path: Path) -> tuple[SamplingPass, int]:
 
 
 def _parse_sample(columns: dict[str, Any]) -> Sample:
+    """A row as `sample_row` wrote it, or an older release."""
     names = ("prompt_ids", "answer_ids", "reference_ids")
     prompt_ids, answer_ids, reference_ids = (tuple(columns[name]) for name in names)
     of_prompt = (
@@ -164,6 +166,7 @@ def append_findings(
 
 
 def _finding_record(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON."""
     cases = [dataclasses.asdict(case) for case in finding.cases]
     return {name: getattr(finding, name) for name in FINDING_FIELDS} | {"cases": cases}
 
@@ -181,14 +184,15 @@ def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
         path.unlink()
     file = folder / FINDINGS
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    records = [record for line in lines if (record := _parse_line(line)) and record["step"] <= step]
+    parsed = (_parse_line(line) for line in lines)
+    records = [record for record in parsed if record and record["step"] <= step]
     if lines:
         write(file, "".join(json.dumps(record) + "\n" for record in records).encode())
     return [_parse_finding(record) for record in records], len(later)
 
 
 def is_finding_line(line: bytes) -> bool:
-    """Is this a line that `note` wrote?"""
+    """Is this a line that `append_findings` wrote?"""
     try:
         return _parse_line(line.decode()) is not None
     except UnicodeDecodeError:
@@ -196,6 +200,7 @@ def is_finding_line(line: bytes) -> bool:
 
 
 def _parse_finding(record: dict[str, Any]) -> Finding:
+    """The finding back; its cases are not needed again."""
     return Finding(
         **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])}
     )

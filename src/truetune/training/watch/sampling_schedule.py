@@ -1,7 +1,7 @@
-"""Pace: how large the looks of a run are and when they come, so that they keep to their share of its time.
+"""How large the sampling passes of a run are and when they come, so that they keep to their share of its time.
 
-Prompts and limit are chosen once, before the first look, from what a few small forward passes take: answers of other
-lengths could not be compared. From then on only the distance of the looks changes, with the times that were measured.
+Prompts and limit are chosen once, before the first pass, from what a few small forward passes take: answers of other
+lengths could not be compared. From then on only the distance of the passes changes, with the times that were measured.
 """
 
 from __future__ import annotations
@@ -120,6 +120,7 @@ class PassSchedule:
 
     @property
     def spent(self) -> float:
+        """Seconds of all passes so far, and of choosing their size."""
         return self.sizing + sum(seconds for _, seconds in self.looks)
 
     @property

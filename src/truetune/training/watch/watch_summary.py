@@ -1,4 +1,4 @@
-"""A look in a line, and the record of all looks of a run."""
+"""A sampling pass in a line, and the record of all passes of a run (watch.json)."""
 
 from __future__ import annotations
 
