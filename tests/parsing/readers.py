@@ -481,6 +481,8 @@ OWN = {
     "checks.weight_uses": SWALLOWS,
     "source.walk": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
+    "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
+    "checks.source.printed_rows": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,

@@ -14,10 +14,18 @@ from truetune.training.training_recipe import Choice
 
 
 def align_special_ids(model: Any, tokenizer: Any, stops: Iterable[int]) -> Iterator[Choice]:
-    """Set the ids of pad, BOS and EOS as the tokenizer has them; `generation_config` stops at every one of `stops`.
+    """Set the ids of pad, BOS and EOS as the tokenizer has them, and every stop in the generation config.
 
-    The tokenizer's EOS stays as published: templates write it. transformers, vLLM and SGLang stop at all EOS ids of
-    the generation config.
+    The tokenizer's EOS stays as published: templates write it. transformers, vLLM and SGLang stop at all EOS ids of the
+    generation config.
+
+    Args:
+        model: changed in place, with its two configs.
+        tokenizer: of transformers, with the pad that was chosen.
+        stops: ids that end a turn as the template writes it.
+
+    Yields:
+        What was not so before, to be told.
     """
     generation, holders = model.generation_config, [model.config.get_text_config(), model.config]
     # The tokenizer is the source of truth: the rows were encoded with it, and a config that says

@@ -102,7 +102,13 @@ class SettingsBuilder:
 
 
 def fill_weights(fill: SettingsBuilder, *, gpu: bool, bf16: bool) -> None:
-    """LoRA, and the types of weights and activations."""
+    """Fill LoRA, and the types of weights and activations.
+
+    Args:
+        fill: the settings in the making.
+        gpu: the run is on a GPU.
+        bf16: the machine computes bfloat16 fast.
+    """
     training = fill.training
     if training.lora is not None:
         _fill_lora(fill, training.lora)

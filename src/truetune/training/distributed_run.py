@@ -141,9 +141,15 @@ def describe_idle_gpus() -> str | None:
 
 
 def make_even_sampler(sampler: Any, args: Any, batch: int, epoch: Callable[[], int]) -> Any:
-    """A sampler that gives each process as many batches of `batch` rows; itself where there is one process.
+    """A sampler that gives each process as many batches; itself where there is one process.
 
     accelerate would repeat the first rows at the end, and count them twice.
+
+    Args:
+        sampler: the trainer's own.
+        args: its arguments (processes, seeds).
+        batch: rows of one process in one batch.
+        epoch: gives the epoch that the run is in.
     """
     if args.world_size == 1 or args.dataloader_drop_last:
         return sampler

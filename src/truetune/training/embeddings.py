@@ -43,9 +43,20 @@ def enlarge(model: Any, ids: int) -> int:
 def fit_embedding_rows(
     model: Any, tokenizer: Any, probes: Probes, spec: RunSpec, highest: int
 ) -> tuple[list[int], list[Choice]]:
-    """Ids whose rows nobody has trained yet, after the embedding was made to hold every id that the run uses.
+    """Make the embedding hold every id that the run uses.
 
-    `highest` is the highest id of the data. Raises UsageError for an added token that the tokenizer does not hold.
+    Args:
+        model: changed in place where it has too few rows.
+        tokenizer: with the pad that was chosen.
+        probes: of the tokenizer as the rows were encoded with it.
+        spec: names the added tokens.
+        highest: the highest id of the data.
+
+    Returns:
+        Ids whose rows nobody has trained yet, and what to tell.
+
+    Raises:
+        UsageError: an added token that the tokenizer does not hold.
     """
     known = tokenizer.get_vocab()
     # The tokenizer is extended before the rows are encoded; a token that is missing here was added

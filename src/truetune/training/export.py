@@ -128,11 +128,29 @@ def export(
 ) -> Exported:
     """Write a full model to a new folder, read it back, and prove that it is the same one.
 
-    `to` is safetensors (`dtype`, `shard`) or gguf (`outtype`; `converter` is the path of llama.cpp's
-    convert_hf_to_gguf.py, else that on the PATH). `base` is the model before training, else the one that merge.json
-    names: what training changed in the logits is then what must be there. Where something is lost, nothing is written.
+    Where something is lost, nothing is written.
 
-    Raises UsageError for an adapter, a missing converter, one that fails, and a folder that is there already.
+    Args:
+        model: the folder of a full model.
+        out: a new folder.
+        to: safetensors or gguf.
+        dtype: of safetensors; None keeps the model's.
+        outtype: of GGUF, as the converter names it.
+        shard: the largest file of safetensors.
+        converter: the path of llama.cpp's convert_hf_to_gguf.py; else that on the PATH.
+        base: the model before training, else the one that merge.json names: what training changed in the logits is then
+            what must be there.
+        prove: ask the models some prompts.
+        prompts: how many.
+        data: files with rows to take them from; else built-in questions.
+        device: where the models are asked.
+        say: is told what is being done.
+
+    Returns:
+        The exported model, or what was lost (`failed`).
+
+    Raises:
+        UsageError: an adapter, a missing converter, one that fails, a folder that is there already, or no room.
     """
     started = time.perf_counter()
     checkpoint = _read_full_model(model)

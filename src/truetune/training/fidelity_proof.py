@@ -152,10 +152,17 @@ def prepare_prompts(
     data: Sequence[str] = (),
     generation: Mapping[str, Any] | None = None,
 ) -> ProofPrompts:
-    """Built-in questions, or those of `data`, as they will be served; `generation` in place of the model's
-    generation_config.json.
+    """Built-in questions, or those of `data`, as they will be served.
 
-    Raises UsageError where no row gives a prompt, and what the reading of the files raises.
+    Args:
+        tokenizer: the folder of the tokenizer.
+        model: the folder with config.json.
+        count: prompts at most.
+        data: files with rows; built-in questions where there are none.
+        generation: stands in place of the model's generation_config.json.
+
+    Raises:
+        UsageError: no row gives a prompt; and what the reading of the files raises.
     """
     spec = RunSpec(tokenizer=str(tokenizer), model=str(model), data=tuple(data))
     probes = prepared(spec)
@@ -217,7 +224,13 @@ def serving_facts(tokenizer: Tokenizer) -> ServingFacts:
 def observe_model(
     model: Any, prompts: ProofPrompts, follow: Observation | None = None
 ) -> Observation:
-    """Answers, and logits behind the prompts and the answers of `follow` (its own where that is None)."""
+    """Answer the prompts greedily, and read the logits along an answer to each.
+
+    Args:
+        model: in evaluation mode; left as it is.
+        prompts: what is asked.
+        follow: whose answers the logits are read along; the model's own where None.
+    """
     answers = generate_answers(
         model,
         prompts.prompts,
@@ -265,7 +278,16 @@ def compare_form(
     facts: ServingFacts | None = None,
     prompts: ProofPrompts,
 ) -> FormComparison:
-    """Compare another form of the model with the adapter on its base (`on`) and the base alone (`off`)."""
+    """Compare another form of the model with the adapter on its base.
+
+    Args:
+        name: of the form, for people.
+        on: the base with its adapter (or the model that is exported).
+        off: the base alone; None where it is not known.
+        other: the form, read along the answers of `on`.
+        facts: of the form's folder; None where it has none.
+        prompts: what was asked, with the facts to compare `facts` with.
+    """
     change = other_change = along = 0.0
     largest = 0.0
     for i, reference in enumerate(on.logits):

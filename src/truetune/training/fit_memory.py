@@ -83,7 +83,13 @@ class Fitting:
     def over(
         self, settings: RunSpec, filled: RunSpec, before: Sequence[Mapping[str, Any]]
     ) -> RunSpec:
-        """`asked` with the changes; `made`: the same, filled; `before`: those of the run that is taken up."""
+        """The settings with the changes that make the run fit.
+
+        Args:
+            settings: as the user gave them.
+            filled: the same with every setting filled, which is what a plan is made of.
+            before: the changes of the run that is taken up, as `record` gave them; empty for a new one.
+        """
         # Chosen once: after a restart, the same settings have to come out, or the checkpoint does
         # not fit.
         if not self.changes:

@@ -44,7 +44,17 @@ QUIET_DEFAULTS = (
 def build_command(
     processes: int, config: str | None, arguments: Sequence[str], *, gpus: int
 ) -> list[str]:
-    """The line that starts `truetune ARGUMENTS` in so many processes. Raises UsageError where they can't be."""
+    """The line that starts `truetune ARGUMENTS` in several processes.
+
+    Args:
+        processes: how many.
+        config: a file of `accelerate config`; None for a plain start.
+        arguments: of truetune.
+        gpus: how many this machine has.
+
+    Raises:
+        UsageError: fewer than one process, more than GPUs, or no such file.
+    """
     if processes < 1:
         # Caught here, in the user's terms: the launchers would fail later and in theirs.
         raise UsageError(f"--launch {processes}: expected a number of processes, 1 or more")

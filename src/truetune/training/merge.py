@@ -114,14 +114,30 @@ def merge(
     shard: str = "5GB",
     say: Say = lambda text: None,
 ) -> Merged:
-    """Merge an adapter into its base (named in adapter_config.json where `base` is None) and save a full model.
+    """Merge an adapter into its base and save a full model.
 
-    peft merges in float32, and the sum is rounded once, to `dtype` (the base's where None). The same prompts are asked
-    of the adapter on its base, of the merged model, and of what was read back from the disk. The folder (`out`, else
-    ADAPTER-merged) appears at the end, with merge.json in it; where the model is not what base and adapter make, or
-    the proof fails, nothing is left there and `failed` says so. The same merge, proved, is not made again.
+    peft merges in float32, and the sum is rounded once. The same prompts are asked of the adapter on its base, of the
+    merged model, and of what was read back from the disk. The folder appears at the end, with merge.json in it; where
+    the model is not what base and adapter make, or the proof fails, nothing is left there and `failed` says so. The
+    same merge, proved, is not made again.
 
-    Raises UsageError where adapter and base do not belong together, or the base is quantized.
+    Args:
+        adapter: the folder of adapter_config.json.
+        base: the base's folder; else the one that adapter_config.json names.
+        out: the new folder; else ADAPTER-merged.
+        dtype: what the sum is rounded to; the base's where None.
+        prove: ask the models some prompts.
+        prompts: how many.
+        data: files with rows to take them from; else built-in questions.
+        device: where the models are asked.
+        shard: the largest file of weights.
+        say: is told what is being done.
+
+    Returns:
+        The merged model, or what is wrong with it (`failed`).
+
+    Raises:
+        UsageError: adapter and base do not belong together, the base is quantized, or the folder can't be taken.
     """
     started = time.perf_counter()
     tuned, under, adapter_judgement = _read_mergeable(Path(adapter), base)

@@ -109,10 +109,19 @@ def load_preferences(spec: RunSpec, *, progress: Progress | None = None) -> Trai
 def choose_neighbours(
     prompts: NDArray[np.int64], answers: NDArray[np.int64], batch: int, limit: int
 ) -> NDArray[np.int64]:
-    """(rows,) whose answer stands for an answer to another question (KTO's KL term): of the rows of a batch the one
-    before, or where that would be longer than `limit` behind the prompt, the next one before it that is not.
+    """Whose answer stands for an answer to another question (KTO's KL term).
 
-    `prompts`, `answers`: (rows,) lengths in tokens.
+    Of the rows of a batch it is the one before, or where that would be too long behind the prompt, the next one before
+    it that is not.
+
+    Args:
+        prompts: (rows,) lengths in tokens.
+        answers: (rows,) lengths in tokens.
+        batch: rows of a batch, which are neighbours in this order.
+        limit: tokens of prompt and answer together.
+
+    Returns:
+        (rows,) numbers of rows.
     """
     count = len(prompts)
     places = np.arange(count)

@@ -146,7 +146,14 @@ class ORPORows:
 def make_preference_trainer(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> Any:
     """The trainer of a method, proved to train on our ids, from a reference that is the policy at its start.
 
-    Raises UsageError where it does not, SpecError for arguments that it does not know.
+    Args:
+        recipe: the filled settings; the method is dpo, orpo or kto.
+        ready: tokenizer and model.
+        data: rows of `preference_rows`.
+
+    Raises:
+        UsageError: the installed TRL does not fit, or does something else with the rows.
+        SpecError: arguments that it does not know.
     """
     if trl.__version__ not in SUPPORTED_TRL:
         raise UsageError(f"{TRL_NEEDED} (here is {trl.__version__})")

@@ -82,7 +82,14 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
-    """What reaches the loss of this trainer in its first batches, and the laws that hold for its model."""
+    """Judge what reaches the loss of a trainer in its first batches, and the laws that hold for its model.
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+        rows: what it trains on, to find the rows of its batches in the data.
+        laws: which laws are tried; `quick` or `none`.
+    """
     rows_as_given = _rows_of_batches(trainer, spec, rows)
     record = audited(
         trainer, None, None, loss=None, given=rows_as_given, batches=AUDIT_BATCHES, laws=laws
@@ -95,7 +102,13 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
 
 
 def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
-    """The run in miniature: memorise a few rows, recite them, and stop."""
+    """Rehearse the run in miniature: memorise a few rows, recite them, and stop.
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+        rows: what it trains on, to find the rows of its batches in the data.
+    """
     from truetune.rehearsal.here import record_of
     from truetune.rehearsal.report import report
 

@@ -45,9 +45,15 @@ class PreparedModel:
 
 
 def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> PreparedModel:
-    """Load tokenizer and model; `highest` is the highest id of the data.
+    """Load tokenizer and model, and make them fit each other and the data.
 
-    Raises UsageError, TokenizerError, TemplateError or DataError.
+    Args:
+        spec: the settings of the run.
+        training: its filled part.
+        highest: the highest id of the data.
+
+    Raises:
+        UsageError, TokenizerError, TemplateError, DataError: what the user can mend.
     """
     # The order below matters. The tokenizer comes first, for its pad may be a new id; then the
     # embedding, which needs a row for it; then attention, tried on the finished model; the adapter

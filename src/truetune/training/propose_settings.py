@@ -86,9 +86,17 @@ def propose_recipe(survey: DataSurvey) -> str:
 def propose_settings(
     spec: RunSpec, survey: DataSurvey, name: str, *, gpu: bool, gpu_memory: float | None = None
 ) -> StartingSettings:
-    """Settings for what was found of `spec`, by a recipe. `gpu_memory`: bytes of one GPU of this machine.
+    """Settings for data and model as they were found.
 
-    Raises UsageError where the recipe needs other rows.
+    Args:
+        spec: what the user said.
+        survey: what was found of its data and model.
+        name: one of RECIPES.
+        gpu: settings are for a GPU.
+        gpu_memory: bytes of one GPU of this machine; None where it has none.
+
+    Raises:
+        UsageError: the recipe needs other rows.
     """
     _check_format(name, survey, spec)
     # The recipe wins over what the user set: whoever names qlora means 4 bits, whatever a template

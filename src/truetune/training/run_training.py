@@ -91,11 +91,20 @@ def train_run(
     listener: Listener | None = None,
     callbacks: Sequence[Any] = (),
 ) -> Trained:
-    """Train what `spec` says. Raises FindingsError where a look before the first step finds an error, unless forced.
+    """Train what `spec` says.
 
-    `fit`: settings are changed until the run goes into the memory of the GPU (or into `gpu_memory`).
+    Args:
+        spec: the settings of the run.
+        force: go on where a check before the first step finds errors; the record says so.
+        fit: change settings until the run goes into the memory of the GPU.
+        gpu_memory: a size to go into, in place of the GPU's own.
+        listener: is told how it goes; lines are printed where None.
+        callbacks: for the trainer, after our own.
 
-    Also raises SpecError, UsageError, TokenizerError, TemplateError, DataError or OutOfMemoryError.
+    Raises:
+        FindingsError: a check before the first step has found an error.
+        SpecError, UsageError, TokenizerError, TemplateError, DataError: what the user can mend.
+        OutOfMemoryError: memory ran out, and nothing is left to change.
     """
     state = join_processes(spec)
     listener = (listener or PlainListener()) if state.is_main_process else SilentListener()
@@ -278,7 +287,16 @@ def audit_and_rehearse(
     looks: preflight_checks.PreflightChecks,
     record: RunFile,
 ) -> None:
-    """Audit and rehearse a run that begins; one that goes on was looked at when it began."""
+    """Audit and rehearse a run that begins; one that goes on was checked when it began.
+
+    Args:
+        trainer: as it will train; left as it is.
+        filled: the recipe.
+        data: what it trains on.
+        place: the claim on the folder, with the checkpoint to go on from.
+        looks: take the reports, and raise FindingsError where one forbids the run.
+        record: is told what was found, and what was left out.
+    """
     if place.checkpoint is not None:
         looks.listener.say(f"going on from {place.checkpoint.name}")
         return

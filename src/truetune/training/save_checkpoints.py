@@ -364,7 +364,10 @@ def collect_sums(trainer: Any) -> dict[str, Any]:
 
 
 def restore_sums(trainer: Any, saved: Mapping[str, Any]) -> None:
-    """Put back what `collect_sums` gave. The loss that transformers says of the whole call stays one of this call alone."""
+    """Put back what `collect_sums` gave.
+
+    The loss that transformers says of the whole call stays one of this call alone.
+    """
     for name in LOGGED_SUMS:
         if name not in saved:
             continue

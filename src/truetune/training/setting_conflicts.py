@@ -59,7 +59,15 @@ LOSSES_WITHOUT_KL = ("apo_zero_unpaired",)
 def refuse_conflicts(
     spec: RunSpec, training: Training, trainer: Mapping[str, Any], *, gpu: bool, bf16: bool
 ) -> None:
-    """Raises UsageError with every contradiction that was found, one a line."""
+    """Raise UsageError with every conflict, one a line.
+
+    Args:
+        spec: as the user gave it.
+        training: its settings of the training, with what `trainer` says of them.
+        trainer: arguments that have no field.
+        gpu: the run is on a GPU.
+        bf16: the machine computes bfloat16 fast.
+    """
     if training.method not in SUPPORTED_METHODS:
         raise UsageError(
             f"training.method: {training.method} is not trained here; there are"

@@ -111,9 +111,17 @@ class Recipe:
 
 
 def make_recipe(spec: RunSpec, *, rows: int | None, gpu: bool, bf16: bool) -> Recipe:
-    """What the settings mean on this machine; `bf16`: it computes bfloat16 fast.
+    """What the settings mean on this machine.
 
-    Raises UsageError where settings contradict each other, SpecError for a value that is not understood.
+    Args:
+        spec: what the user said.
+        rows: that the trainer takes in one epoch; None where they are not counted yet.
+        gpu: the run is on a GPU.
+        bf16: the machine computes bfloat16 fast.
+
+    Raises:
+        UsageError: settings contradict each other.
+        SpecError: a value that is not understood.
     """
     training, trainer = _merge_trainer_settings(spec)
     # Before the filling, so that only what the user wrote can be in conflict.

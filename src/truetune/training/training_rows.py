@@ -200,7 +200,13 @@ def hold_out(numbers: Any, size: float | None) -> frozenset[int]:
 
 
 def add_copies(texts: Iterable[bytes], numbers: Any, held: frozenset[int]) -> frozenset[int]:
-    """The rows that are held out, and those with the same text as one of them; none where no other row is left."""
+    """The rows that are held out, and those with the same text as one of them; none where no other row is left.
+
+    Args:
+        texts: of each example, as bytes.
+        numbers: (examples,) the row that each comes from; a row may give several.
+        held: numbers of the rows that were drawn.
+    """
     if not held:
         return held
     # 8 bytes: among 10 million rows two different ones collide with a chance of 3 in a million, and

@@ -80,7 +80,13 @@ INPUT_NAMES = {
 
 
 def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dict[str, Any]:
-    """Everything that shapes the weights: a run is taken up again where all of it is the same."""
+    """Everything that shapes the weights: a run is taken up again where all of it is the same.
+
+    Args:
+        recipe: the filled settings.
+        data: encoded rows, known by the key of their encoding.
+        processes: of the run; another number gives other batches.
+    """
     base = fingerprint_base(recipe.spec)
     settings = recipe.spec.model_dump(mode="json", exclude=set(IGNORED_SETTINGS))
     # Popped without a default, so that a renamed field fails here rather than silently making every
@@ -228,7 +234,18 @@ def begin_record(
     ready: PreparedModel,
     data: TrainingData,
 ) -> RunFile:
-    """The record of a run that begins, or is taken up again."""
+    """Write the record of a run that begins, or is taken up again.
+
+    Args:
+        place: the claim on its folder.
+        inputs: of `collect_inputs`.
+        recipe: the filled settings.
+        ready: tokenizer and model.
+        data: what is trained on.
+
+    Raises:
+        OSError: the folder can't be written.
+    """
     now, releases = _utc_now(), library_versions()
     if place.checkpoint is not None:
         resumed = [

@@ -33,8 +33,13 @@ class SourceLosses:
         self.sums: torch.Tensor | None = None
 
     def add(self, losses: torch.Tensor, sources: torch.Tensor, first: torch.Tensor) -> None:
-        """Losses (k,) in nats of the supervised tokens of a batch, their values of Source (k,), and whether an answer
-        begins with them (k,)."""
+        """Add the losses of a batch.
+
+        Args:
+            losses: (k,) of its supervised tokens, in nats.
+            sources: (k,) uint8 values of Source.
+            first: (k,) whether an answer begins with the token.
+        """
         kinds = torch.arange(len(Source), device=losses.device)
         member = torch.cat([sources[:, None] == kinds, first[:, None].bool()], dim=1)
         # where and not a product: a loss of inf times 0 would be nan in every source.

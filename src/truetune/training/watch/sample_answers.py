@@ -43,7 +43,14 @@ class AnswerSampler:
     def ask(
         self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float
     ) -> list[Answer | None]:
-        """The answers to some prompts."""
+        """Answer some prompts greedily.
+
+        Args:
+            model: left as it is.
+            prompts: any number.
+            limit: new tokens of each.
+            deadline: by `time.monotonic`; what is not answered then is None.
+        """
         if not prompts:
             return []
         with unshard_model(model):

@@ -60,9 +60,16 @@ def choose_pass_size(
     rows: int,
     budget: float,
 ) -> PassSize:
-    """The largest looks whose whole time is within `budget` of the run's, which is estimated.
+    """The largest passes whose whole time is within a share of the run's, which is estimated.
 
-    `needed`: new tokens that most references have; `rows`: that the run trains on, in this process, with repetition.
+    Args:
+        probe: what forward passes and tokens cost here.
+        prompts: that there are.
+        limit: new tokens that the user allows.
+        needed: new tokens that most references have.
+        planned: passes, with the first and the last one.
+        rows: that the run trains on, in this process, with repetition.
+        budget: the share of the run's time.
     """
     run = FORWARDS_PER_STEP * probe.row * rows
     few, short, needed = (
