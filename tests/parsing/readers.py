@@ -88,9 +88,9 @@ class Reader(NamedTuple):
 
 
 def _rows(path: Path) -> Any:
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
 
-    return sum(1 for _ in read([str(path)]))
+    return sum(1 for _ in read_conversations([str(path)]))
 
 
 def _rows_of_folder(path: Path) -> Any:
@@ -99,10 +99,10 @@ def _rows_of_folder(path: Path) -> Any:
 
 
 def _scan(path: Path) -> Any:
-    from truetune.data.files import resolve
-    from truetune.data.stretches import scan
+    from truetune.data.files import find_sources
+    from truetune.data.stretches import scan_lines
 
-    return scan(resolve([str(path)])[0], 1 << 16)
+    return scan_lines(find_sources([str(path)])[0], 1 << 16)
 
 
 def _settings(path: Path) -> Any:

@@ -16,7 +16,7 @@ import torch
 
 from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
 from truetune.errors import UsageError
-from truetune.training.claim_folder import LOCK, claim_folder, lock_folder
+from truetune.training.claim_folder import LOCK_NAME, claim_folder, lock_folder
 from truetune.training.run_files import remove_checkpoint
 from truetune.training.save_checkpoints import collect_sums, mark_whole, restore_sums
 from truetune.training.write_run_record import describe_differences
@@ -276,7 +276,7 @@ def test_lost_weights_are_made_again(tmp_path: Path) -> None:
 
 def test_one_process_a_folder(tmp_path: Path) -> None:
     with (
-        filelock.FileLock(tmp_path / LOCK, is_singleton=False),
+        filelock.FileLock(tmp_path / LOCK_NAME, is_singleton=False),
         pytest.raises(UsageError, match="another process trains there"),
         lock_folder(tmp_path),
     ):

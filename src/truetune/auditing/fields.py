@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.auditing.audit import Field
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.conversation import Conversation, Origin, Problem
-from truetune.data.formats import reader
-from truetune.data.json_text import parsed
-from truetune.data.messages import FUNCTION_CALL, SHAREGPT, is_messages
+from truetune.data.formats import choose_reader
+from truetune.data.json_text import parse_json_text
+from truetune.data.messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
 from truetune.errors import DataError
 from truetune.render.render_plan import source_of
 from truetune.render.rendering import Source
@@ -29,14 +29,14 @@ COLUMNS: dict[str, Source] = {
 ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
 TELLING = 12
 """Characters of an answer by which a column is known to be written from it"""
-BY_NAME = {alias: source for name, source in COLUMNS.items() for alias in ALIASES[name]}
+BY_NAME = {alias: source for name, source in COLUMNS.items() for alias in COLUMN_ALIASES[name]}
 
 
 def conversation_of(row: Mapping[str, Any], number: int) -> Conversation | None:
     """A given row as a Conversation; None where no format fits its columns."""
     body = {key: value for key, value in row.items() if value is not None}
     try:
-        return reader(body, None, "row")(body, Origin("given", number + 1, number))
+        return choose_reader(body, None, "row")(body, Origin("given", number + 1, number))
     except DataError:
         return None
 
@@ -75,7 +75,7 @@ def _column(name: str, value: Any, source: Source) -> Iterator[Text]:
         for i, message in enumerate(value):
             yield from _message(f"{name}[{i}]", message)
     elif source is Source.TOOLS:
-        tools = parsed(value, []) if isinstance(value, str) else value
+        tools = parse_json_text(value, []) if isinstance(value, str) else value
         for i, tool in enumerate(tools if isinstance(tools, list) else [tools]):
             yield from _json(f"{name}[{i}]", tool, source)
     elif name == "history" and isinstance(value, list):
@@ -92,7 +92,7 @@ def _messages(value: Any) -> Any:
         return [value]
     if isinstance(value, str) and value[:1] in "[{" and value:
         odd: list[Problem] = []
-        found = parsed(value, odd)
+        found = parse_json_text(value, odd)
         found = [found] if isinstance(found, dict) else found
         return found if is_messages(found) else value
     return value
@@ -107,12 +107,14 @@ def _message(path: str, message: Mapping[str, Any]) -> Iterator[Text]:
             Source.TOOL_CALL,
         )
         return
-    named = {"role": SHAREGPT.get(role, role) if isinstance(role, str) else role}
+    named = {"role": ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role}
     keys = [key for key in message if key not in SILENT]
     for key in sorted(keys, key=lambda key: (key in CALLS) - (key in REASONING_KEYS)):
         source = source_of(("messages", 0, key), [named])
         if key in CALLS:
-            calls = parsed(message[key], []) if isinstance(message[key], str) else message[key]
+            calls = (
+                parse_json_text(message[key], []) if isinstance(message[key], str) else message[key]
+            )
             many = isinstance(calls, list)
             for i, call in enumerate(calls if many else [calls]):
                 yield from _call(f"{path}.{key}[{i}]" if many else f"{path}.{key}", call)

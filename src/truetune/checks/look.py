@@ -21,7 +21,7 @@ from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
-from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
+from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell import is_command_file
 from truetune.render.tokenizer_folder import locate
@@ -429,10 +429,10 @@ def _of_launch(path: str) -> NotJudged:
 def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
     """As `recognise`; a glob, a URI and the name of a cached data set of the hub name data."""
     if is_hub_name(path):
-        if cached_data(path):
+        if find_cached_data(path):
             return ("data",)
         if not near_path(path):
-            raise UsageError(not_cached(path))
+            raise UsageError(not_cached_in_words(path))
     return (
         ("data",)
         if "://" in path or (glob.has_magic(path) and not Path(path).exists())

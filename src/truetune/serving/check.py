@@ -11,7 +11,7 @@ from truetune.checks.catalogue import choose
 from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import ServingRule
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.http_client import NoReply, find_server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
@@ -76,7 +76,7 @@ def serve_check(
         )
     server = find_server(endpoint, options.served_model, option="--served-model")
     made = place.prepared(**settings)
-    record = record_of(place, made, read(data) if data else (), count=count)
+    record = record_of(place, made, read_conversations(data) if data else (), count=count)
     bos = made.tokenizer.special.get("bos")
     client = Client(
         server,

@@ -91,7 +91,7 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
     part = work / MODEL_FOLDER
     try:
         work.mkdir()
-        atomic.write(work / MARK_FILE, _mark_bytes(str(os.getpid())))
+        atomic.write_atomically(work / MARK_FILE, _mark_bytes(str(os.getpid())))
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
@@ -100,9 +100,9 @@ def atomic_folder(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterat
                     # A rename may reach the disk before the data does; after a power cut the folder
                     # would then be there with empty files.
                     os.fsync(file.fileno())
-        atomic.sync(part)
+        atomic.sync_folder(part)
         part.replace(folder)
-        atomic.sync(folder.parent)
+        atomic.sync_folder(folder.parent)
     # mkdir of the work folder: another process has the same number in another container, or the
     # user has made it.
     except FileExistsError:

@@ -19,7 +19,7 @@ from accelerate.utils import broadcast_object_list
 
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import WHOLE, checkpoints, damages, fault_of, own_run, step_of
-from truetune.data.output_folder import LOCK, Stranger, is_our_lock, refuse
+from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 from truetune.training.run_files import (
@@ -57,11 +57,13 @@ def lock_folder(folder: Path) -> Iterator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # lexists, for a broken link is something of the user's as well.
-        if os.path.lexists(folder / LOCK) and not is_our_lock(folder / LOCK):
-            raise UsageError(f"{folder / LOCK}: truetune did not write it; {OTHER_FOLDER_HINT}")
+        if os.path.lexists(folder / LOCK_NAME) and not is_our_lock(folder / LOCK_NAME):
+            raise UsageError(
+                f"{folder / LOCK_NAME}: truetune did not write it; {OTHER_FOLDER_HINT}"
+            )
         # timeout=0: waiting would hide that another run is going on. The system frees the lock of a
         # killed process by itself.
-        lock = filelock.FileLock(folder / LOCK, timeout=0).acquire()
+        lock = filelock.FileLock(folder / LOCK_NAME, timeout=0).acquire()
     except filelock.Timeout:
         raise UsageError(
             f"{folder}: another process trains there; wait for its end, or {OTHER_FOLDER_HINT}"
@@ -193,7 +195,7 @@ def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path
         if fault is not None:
             stranger = Stranger(checkpoint, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
-        raise refuse(
+        raise stranger_error(
             stranger,
             "nothing was changed: restore it or move it elsewhere, and the same command resumes;"
             f" or {OTHER_FOLDER_HINT}",

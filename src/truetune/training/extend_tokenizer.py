@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tokenizers
 
-from truetune.data.atomic import write
+from truetune.data.atomic import write_atomically
 from truetune.render.tokenizer import load
 from truetune.render.tokenizer_folder import files_of, read_json
 from truetune.spec.run import RunSpec
@@ -54,7 +54,7 @@ def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
     if not new:
         return spec
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / OWNER_FILE, OWNER_MARK)
+    write_atomically(folder / OWNER_FILE, OWNER_MARK)
     # Copied, not linked: the folder is saved with the run, and has to work on another machine.
     for path in files_of(tokenizer.folder, folder):
         target = folder / path.relative_to(tokenizer.folder)
@@ -64,7 +64,7 @@ def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
     # looked up, and the token would never match.
     added = [tokenizers.AddedToken(token, normalized=False) for token in new]
     tokenizer.backend.add_tokens(added)
-    write(folder / "tokenizer.json", tokenizer.backend.to_str().encode())
+    write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str().encode())
     config = read_json(folder / "tokenizer_config.json") or {}
     # transformers builds the slow half of its tokenizer from this table; without it the new tokens
     # are unknown to convert_tokens_to_ids although tokenizer.json has them.
@@ -74,7 +74,7 @@ def extend_tokenizer(spec: RunSpec, folder: Path) -> RunSpec:
                 "content": token.content, "lstrip": False, "normalized": False, "rstrip": False,
                 "single_word": False, "special": False,
             }  # fmt: skip
-        write(
+        write_atomically(
             folder / "tokenizer_config.json",
             json.dumps(config, ensure_ascii=False, indent=2).encode(),
         )

@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, make_decoder
@@ -172,7 +172,11 @@ def prepare_prompts(
         )
     # Built-in questions need no file, and any adapter moves their logits; the user's own rows are
     # nearer to what it was trained for.
-    rows = read(spec.data) if data else iter(_built_in_rows(chat=bool(probes.tokenizer.templates)))
+    rows = (
+        read_conversations(spec.data)
+        if data
+        else iter(_built_in_rows(chat=bool(probes.tokenizer.templates)))
+    )
     prompts = build_prompts(spec, rows, count, probes=probes)
     if not prompts:
         raise UsageError(

@@ -12,7 +12,7 @@ from typing import Any
 
 import transformers
 
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat
@@ -153,7 +153,9 @@ def _rendered_texts(probes: Probes) -> Iterator[str]:
 
 def _message_contents(spec: RunSpec) -> Iterator[str]:
     """Contents of the first rows of the data."""
-    for row in islice(read(spec.data, format=spec.format, columns=spec.map), TRIAL_ROWS):
+    for row in islice(
+        read_conversations(spec.data, format=spec.format, columns=spec.map), TRIAL_ROWS
+    ):
         for message in row.messages or ():
             content = message.get("content")
             if isinstance(content, str):

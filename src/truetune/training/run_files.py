@@ -16,19 +16,19 @@ from typing import Any
 
 from truetune.checkpoint.files import read_object
 from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, own_run, step_of
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.data.output_folder import (
-    LOCK,
+    LOCK_NAME,
     Input,
     Listed,
     Stranger,
     check_output_folder,
+    find_strangers,
     is_listed_file,
     is_our_lock,
     listing_from,
     remove_empty_folders,
     remove_listed_files,
-    strangers,
 )
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.render.tokenizer_folder import locate
@@ -66,7 +66,7 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
         if os.path.lexists(folder):
             raise UsageError(f"{folder}: can't be written: it is no folder; {OTHER_FOLDER_HINT}")
         return
-    lock, extended = folder / LOCK, folder / EXTENDED_TOKENIZER
+    lock, extended = folder / LOCK_NAME, folder / EXTENDED_TOKENIZER
     if os.path.lexists(lock) and not is_our_lock(lock):
         raise UsageError(
             f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or"
@@ -79,7 +79,9 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
         )
     if not own_run(folder):
         others = sorted(
-            path.name for path in folder.iterdir() if path.name not in (LOCK, EXTENDED_TOKENIZER)
+            path.name
+            for path in folder.iterdir()
+            if path.name not in (LOCK_NAME, EXTENDED_TOKENIZER)
         )
         if others:
             raise UsageError(
@@ -98,7 +100,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     for what, names in (("data", spec.data), ("evaluation data", spec.eval_data)):
         inputs += [Input(what, Path(name)) for name in names if "://" not in name]
         try:
-            inputs += [Input(what, source.path) for source in resolve(names)]
+            inputs += [Input(what, source.path) for source in find_sources(names)]
         except DataError:
             continue
     return inputs
@@ -198,7 +200,8 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
     listed = listed_files(path)
     if listed is not None:
         return next(
-            strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)), None
+            find_strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)),
+            None,
         )
     if run.get("writing") != path.name:
         return Stranger(path, f"truetune did not write it (it has no {WHOLE})")
@@ -218,7 +221,7 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
         for one in path.rglob("*")
         if one.is_dir() and CHECKPOINT_FOLDERS.fullmatch(one.relative_to(path).parts[0])
     )
-    return next(strangers(path, {}, folders=inside, also_ours=also_ours), None)
+    return next(find_strangers(path, {}, folders=inside, also_ours=also_ours), None)
 
 
 def listed_files(checkpoint: Path) -> dict[str, Listed] | None:

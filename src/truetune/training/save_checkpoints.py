@@ -33,7 +33,7 @@ from truetune.checkpoint.run_record import (
     step_of,
 )
 from truetune.data import atomic
-from truetune.data.output_folder import Stranger, refuse
+from truetune.data.output_folder import Stranger, stranger_error
 from truetune.errors import UsageError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -88,7 +88,7 @@ class CheckpointSaver(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:
             if os.path.lexists(folder):
-                raise refuse(Stranger(folder, "this run did not write it"))
+                raise stranger_error(Stranger(folder, "this run did not write it"))
             self.record.put(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
@@ -145,7 +145,7 @@ class CheckpointSaver(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         """Bring the checkpoint to the disk, say that it is whole, and remove older ones, in this order."""
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        atomic.write(
+        atomic.write_atomically(
             folder / _window_name(args.process_index),
             json.dumps(collect_sums(self.trainer)).encode(),
         )
@@ -311,7 +311,7 @@ def save_final_weights(
             # peft saves the adapter alone; the stop ids that were trained are in this file, and a
             # server without it runs on.
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
-                atomic.write(
+                atomic.write_atomically(
                     record.folder / "generation_config.json", defaults.to_json_string().encode()
                 )
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -329,7 +329,7 @@ def _write_fingerprint(record: RunFile, folder: Path) -> None:
     """The fingerprint of its base beside an adapter."""
     base = record.facts["base"]["fingerprint"]
     if base is not None and (folder / "adapter_config.json").is_file():
-        atomic.write(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
+        atomic.write_atomically(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
 
 
 def mark_whole(folder: Path, *, resumes: bool) -> None:
@@ -340,16 +340,16 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
                 # whole.json must not be on the disk before what it vouches for.
                 os.fsync(file.fileno())
         elif path.is_dir():
-            atomic.sync(path)
+            atomic.sync_folder(path)
     whole = {
         "format": FORMAT,
         "step": step_of(folder),
         "resumes": resumes,
         "files": listing(folder),
     }
-    atomic.write(folder / WHOLE, json.dumps(whole, indent=1).encode())
-    atomic.sync(folder)
-    atomic.sync(folder.parent)
+    atomic.write_atomically(folder / WHOLE, json.dumps(whole, indent=1).encode())
+    atomic.sync_folder(folder)
+    atomic.sync_folder(folder.parent)
 
 
 def collect_sums(trainer: Any) -> dict[str, Any]:

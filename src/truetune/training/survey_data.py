@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as batch_of
 from truetune.errors import SpecError, TruetuneError
@@ -77,7 +77,7 @@ def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
     def listen(rows: int, done: int, total: int) -> None:
         progress[:] = rows, done, total
 
-    source = read(spec.data, format=spec.format, columns=spec.map, progress=listen)
+    source = read_conversations(spec.data, format=spec.format, columns=spec.map, progress=listen)
     rows = list(islice(source, MAX_ROWS_SURVEYED))
     if len(rows) < MAX_ROWS_SURVEYED or next(source, None) is None:
         return rows, len(rows), True

@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.checkpoint.run_record import CONTRACT
 from truetune.data import atomic
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_of
 
@@ -29,12 +29,12 @@ MAX_ROWS_READ = 200
 def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
     spec = probes.spec
-    rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
+    rows = read_conversations(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
     contract = contract_of(probes, islice(rows, MAX_ROWS_READ), count=CONTRACT_ROWS)
     for name in ("bos", "eos", "unk", "pad"):
         id = getattr(tokenizer, f"{name}_token_id")
         if id is not None:
             contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT
-    atomic.write(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
+    atomic.write_atomically(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
     return path

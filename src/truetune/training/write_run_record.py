@@ -174,7 +174,7 @@ class RunFile:
             body = json.dumps(_json_safe(self.facts), ensure_ascii=False, indent=1, default=str)
             # Whole each time: a killed process leaves the old record or the new one, and never half
             # of one.
-            atomic.write(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
+            atomic.write_atomically(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""

@@ -11,8 +11,8 @@ from typing import IO
 from truetune.checks.config.keys import entries, untold
 from truetune.checks.config.table import files_of
 from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
-from truetune.data.files import Source, open_raw, unpacked
-from truetune.data.records import is_array, records
+from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.records import is_array, read_records
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
@@ -123,10 +123,10 @@ def _count(source: Source, size: int, _changed: int) -> int:
         if source.kind == "jsonl" and not is_array(source.path, raw):
             if size > LARGEST_TEXT:
                 raise OverflowError
-            return _lines(unpacked(raw, source.path))
+            return _lines(open_unpacked(raw, source.path))
         if size > LARGEST_PARSED:
             raise OverflowError
-        return sum(1 for _ in records(source, raw))
+        return sum(1 for _ in read_records(source, raw))
 
 
 def _lines(file: IO[bytes]) -> int:

@@ -42,7 +42,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.places import in_message
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.data.message_names import roles_named
+from truetune.data.message_names import roles_in_map
 from truetune.encoding.batch import Batch
 
 MIN_SHARE = 0.9
@@ -59,7 +59,7 @@ class RolesExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.roles = roles_named(setup.spec.map)
+        self.roles = roles_in_map(setup.spec.map)
         self.chats = self.exchanged = 0
         self.cases: list[Case] = []
 

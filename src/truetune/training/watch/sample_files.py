@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from truetune.checks.findings import Finding
-from truetune.data.atomic import write
-from truetune.data.output_folder import Stranger, refuse
+from truetune.data.atomic import write_atomically
+from truetune.data.output_folder import Stranger, stranger_error
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
@@ -67,7 +67,7 @@ def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
     # Also for a broken link, which exists() would not see.
     if os.path.lexists(target) and not is_sample_file(target):
-        raise refuse(Stranger(target, "truetune did not write it"))
+        raise stranger_error(Stranger(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
     # With a schema, since a column of None alone would get the type null, and files of one run
@@ -75,7 +75,7 @@ def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
     table = pa.Table.from_pylist([sample_row(look.step, sample) for sample in look.samples], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(facts)}), sink)
-    write(target, sink.getvalue().to_pybytes())
+    write_atomically(target, sink.getvalue().to_pybytes())
     return target
 
 
@@ -187,7 +187,7 @@ def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     parsed = (_parse_line(line) for line in lines)
     records = [record for record in parsed if record and record["step"] <= step]
     if lines:
-        write(file, "".join(json.dumps(record) + "\n" for record in records).encode())
+        write_atomically(file, "".join(json.dumps(record) + "\n" for record in records).encode())
     return [_parse_finding(record) for record in records], len(later)
 
 
