@@ -89,14 +89,14 @@ class FormComparison:
     @property
     def faults(self) -> tuple[str, ...]:
         """What was lost on this rung"""
-        found = []
+        lost = []
         if not abs(self.kept - 1) <= EFFECT_TOLERANCE or not self.cosine >= MIN_COSINE:
-            found.append(f"{self.kept:.2f} of the effect is there, cosine {self.cosine:.2f}")
+            lost.append(f"{self.kept:.2f} of the effect is there, cosine {self.cosine:.2f}")
         if self.template is False:
-            found.append("another chat template")
+            lost.append("another chat template")
         if self.special is False:
-            found.append("other special or stop ids")
-        return tuple(found)
+            lost.append("other special or stop ids")
+        return tuple(lost)
 
 
 @dataclass(frozen=True)

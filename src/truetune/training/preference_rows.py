@@ -210,8 +210,8 @@ def _spread_verdicts(table: Any, places: NDArray[np.int64], seed: int) -> list[i
     labels = np.asarray(table.with_format("numpy")["label"])[places]
     keys = np.zeros(len(places))
     for label in (True, False):
-        mine = random.permutation(np.flatnonzero(labels == label))
-        keys[mine] = (np.arange(len(mine)) + random.random()) / max(len(mine), 1)
+        of_label = random.permutation(np.flatnonzero(labels == label))
+        keys[of_label] = (np.arange(len(of_label)) + random.random()) / max(len(of_label), 1)
     flat = _FlatDocuments.of(table)
     waiting = iter(places[np.argsort(keys, kind="stable")].tolist())
     head = [(i, flat.halves(i)) for i in islice(waiting, ROWS_SEARCHED)]

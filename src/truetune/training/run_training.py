@@ -152,9 +152,9 @@ def _attempt_run(
         )
     # The recipe once more: batches, warmup and intervals follow from the number of rows, which is
     # known only now.
-    made = make_recipe(spec, rows=len(data.train), **machine)
-    folder = _output_folder(made.spec)
-    inputs = collect_inputs(made, data, processes=spec.training.devices)
+    filled = make_recipe(spec, rows=len(data.train), **machine)
+    folder = _output_folder(filled.spec)
+    inputs = collect_inputs(filled, data, processes=spec.training.devices)
     with first_process_first() as leads:
         if leads:
             check_same_run(folder, inputs)
@@ -164,35 +164,35 @@ def _attempt_run(
             listener.say(note)
         if place.finished:
             return _already_trained(place, listener)
-        fitted = fitting.over(spec, made.spec, _earlier_changes(place))
+        fitted = fitting.over(spec, filled.spec, _earlier_changes(place))
         # Fitting may have shortened the rows: they are other examples then.
         if fitted.max_length != spec.max_length:
             data = load(make_recipe(fitted, rows=None, **machine).spec)
-        made = make_recipe(fitted, rows=len(data.train), **machine)
-        ready = prepare_and_report(made, data, listener)
-        record = begin_record(place, inputs, made, ready, data)
+        filled = make_recipe(fitted, rows=len(data.train), **machine)
+        ready = prepare_and_report(filled, data, listener)
+        record = begin_record(place, inputs, filled, ready, data)
         record.put(fitted=fitting.record())
         if record.writes:
             write_contract.write_contract(folder, ready.probes, ready.tokenizer)
-        trainer = build(made, ready, data)
+        trainer = build(filled, ready, data)
         # The listener draws; transformers' own bar and dictionaries would run through its lines.
         for kind in (PrinterCallback, ProgressCallback):
             trainer.remove_callback(kind)
-        audit_and_rehearse(trainer, made, data, place, looks, record)
+        audit_and_rehearse(trainer, filled, data, place, looks, record)
         before = measure_loss_before(trainer, place)
         record.put(held_out_before=before)
-        watching = make_watcher(made.spec, ready, data, folder, listener)
+        watching = make_watcher(filled.spec, ready, data, folder, listener)
         others = (
-            ListenerCallback(listener, data.tokens * made.effective / len(data.train)),
+            ListenerCallback(listener, data.tokens * filled.effective / len(data.train)),
             watching,
             *callbacks,
         )
         # Raised from here and not from inside: what the failed step holds is in frames below.
         trouble = catch_out_of_memory(
-            trainer, lambda: make_steps(trainer, made, place, record, listener, others)
+            trainer, lambda: make_steps(trainer, filled, place, record, listener, others)
         )
         if trouble is not None:
-            raise RanOutOfMemory(trouble, plan_run(made.spec, fitting.memory), folder)
+            raise RanOutOfMemory(trouble, plan_run(filled.spec, fitting.memory), folder)
         loss = measure_held_out_loss(trainer)
         _report_loss(loss, before, listener)
         save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)

@@ -97,11 +97,11 @@ class Recipe:
     @property
     def effective(self) -> int:
         """Rows in one step of the optimizer, over all devices"""
-        asked = self.training
+        settings = self.training
         return (
-            (asked.per_device_train_batch_size or 1)
-            * (asked.gradient_accumulation_steps or 1)
-            * asked.devices
+            (settings.per_device_train_batch_size or 1)
+            * (settings.gradient_accumulation_steps or 1)
+            * settings.devices
         )
 
     @property

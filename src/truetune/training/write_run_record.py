@@ -184,16 +184,19 @@ class RunFile:
 
     def looked(self, looks: Mapping[str, Iterable[Finding]], *, skipped: Iterable[str]) -> None:
         """What was found before the first step, what of it was overruled (--force), and what was not looked at."""
-        found = {what: list(findings) for what, findings in looks.items()}
+        findings_by_check = {what: list(findings) for what, findings in looks.items()}
         least = RANK[self.facts["settings"]["fail_on"]]
         forced = {
-            f.rule for findings in found.values() for f in findings if RANK[f.severity] >= least
+            f.rule
+            for findings in findings_by_check.values()
+            for f in findings
+            if RANK[f.severity] >= least
         }
-        told = {
+        as_records = {
             what: [_finding_dict(finding) for finding in findings]
-            for what, findings in found.items()
+            for what, findings in findings_by_check.items()
         }
-        self.put(looks=told, skipped=list(skipped), forced=sorted(forced))
+        self.put(looks=as_records, skipped=list(skipped), forced=sorted(forced))
 
     def reached(self, state: Any) -> None:
         """A checkpoint has been made."""

@@ -172,14 +172,19 @@ def _finding_record(finding: Finding) -> dict[str, Any]:
 
 
 def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
-    """Forget what was seen after a step, where a run goes on from there: the findings up to it, and how many looks were
-    removed. Raises OSError."""
-    # Only files that this code wrote.
-    later = [
-        path
-        for path in (folder / SAMPLES).glob("step-*.parquet")
-        if is_sample_file(path) and int(path.stem.partition("-")[2]) > step
-    ]
+    """Forget what was seen after a step, where a run goes on from there.
+
+    Args:
+        folder: of the run.
+        step: of the checkpoint that it goes on from.
+
+    Returns:
+        The findings up to that step, and how many passes were removed.
+
+    Raises:
+        OSError: a file can't be removed or written.
+    """
+    later = _files_after(folder, step)
     for path in later:
         path.unlink()
     file = folder / FINDINGS
@@ -189,6 +194,13 @@ def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
     if lines:
         write_atomically(file, "".join(json.dumps(record) + "\n" for record in records).encode())
     return [_parse_finding(record) for record in records], len(later)
+
+
+def _files_after(folder: Path, step: int) -> list[Path]:
+    """The files of later passes. Only files that this code wrote: they will be removed."""
+    files = (folder / SAMPLES).glob("step-*.parquet")
+    ours = (path for path in files if is_sample_file(path))
+    return [path for path in ours if int(path.stem.partition("-")[2]) > step]
 
 
 def is_finding_line(line: bytes) -> bool:
