@@ -202,30 +202,26 @@ class _ExportFailed(Exception):
 
 def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
-    # The environment's own scripts first: a notebook often runs Python without its folder on the
-    # PATH.
-    beside = Path(sys.executable).parent
-    places = [str(beside), *os.get_exec_path()]
-    path_text = (
-        os.fspath(wanted_path)
-        if wanted_path is not None
-        else next(
-            (
-                str(Path(place) / name)
-                for place in places
-                for name in CONVERTERS
-                if (Path(place) / name).is_file()
-            ),
-            None,
-        )
-    )
-    if path_text is None:
+    if wanted_path is None:
+        wanted_path = _installed_converter()
+    if wanted_path is None:
         raise UsageError(CONVERTER_HELP)
-    path = Path(path_text).expanduser()
+    path = Path(os.fspath(wanted_path)).expanduser()
     path = path / CONVERTERS[0] if path.is_dir() else path
     if not path.is_file():
         raise UsageError(f"{path}: no such file. {CONVERTER_HELP}")
     return [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
+
+
+def _installed_converter() -> Path | None:
+    """The first converter that is installed; None where there is none."""
+    # The environment's own scripts first: a notebook often runs Python without its folder on the
+    # PATH.
+    for folder in (str(Path(sys.executable).parent), *os.get_exec_path()):
+        for name in CONVERTERS:
+            if (Path(folder) / name).is_file():
+                return Path(folder) / name
+    return None
 
 
 def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:

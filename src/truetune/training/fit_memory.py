@@ -190,7 +190,7 @@ def is_possible(proposal: Proposal) -> bool:
 
 
 def apply_changes(settings: RunSpec, changes: Sequence[Change]) -> RunSpec:
-    """`asked` with the changes over it, and over the same arguments in `trainer`."""
+    """The settings with the changes over them, and over the same arguments in `trainer`."""
     for change in changes:
         over = change.settings.get("training", {})
         names = {*over, *({CHECKPOINTING} if "gradient_checkpointing" in over else ())}

@@ -129,6 +129,7 @@ BARE_SPEC = RunSpec(
     training=Training(lora=Lora(r=LORA_RANK, lora_alpha=2 * LORA_RANK, target_modules="all-linear"))
 )
 """Compared with, and shown where a run has none"""
+# Chosen by eye: most settings end before it, with their values.
 COLUMN = 46
 """Where the comments begin"""
 
