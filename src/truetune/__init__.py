@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.report import RehearsalReport as RehearsalReport
-    from truetune.serving.ladder import Ladder as Ladder
-    from truetune.serving.report import ServiceReport as ServiceReport
+    from truetune.serving.adapter_forms import Ladder as Ladder
+    from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.spec.run import RunSpec as RunSpec
     from truetune.training.listen import Listener as Listener
     from truetune.training.run import Trained as Trained
@@ -94,7 +94,7 @@ _HOMES = {
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.run",
     "Generator": "truetune.evaluation.own_loop",
-    "Ladder": "truetune.serving.ladder",
+    "Ladder": "truetune.serving.adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.listen",
     "Options": "truetune.generation.backends.open_backend",
@@ -107,7 +107,7 @@ _HOMES = {
     "SampleReport": "truetune.evaluation.report",
     "ScoreReport": "truetune.evaluation.score",
     "Scorer": "truetune.evaluation.own_loop",
-    "ServiceReport": "truetune.serving.report",
+    "ServiceReport": "truetune.serving.service_report",
     "Trained": "truetune.training.run",
     "View": "truetune.viewing.view",
     "guard": "truetune.checks.guard",
@@ -250,11 +250,11 @@ def audit(
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
-    from truetune.auditing.here import record_of
+    from truetune.auditing.record_in_process import record_run
     from truetune.checks.audit import audit as judge
     from truetune.spec.files import spec_of
 
-    record = record_of(
+    record = record_run(
         run,
         loader,
         tokenizer,
@@ -452,7 +452,7 @@ def serve_check(
     tokenizer, longest, and fields of `RunSpec`. Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.generation.backends.open_backend import Options
-    from truetune.serving.check import serve_check as run
+    from truetune.serving.check_server import serve_check as run
 
     return run(
         fspath(model),
@@ -481,7 +481,7 @@ def ladder(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.serving.ladder import ladder as run
+    from truetune.serving.adapter_forms import compare_adapter_forms as run
 
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
     return run(

@@ -20,7 +20,7 @@ from truetune.cli.run_command import refuse_machine_format_on_terminal, why_no_t
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
-    from truetune.auditing.run import Outcome
+    from truetune.auditing.run_with_hook import CommandOutcome
     from truetune.probe.run_record import Record
 
 OFFLINE = (
@@ -114,7 +114,7 @@ def rehearse(
       truetune rehearse axolotl.yaml
       truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
-    from truetune.auditing.run import run
+    from truetune.auditing.run_with_hook import run_with_hook
     from truetune.confinement.launch import REFUSED, remove
     from truetune.rehearsal.commands import command_of
     from truetune.rehearsal.guarded import confined, read_refusals
@@ -155,7 +155,7 @@ def rehearse(
     try:
         command = command_of(target, Path(work))
         _refuse_isolated_python(command)
-        outcome = run(
+        outcome = run_with_hook(
             confined(command, Path(work), python_only=guard == "python"),
             orders,
             judge,
@@ -178,7 +178,7 @@ def rehearse(
     return _say_nothing_was_rehearsed(outcome, unjudged_code)
 
 
-def _say_nothing_was_rehearsed(outcome: Outcome, unjudged_code: int) -> int:
+def _say_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> int:
     """Say why there is no verdict; gives the exit code."""
     if not outcome.reached and not outcome.lost:
         hint = f"; {OFFLINE}" if outcome.code else ""
@@ -208,7 +208,7 @@ def _refuse_isolated_python(command: Sequence[str]) -> None:
             )
 
 
-def _what_was_rehearsed(outcome: Outcome) -> str:
+def _what_was_rehearsed(outcome: CommandOutcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
         became = (

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from truetune.auditing.here import record_of as audited
+from truetune.auditing.record_in_process import record_run as audited
 from truetune.checks.audit import audit
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judgement import NotJudged

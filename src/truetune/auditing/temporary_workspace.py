@@ -22,26 +22,26 @@ from pathlib import Path
 if sys.platform != "win32":
     import fcntl
 
-PREFIX = "truetune-"
-MARKER = "truetune-workspace"
-TEXT = (
+FOLDER_PREFIX = "truetune-"
+MARKER_NAME = "truetune-workspace"
+MARKER_TEXT = (
     b"A temporary folder of truetune. It is removed when the process that holds the lock on this"
     b" file has ended.\n"
 )
 
 
 @contextmanager
-def workspace(*, guard: bool = True) -> Iterator[Path]:
+def open_workspace(*, guard: bool = True) -> Iterator[Path]:
     """A new empty folder (but for its marker); gone afterwards. Folders that were left behind are removed first.
 
     `guard` starts a process that removes it where this one is killed; without, the next workspace does.
     Raises OSError where there is no room for a folder.
     """
     remove_left_behind()
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     held: list[int] = []
     try:
-        held.append(_lock(folder))
+        held.append(_lock_marker(folder))
         if guard and sys.platform != "win32":
             held.append(_start_guard(folder))
         yield folder
@@ -58,7 +58,7 @@ def remove_left_behind() -> None:
     with suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir()):
             if (
-                entry.name.startswith(PREFIX)
+                entry.name.startswith(FOLDER_PREFIX)
                 and entry.is_dir(follow_symlinks=False)
                 and _is_left_behind(entry)
             ):
@@ -70,21 +70,23 @@ def _is_left_behind(entry: os.DirEntry[str]) -> bool:
     with suppress(OSError):
         if entry.stat(follow_symlinks=False).st_uid != os.getuid():
             return False
-        marker = os.open(os.path.join(entry.path, MARKER), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        marker = os.open(
+            os.path.join(entry.path, MARKER_NAME), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
+        )
         try:
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return os.read(marker, len(TEXT) + 1) == TEXT
+            return os.read(marker, len(MARKER_TEXT) + 1) == MARKER_TEXT
         finally:
             os.close(marker)
     return False
 
 
-def _lock(folder: Path) -> int:
+def _lock_marker(folder: Path) -> int:
     """The marker, locked; its number must stay open."""
-    marker = os.open(folder / MARKER, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    marker = os.open(folder / MARKER_NAME, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     if sys.platform != "win32":
         fcntl.flock(marker, fcntl.LOCK_EX)
-    os.write(marker, TEXT)
+    os.write(marker, MARKER_TEXT)
     return marker
 
 
@@ -97,7 +99,7 @@ def _start_guard(folder: Path) -> int:
         try:
             os.setsid()  # a signal to the group of a terminal or a job is not for it
             if os.fork() == 0:  # twice, so that nobody has to wait for it
-                _guard(folder, reading)
+                _wait_and_remove(folder, reading)
         finally:
             os._exit(0)
     os.close(reading)
@@ -105,7 +107,7 @@ def _start_guard(folder: Path) -> int:
     return writing
 
 
-def _guard(folder: Path, reading: int) -> None:
+def _wait_and_remove(folder: Path, reading: int) -> None:
     for number in signal.valid_signals():
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,9 @@
-"""Turns: what the model must produce when served, where no rendering tells it."""
+"""Tells which tokens the model must produce when served, where no rendering tells it.
+
+A line that is no rendering of a row is read by the template's own marker: what it writes before every answer. From
+behind it through the stop token is expected. The trade-off: a line of another template has no such marker, and then
+nothing is said of what is expected in it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.auditing.renderings import is_answer
+from truetune.auditing.match_renderings import mark_answers
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat
 from truetune.render.rendering import Source
 
-SHORTEST = 4
+# Chosen, not measured: shorter texts ("A:") stand in contents as well.
+MIN_MARKER_CHARS = 4
 """Characters of a marker without a control token"""
 
 
-class Range(NamedTuple):
+class TokenRange(NamedTuple):
     """A range of a line whose rows were looked for in its text."""
 
     ids: NDArray[np.int64]
@@ -23,34 +29,30 @@ class Range(NamedTuple):
     source: NDArray[np.uint8]
 
 
-def marker_of(probes: Probes | None) -> bytes:
+def find_answer_marker(probes: Probes | None) -> bytes:
     """What the template writes before every answer, in prompts and in history; empty where there is no such thing."""
     if probes is None or probes.template is None:
         return b""
     prompt = probes.text(chat(QUESTION), add_generation_prompt=True)
     whole = probes.text(chat(QUESTION, ANSWER))
-    if (
-        prompt is None
-        or whole is None
-        or QUESTION not in prompt
-        or ANSWER not in whole
-        or QUESTION not in whole
-    ):
+    if prompt is None or whole is None:
         return b""
-    asked = probes.text(chat(QUESTION)) or ""
-    behind = prompt.rindex(QUESTION) + len(QUESTION)
-    opening = (
-        prompt[len(asked) :] if prompt != asked and prompt.startswith(asked) else prompt[behind:]
-    )
+    if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
+        return b""
+    without_prompt = probes.text(chat(QUESTION)) or ""
+    opening = prompt[prompt.rindex(QUESTION) + len(QUESTION) :]
+    # The generation prompt alone, where the template has one that it appends.
+    if prompt != without_prompt and prompt.startswith(without_prompt):
+        opening = prompt[len(without_prompt) :]
+    # A generation prompt may go on where history does not (an empty think block): only what both have is a marker.
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]
-    return _as_tokens_spell(
-        probes, (shared if len(shared.strip()) >= SHORTEST else opening).strip(" ")
-    ).encode()
+    marker = shared if len(shared.strip()) >= MIN_MARKER_CHARS else opening
+    return _respell_as_tokens(probes, marker.strip(" ")).encode()
 
 
-def _as_tokens_spell(probes: Probes, marker: str) -> str:
+def _respell_as_tokens(probes: Probes, marker: str) -> str:
     """The marker without what its control tokens swallow: those of Phi-3 take the line break behind them away."""
     backend = probes.tokenizer.backend
     ids = backend.encode(marker, add_special_tokens=False).ids
@@ -58,22 +60,22 @@ def _as_tokens_spell(probes: Probes, marker: str) -> str:
     return spelled if "".join(spelled.split()) == "".join(marker.split()) else marker
 
 
-def after_markers(part: Range, marker: bytes) -> list[int]:
+def find_answer_starts(part: TokenRange, marker: bytes) -> list[int]:
     """The tokens that begin behind a marker."""
-    if len(marker) < SHORTEST:
+    if len(marker) < MIN_MARKER_CHARS:
         return []
     text = b"".join(part.pieces)
     begins = np.cumsum([0, *map(len, part.pieces)])
-    found, at = [], text.find(marker)
+    starts, at = [], text.find(marker)
     while at >= 0:
         first = int(np.searchsorted(begins[:-1], at + len(marker)))
         if first < len(part.ids):
-            found.append(first)
+            starts.append(first)
         at = text.find(marker, at + len(marker))
-    return found
+    return starts
 
 
-def mark_stops(part: Range, stops: frozenset[int]) -> None:
+def mark_stops(part: TokenRange, stops: frozenset[int]) -> None:
     """The first stop token behind an answer becomes STOP; so does the one that ends plain text."""
     last, is_stop = Source.TEMPLATE, np.isin(part.ids, list(stops))
     answers = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
@@ -86,19 +88,21 @@ def mark_stops(part: Range, stops: frozenset[int]) -> None:
             last = Source(int(part.source[i]))
 
 
-def by_fields(part: Range, marks: list[int], prompt: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def expected_by_fields(
+    part: TokenRange, marks: list[int], prompt: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
     """(tokens,) what is expected: from the first token of each answer, or what the template writes behind its marker,
     through the stop token; without one to the last token of the answer.
 
     `prompt` marks the answers that the row gives as part of its prompt.
     """
-    answer = is_answer(part.source) & ~prompt
+    answer = mark_answers(part.source) & ~prompt
     expected = np.zeros(len(part.ids), np.bool_)
     first = last = -1
     for i in np.flatnonzero(part.source != Source.TEMPLATE).tolist():
         kind = part.source[i]
         if answer[i]:
-            first = _opened(part.source, marks, i) if first < 0 else first
+            first = _answer_start(part.source, marks, i) if first < 0 else first
             last = i
         elif first >= 0:
             expected[first : (i if kind == Source.STOP else last) + 1] = True
@@ -108,13 +112,15 @@ def by_fields(part: Range, marks: list[int], prompt: NDArray[np.bool_]) -> NDArr
     return expected
 
 
-def _opened(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
+def _answer_start(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
     """The token behind the marker before an answer, where only template text stands between."""
     mark = max((mark for mark in marks if mark <= first), default=first)
     return mark if (source[mark:first] == Source.TEMPLATE).all() else first
 
 
-def by_markers(part: Range, marks: list[int], stops: frozenset[int]) -> NDArray[np.bool_]:
+def expected_by_markers(
+    part: TokenRange, marks: list[int], stops: frozenset[int]
+) -> NDArray[np.bool_]:
     """(tokens,) what is expected: from behind each marker through the next stop token, which becomes STOP."""
     expected = np.zeros(len(part.ids), np.bool_)
     ends = np.flatnonzero(np.isin(part.ids, list(stops)))

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.auditing.fields import conversation_of
+from truetune.auditing.row_fields import parse_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
@@ -30,14 +30,14 @@ MAX_ROWS = 256
 MAX_BATCHED = 32
 """Of those, rows that the collator gets, in batches of so many:"""
 BATCH_SIZE = 4
-ANSWERS = (
+SAMPLE_ANSWERS = (
     "On the northern cliff.",
     "It stands on the northern cliff, above the old harbour, and its lamp is lit at dusk.",
     "North.",
     "Nobody in the village knows.",
 )
 """Of unlike length, so that a batch of them is padded"""
-QUESTIONS = (
+SAMPLE_QUESTIONS = (
     "Where is the lighthouse?",
     "Where was the lamp made?",
     "Which way is it?",
@@ -45,19 +45,19 @@ QUESTIONS = (
 )
 
 
-class Form(NamedTuple):
+class RowForm(NamedTuple):
     """One way to write a chat as a row for a collator."""
 
     name: str
     keys: tuple[str, ...]
 
 
-FORMS = (
-    Form("ids with labels", ("input_ids", "attention_mask", "labels")),
-    Form("ids", ("input_ids", "attention_mask")),
-    Form("ids of a preference pair", ("prompt_ids", "chosen_ids", "rejected_ids")),
-    Form("messages", ("messages",)),
-    Form("text", ("text",)),
+ROW_FORMS = (
+    RowForm("ids with labels", ("input_ids", "attention_mask", "labels")),
+    RowForm("ids", ("input_ids", "attention_mask")),
+    RowForm("ids of a preference pair", ("prompt_ids", "chosen_ids", "rejected_ids")),
+    RowForm("messages", ("messages",)),
+    RowForm("text", ("text",)),
 )
 """The first that a collator does not refuse is taken: one with labels says most"""
 
@@ -79,16 +79,16 @@ class LiveObjects:
     def holders(self) -> list[Any]:
         """Objects whose state is kept, as they hang together."""
         inner = getattr(self.tokenizer, "tokenizer", None)
-        mine = getattr(self.collator, "tokenizer", None)
+        collator_tokenizer = getattr(self.collator, "tokenizer", None)
         return [
             part
-            for part in (self.tokenizer, inner, self.collator, mine, self.rows)
+            for part in (self.tokenizer, inner, self.collator, collator_tokenizer, self.rows)
             if part is not None
         ]
 
 
 @dataclass(frozen=True)
-class Collated:
+class CollatedRows:
     """What a collator made of rows."""
 
     record: Record
@@ -99,12 +99,12 @@ class Collated:
 
 
 @contextmanager
-def untouched(live: LiveObjects) -> Iterator[None]:
+def preserve_objects(live: LiveObjects) -> Iterator[None]:
     """Put back what looking at the objects changes."""
     from truetune.probe.preserve_state import preserve_state
 
-    modes = _modes(live.model)
-    with _backends_kept(live), preserve_state(*live.holders):
+    modes = _training_modes(live.model)
+    with _preserve_backends(live), preserve_state(*live.holders):
         try:
             yield
         finally:
@@ -112,7 +112,7 @@ def untouched(live: LiveObjects) -> Iterator[None]:
                 module.training = training
 
 
-def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
+def read_live_tokenizer(live: LiveObjects, folder: Path) -> Tokenizer:
     """The facts of the tokenizer in memory, with those of the model in memory. Raises TokenizerError, UsageError."""
     from truetune.probe.observe_run import model_facts, save_tokenizer, unwrap_model
 
@@ -121,22 +121,23 @@ def tokenizer_of(live: LiveObjects, folder: Path) -> Tokenizer:
         raise UsageError(
             f"expected a tokenizer of transformers or a processor that holds one, found {kind}"
         )
-    found = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
+    # Saved files hold how the last call happened to pad and cut, which is no setting of the user's.
+    tokenizer = replace(load(str(folder / "tokenizer")), truncation=None, padding=None)
     if live.model is None:
-        return found
+        return tokenizer
     facts = model_facts(unwrap_model(live.model))
     rows = facts["embedding_rows"]
     return replace(
-        found,
+        tokenizer,
         model_config=facts["config"],
         generation_config=facts["generation_config"],
-        embedding_rows=found.embedding_rows if rows is None else rows,
+        embedding_rows=tokenizer.embedding_rows if rows is None else rows,
     )
 
 
-def template_of(live: LiveObjects, folder: Path) -> str | None:
+def read_live_template(live: LiveObjects, folder: Path) -> str | None:
     """The template as settings name it: text is written into a file of ours; None for the tokenizer's own."""
-    text = live.template or _of_processor(live.tokenizer)
+    text = live.template or _processor_template(live.tokenizer)
     if text is None or not ("{{" in text or "{%" in text):
         return text
     path = folder / "template.jinja"
@@ -144,7 +145,7 @@ def template_of(live: LiveObjects, folder: Path) -> str | None:
     return str(path)
 
 
-def rows_of(live: LiveObjects) -> list[Mapping[str, Any]]:
+def read_live_rows(live: LiveObjects) -> list[Mapping[str, Any]]:
     """The first rows that the user gave. Raises DataError where they can't be taken without using them up."""
     rows = live.rows
     if rows is None:
@@ -155,69 +156,67 @@ def rows_of(live: LiveObjects) -> list[Mapping[str, Any]]:
             " data set"
         )
     if hasattr(rows, "__len__") and hasattr(rows, "__getitem__") and not isinstance(rows, Mapping):
-        found = [rows[number] for number in range(min(len(rows), MAX_ROWS))]
+        first_rows = [rows[number] for number in range(min(len(rows), MAX_ROWS))]
     else:
-        found = list(islice(iter(rows), MAX_ROWS))
-    odd = next((row for row in found if not isinstance(row, Mapping)), None)
+        first_rows = list(islice(iter(rows), MAX_ROWS))
+    odd = next((row for row in first_rows if not isinstance(row, Mapping)), None)
     if odd is not None:
         raise DataError(f"rows: expected dictionaries, found {type(odd).__name__}")
-    return found
+    return first_rows
 
 
-def conversations_of(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]:
+def parse_conversations(rows: Sequence[Mapping[str, Any]]) -> list[Conversation]:
     """The rows that are chats, prompts with answers or texts; rows of ids are none."""
-    found = (
-        conversation_of(row, number) for number, row in enumerate(rows) if "input_ids" not in row
-    )
-    return [conversation for conversation in found if conversation is not None]
+    parsed = (parse_row(row, number) for number, row in enumerate(rows) if "input_ids" not in row)
+    return [conversation for conversation in parsed if conversation is not None]
 
 
-def probe_rows(probes: Probes) -> list[dict[str, Any]]:
+def make_sample_rows(probes: Probes) -> list[dict[str, Any]]:
     """Small chats of unlike length; none where the template writes no chat."""
     if probes.terminator is None:
         return []
     return [
         {"messages": chat(question, answer)}
-        for question, answer in zip(QUESTIONS, ANSWERS, strict=True)
+        for question, answer in zip(SAMPLE_QUESTIONS, SAMPLE_ANSWERS, strict=True)
     ]
 
 
-def collated(
+def collate_rows(
     live: LiveObjects, folder: Path, probes: Probes, rows: Sequence[Mapping[str, Any]]
-) -> Collated:
+) -> CollatedRows:
     """What the collator makes: of the user's rows, of forms made of them, or of small chats where there are none.
 
     Raises UsageError where it takes none of these.
     """
     reasons: list[str] = []
-    for given in _as_given(rows[:MAX_BATCHED]):
+    for given_rows in _list_given_forms(rows[:MAX_BATCHED]):
         try:
-            return Collated(_observed(live, folder, given, given), given)
+            return CollatedRows(_observe_rows(live, folder, given_rows, given_rows), given_rows)
         except Exception as error:  # the user's collator may raise anything
-            reasons.append(_reason("the rows", error))
+            reasons.append(_describe_failure("the rows", error))
     texts = [row for row in rows if "input_ids" not in row][:MAX_BATCHED] or (
-        probe_rows(probes) if not rows else []
+        make_sample_rows(probes) if not rows else []
     )
-    for form, made in _forms(texts, probes):
+    for form, form_rows in _make_row_forms(texts, probes):
         try:
-            return Collated(_observed(live, folder, made, texts), made, form.name)
+            return CollatedRows(_observe_rows(live, folder, form_rows, texts), form_rows, form.name)
         except Exception as error:
-            reasons.append(_reason(form.name, error))
+            reasons.append(_describe_failure(form.name, error))
     why = reasons[0] if reasons else "there is no row that it could be given"
     hint = "" if rows else "; give some of yours: rows=dataset"
     raise UsageError(f"it took none of {len(reasons)} kinds of rows: {why}{hint}")
 
 
-def model_record(live: LiveObjects, folder: Path) -> Record:
+def record_model(live: LiveObjects, folder: Path) -> Record:
     """A record without batches, for what is known of the model and tokenizer alone."""
-    return _observed(live, folder, [], [])
+    return _observe_rows(live, folder, [], [])
 
 
-def _reason(what: str, error: Exception) -> str:
+def _describe_failure(what: str, error: Exception) -> str:
     return f"of {what} it made {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _as_given(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
+def _list_given_forms(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
     """The rows, and without their columns of texts: a Trainer takes those away before it calls the collator."""
     if not rows:
         return
@@ -235,23 +234,26 @@ def _is_numeric(value: Any) -> bool:
     return isinstance(value, int | float) or hasattr(value, "dtype")
 
 
-def _forms(
+def _make_row_forms(
     rows: Sequence[Mapping[str, Any]], probes: Probes
-) -> Iterator[tuple[Form, list[dict[str, Any]]]]:
+) -> Iterator[tuple[RowForm, list[dict[str, Any]]]]:
     """The rows in each form that can be made of them."""
-    found = conversations_of(rows)
-    if not found or probes.template is None:
+    conversations = parse_conversations(rows)
+    if not conversations or probes.template is None:
         return
     batch = one_batch(
-        found, probes.renderer(), Encoder(probes.tokenizer.backend, only_reference=True), exact=True
+        conversations,
+        probes.renderer(),
+        Encoder(probes.tokenizer.backend, only_reference=True),
+        exact=True,
     )
-    made = []
+    form_rows = []
     for i, example in enumerate(batch.examples):
         place = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         ids, learned = batch.ids[place].tolist(), batch.supervised[place].tolist()
         begin = learned.index(True) if any(learned) else len(ids)
         answer = ids[begin:]
-        made.append(
+        form_rows.append(
             {
                 "input_ids": ids,
                 "attention_mask": [1] * len(ids),
@@ -266,18 +268,20 @@ def _forms(
                 "text": example.rendering.text,
             }
         )
-    for form in FORMS:
-        yield form, [{key: row[key] for key in form.keys} for row in made]
+    for form in ROW_FORMS:
+        yield form, [{key: row[key] for key in form.keys} for row in form_rows]
 
 
-def _observed(live: LiveObjects, folder: Path, rows: Sequence[Any], given: Sequence[Any]) -> Record:
+def _observe_rows(
+    live: LiveObjects, folder: Path, rows: Sequence[Any], given_rows: Sequence[Any]
+) -> Record:
     from truetune.probe.observe_collator import observe_collator
 
     size = 1 if live.collator is None else BATCH_SIZE
     return observe_collator(
         folder,
         rows,
-        given,
+        given_rows,
         tokenizer=live.tokenizer,
         collator=live.collator,
         model=live.model,
@@ -285,7 +289,7 @@ def _observed(live: LiveObjects, folder: Path, rows: Sequence[Any], given: Seque
     )
 
 
-def _of_processor(tokenizer: Any) -> str | None:
+def _processor_template(tokenizer: Any) -> str | None:
     """A processor's chat template counts, not that of the tokenizer inside."""
     inner, template = (
         getattr(tokenizer, "tokenizer", None),
@@ -294,7 +298,7 @@ def _of_processor(tokenizer: Any) -> str | None:
     return template if inner is not None and isinstance(template, str) else None
 
 
-def _modes(model: Any) -> list[tuple[Any, bool]]:
+def _training_modes(model: Any) -> list[tuple[Any, bool]]:
     return (
         [(module, module.training) for module in model.modules()]
         if hasattr(model, "modules")
@@ -303,7 +307,7 @@ def _modes(model: Any) -> list[tuple[Any, bool]]:
 
 
 @contextmanager
-def _backends_kept(live: LiveObjects) -> Iterator[None]:
+def _preserve_backends(live: LiveObjects) -> Iterator[None]:
     """A fast tokenizer keeps in Rust, out of reach of `vars`, how its last call padded and cut."""
     backends = [
         part._tokenizer

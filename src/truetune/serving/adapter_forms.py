@@ -1,7 +1,10 @@
-"""The ladder: the same answers, scored by each form that an adapter takes from memory to server.
+"""Scores the same answers with each form that an adapter takes from memory to server: the ladder.
 
 Each rung is compared with the adapter on its base by what it does to the log-probabilities. The first rung on which the
 effect is not there, in size and direction, names what lost it.
+
+The trade-off: the answers are the adapter's own, where its effect is largest; each rung loads a model, one after the
+other, so a ladder takes as many loads as it has rungs and the memory of one (a quantized base aside).
 """
 
 from __future__ import annotations
@@ -23,13 +26,14 @@ from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
 from truetune.render.serving_contract import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
-from truetune.serving.effect import Effect, Places, effect
+from truetune.serving.adapter_effect import Effect, SequenceLogprobs, measure_effect
 from truetune.training.proof import asked_of
 
-NEW_TOKENS = 32
+# Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
+MAX_NEW_TOKENS = 32
 Say = Callable[[str], object]
 
-CULPRITS = {
+REMEDIES = {
     "saved and reloaded": (
         "saving: peft did not write, or did not read back, a part of the adapter (modules_to_save, "
         "new rows of the embedding, a scaling)"
@@ -103,7 +107,7 @@ class Ladder:
         if rung.effect is not None and rung.effect.size == 0:
             return "the adapter itself: it does not change a single log-probability"
         return next(
-            (text for name, text in CULPRITS.items() if rung.name.startswith(name)),
+            (text for name, text in REMEDIES.items() if rung.name.startswith(name)),
             "the adapter itself",
         )
 
@@ -113,7 +117,7 @@ class Ladder:
         return asdict(self) | {"culprit": culprit.name if culprit else None, "remedy": self.remedy}
 
 
-def ladder(
+def compare_adapter_forms(
     adapter: str,
     *,
     base: str | None = None,
@@ -133,122 +137,148 @@ def ladder(
     Raises UsageError where there is no adapter, or a part that is named is not there.
     """
     started = time.perf_counter()
-    place = find_model_source(adapter, base=base, tokenizer=tokenizer)
-    if place.kind != "adapter" or place.folder is None or place.base is None:
+    source = find_model_source(adapter, base=base, tokenizer=tokenizer)
+    if source.kind != "adapter" or source.folder is None or source.base is None:
         raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
-    later = _later(place, merged, exported, endpoint)
-    asked = asked_of(place.tokenizer, place.base, count=prompts, data=data)
-    words, options = asked.probes.tokenizer, options or Options()
-    with open_backend(place, words, replace(options, backend=None)) as tuned:
+    later_forms = _find_later_forms(source, merged, exported, endpoint)
+    questions = asked_of(source.tokenizer, source.base, count=prompts, data=data)
+    tokenizer_facts, options = questions.probes.tokenizer, options or Options()
+    with open_backend(source, tokenizer_facts, replace(options, backend=None)) as tuned:
         say("asking the adapter on its base")
-        stops = serving_stops(words) or asked.stops
-        said = tuned.answers(asked.prompts, Decoding(stops, NEW_TOKENS))
+        stops = serving_stops(tokenizer_facts) or questions.stops
+        answers = tuned.answers(questions.prompts, Decoding(stops, MAX_NEW_TOKENS))
         pairs = [
-            (prompt.ids, ids)
-            for prompt, answer in zip(asked.prompts, said, strict=True)
-            if (ids := _ids(answer))
+            (prompt.ids, _answer_ids(answer))
+            for prompt, answer in zip(questions.prompts, answers, strict=True)
         ]
-        rungs = tuple(_Climb(place, later, words, pairs, options, say).rungs(tuned))
+        # An empty answer has no token to score.
+        pairs = [(prompt_ids, answer_ids) for prompt_ids, answer_ids in pairs if answer_ids]
+        scorer = _FormScorer(source, later_forms, tokenizer_facts, pairs, options, say)
+        rungs = tuple(scorer.score_rungs(tuned))
     places = max((rung.effect.places for rung in rungs if rung.effect), default=0)
     return Ladder(
-        adapter, str(place.base), len(pairs), places, rungs, time.perf_counter() - started
+        adapter, str(source.base), len(pairs), places, rungs, time.perf_counter() - started
     )
 
 
-def _ids(answer: Answer | None) -> tuple[int, ...]:
-    return () if answer is None else (*answer.ids, *([] if answer.stop is None else [answer.stop]))
+def _answer_ids(answer: Answer | None) -> tuple[int, ...]:
+    """The ids of an answer with its stop token, whose probability is what training most often changes."""
+    if answer is None:
+        return ()
+    return answer.ids if answer.stop is None else (*answer.ids, answer.stop)
 
 
-def _later(
-    place: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
+def _find_later_forms(
+    source: ModelSource, merged: str | None, exported: Sequence[str], endpoint: str | None
 ) -> dict[str, ModelSource]:
     """The rungs that lie on a disk or behind a URL, all found before anything is loaded."""
     named = {f"merged, {merged}": merged} if merged else {}
     named |= {f"exported, {name}": name for name in exported}
     named |= {f"served, {endpoint}": endpoint} if endpoint else {}
-    found = {
-        title: find_model_source(name, tokenizer=str(place.tokenizer))
+    sources = {
+        title: find_model_source(name, tokenizer=str(source.tokenizer))
         for title, name in named.items()
     }
-    for title, there in found.items():
-        if there.kind == "adapter":
+    for title, form in sources.items():
+        if form.kind == "adapter":
             raise UsageError(
-                f"{there.name}: holds an adapter; {title.partition(',')[0]} is a whole model"
+                f"{form.name}: holds an adapter; {title.partition(',')[0]} is a whole model"
             )
-    return found
+    return sources
 
 
 @dataclass(frozen=True)
-class _Climb:
-    place: ModelSource
-    later: Mapping[str, ModelSource]
+class _FormScorer:
+    """Loads and scores one form after the other."""
+
+    source: ModelSource
+    later_forms: Mapping[str, ModelSource]
     tokenizer: Tokenizer
     pairs: Sequence[tuple[Ids, Ids]]
     """Prompt and answer"""
     options: Options
     say: Say
 
-    def rungs(self, tuned: Backend) -> Iterator[Rung]:
+    def score_rungs(self, tuned: Backend) -> Iterator[Rung]:
         """One after the other; a model is freed before the next is loaded where that can be."""
         assert isinstance(tuned, TransformersBackend)
-        on, off = (
-            self._told(tuned),
-            self._asked("the base", replace(self.place, kind="model", folder=self.place.base)),
+        base = replace(self.source, kind="model", folder=self.source.base)
+        tuned_logprobs = self._score_answers(tuned)
+        base_logprobs = self._score_source("the base", base)
+        assert tuned_logprobs is not None
+        assert base_logprobs is not None
+        yield Rung(
+            "adapter on its base", measure_effect(base_logprobs, tuned_logprobs, tuned_logprobs)
         )
-        assert on is not None
-        assert off is not None
-        yield Rung("adapter on its base", effect(off, on, on))
         with tempfile.TemporaryDirectory(prefix="truetune-") as folder:
-            tuned.model.active_peft_config.base_model_name_or_path = str(self.place.base)
+            # peft writes this name beside the weights, and it may be one of the machine that trained.
+            tuned.model.active_peft_config.base_model_name_or_path = str(self.source.base)
             tuned.model.save_pretrained(folder)
-            again = self._asked(
-                "the adapter, saved and reloaded", replace(self.place, folder=Path(folder))
+            reloaded = self._score_source(
+                "the adapter, saved and reloaded", replace(self.source, folder=Path(folder))
             )
-        yield _rung("saved and reloaded", off, on, again)
+        yield _make_rung("saved and reloaded", base_logprobs, tuned_logprobs, reloaded)
         self.say("asking base and adapter, merged in memory")
+        # safe_merge: a merge that gives nan or infinity raises, and does not become the reference of a rung.
         tuned.model = tuned.model.merge_and_unload(safe_merge=True)
-        yield _rung("merged in memory", off, on, self._told(tuned))
+        merged = self._score_answers(tuned)
+        yield _make_rung("merged in memory", base_logprobs, tuned_logprobs, merged)
         tuned.close()
-        for title, place in self.later.items():
+        for title, source in self.later_forms.items():
+            # One form that can't be loaded is a fault of that rung: the others are still worth knowing.
             try:
-                rung = _rung(title, off, on, self._asked(f"what is {title}", place))
+                measured = self._score_source(f"what is {title}", source)
+                rung = _make_rung(title, base_logprobs, tuned_logprobs, measured)
             except TruetuneError as error:
                 rung = Rung(title, fault=str(error))
-            yield replace(rung, fault=rung.fault or self._other_words(place))
+            yield replace(rung, fault=rung.fault or self._describe_tokenizer_difference(source))
 
-    def _other_words(self, place: ModelSource) -> str:
+    def _describe_tokenizer_difference(self, source: ModelSource) -> str:
         """How the tokenizer and template beside the weights are not the adapter's."""
         if (
-            place.kind != "model"
-            or place.folder is None
-            or place.folder.resolve() == self.place.tokenizer.resolve()
+            source.kind != "model"
+            or source.folder is None
+            or source.folder.resolve() == self.source.tokenizer.resolve()
         ):
             return ""
         try:
-            differ = verify(contract_of(self.place.prepared()), place.folder)
+            differences = verify(contract_of(self.source.prepared()), source.folder)
         except TruetuneError as error:
             return f"its tokenizer or template can't be read: {error}"
-        return f"its tokenizer or template is not the adapter's: {differ[0]}" if differ else ""
+        return (
+            f"its tokenizer or template is not the adapter's: {differences[0]}"
+            if differences
+            else ""
+        )
 
-    def _asked(self, what: str, place: ModelSource) -> Places | None:
+    def _score_source(self, what: str, source: ModelSource) -> SequenceLogprobs | None:
+        """Log-probabilities by a form that has to be loaded, or asked."""
         self.say(f"asking {what}")
-        gguf = place.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
+        # Transformers reads GGUF files too: slower, but a file can be scored where llama.cpp is not installed.
+        gguf = source.kind == "gguf" and importlib.util.find_spec("llama_cpp") is None
         with open_backend(
-            place, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)
+            source, self.tokenizer, replace(self.options, backend="transformers" if gguf else None)
         ) as backend:
-            return self._told(backend)
+            return self._score_answers(backend)
 
-    def _told(self, backend: Backend) -> Places | None:
+    def _score_answers(self, backend: Backend) -> SequenceLogprobs | None:
         """Log-probabilities of the answers' tokens; None where they can't be told."""
-        found = backend.score([[*prompt, *answer] for prompt, answer in self.pairs])
-        if found is None:
+        scores = backend.score([[*prompt, *answer] for prompt, answer in self.pairs])
+        if scores is None:
             return None
         return [
-            one.logprobs[len(prompt) :] for one, (prompt, _) in zip(found, self.pairs, strict=True)
+            scored.logprobs[len(prompt) :]
+            for scored, (prompt, _) in zip(scores, self.pairs, strict=True)
         ]
 
 
-def _rung(name: str, off: Places, on: Places, seen: Places | None) -> Rung:
-    if seen is None:
+def _make_rung(
+    name: str,
+    base_logprobs: SequenceLogprobs,
+    tuned_logprobs: SequenceLogprobs,
+    measured: SequenceLogprobs | None,
+) -> Rung:
+    """How much of the effect is on a rung; `measured` is None where it tells no log-probabilities."""
+    if measured is None:
         return Rung(name, note="it tells no log-probabilities of given tokens: not measured")
-    return Rung(name, effect(off, on, seen))
+    return Rung(name, measure_effect(base_logprobs, tuned_logprobs, measured))

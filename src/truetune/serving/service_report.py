@@ -1,4 +1,4 @@
-"""The report of a serve-check."""
+"""The report of a serve-check: the findings of the rules on serving, with what the server was seen to do."""
 
 from __future__ import annotations
 
@@ -16,4 +16,5 @@ class ServiceReport(Report):
     service: ServerObservations
 
     def more(self) -> dict[str, Any]:
+        """The part of the JSON report that other reports do not have."""
         return {"service": asdict(self.service)}

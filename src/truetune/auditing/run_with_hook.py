@@ -1,4 +1,9 @@
-"""Run any command with an ear for the trainers inside it."""
+"""Runs any command with our hook in each Python process below it, and listens to the trainers inside.
+
+PYTHONPATH carries a `sitecustomize` into every interpreter that the command starts, however deep; the hook does nothing
+until a trainer or a loop is about to train. The trade-off: an interpreter that is started without its environment (-I,
+-E, a clean env) is not reached, which `waiting` and `reached` make visible.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +19,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truetune.auditing.listen import Ear, Judge
-from truetune.auditing.workspace import workspace
+from truetune.auditing.process_listener import JudgeRun, ProcessListener
+from truetune.auditing.temporary_workspace import open_workspace
 from truetune.errors import UsageError
 from truetune.package import PACKAGE_FOLDER
 
-HOOKED = PACKAGE_FOLDER / "probe" / "hooked"
-ORDERS = "TRUETUNE_ORDERS"
-LOOK_SECONDS = 0.5
+HOOK_FOLDER = PACKAGE_FOLDER / "probe" / "hooked"
+ORDERS_VARIABLE = "TRUETUNE_ORDERS"
+# Chosen, not measured: a reason should be on the terminal before the training's own output buries it.
+POLL_INTERVAL_S = 0.5
 """Between two looks for audits that were lost"""
-PASSED_ON = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+FORWARDED_SIGNALS = ("SIGTERM", "SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CommandOutcome:
     """How a command ended."""
 
     code: int
@@ -49,7 +55,7 @@ class Outcome:
 
 
 @dataclass
-class _Losses:
+class _LostAudits:
     """The audits that were lost. The first is told at once, and only the first: the rest would say it again."""
 
     folder: Path
@@ -66,7 +72,7 @@ class _Losses:
 
     def watch(self) -> None:
         """Look for reasons that processes of the run have left (`truetune.probe.failure_boundary.note_loss`)."""
-        while not self._ended.wait(LOOK_SECONDS):
+        while not self._ended.wait(POLL_INTERVAL_S):
             self.look()
 
     def look(self) -> None:
@@ -78,36 +84,36 @@ class _Losses:
         self.look()
 
 
-def run(
-    command: Sequence[str], orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
-) -> Outcome:
+def run_with_hook(
+    command: Sequence[str], orders: dict[str, Any], judge: JudgeRun, complain: Callable[[str], None]
+) -> CommandOutcome:
     """Run `command` with our hook in each Python process below it; `judge` says whether a training may go on.
 
     `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.trainer_hook`.
     Raises UsageError where the command can't be started.
     """
-    with hooked(orders, judge, complain) as session:
-        code = _wait(command, environment(session.orders))
+    with open_hook_session(orders, judge, complain) as session:
+        code = _run_command(command, hook_environment(session.orders))
     return session.outcome(code)
 
 
 @dataclass
-class Session:
+class HookSession:
     """A folder, an ear, and what they heard of the processes of one run."""
 
     orders: dict[str, Any]
     """For the hook: with the folder, and the ear's address and key"""
-    ear: Ear
-    losses: _Losses
+    ear: ProcessListener
+    losses: _LostAudits
     waiting: int = 0
     own_loops: int = 0
     loops: int = 0
     tracebacks: str = ""
     printed: str = ""
 
-    def outcome(self, code: int) -> Outcome:
+    def outcome(self, code: int) -> CommandOutcome:
         """How the run ended, with its exit code."""
-        return Outcome(
+        return CommandOutcome(
             code,
             self.ear.reached,
             self.waiting,
@@ -120,39 +126,39 @@ class Session:
 
 
 @contextmanager
-def hooked(
-    orders: dict[str, Any], judge: Judge, complain: Callable[[str], None]
-) -> Iterator[Session]:
+def open_hook_session(
+    orders: dict[str, Any], judge: JudgeRun, complain: Callable[[str], None]
+) -> Iterator[HookSession]:
     """Inside, processes that get these orders are listened to."""
-    with workspace() as folder:
-        losses = _Losses(folder, complain)
-        ear = Ear(folder, judge, complain, losses.tell)
+    with open_workspace() as folder:
+        losses = _LostAudits(folder, complain)
+        ear = ProcessListener(folder, judge, complain, losses.tell)
         sent = {
             **orders,
             "folder": str(folder),
             "address": ear.address,
             "authkey": ear.authkey.hex(),
         }
-        session = Session(sent, ear, losses)
+        session = HookSession(sent, ear, losses)
         threading.Thread(target=losses.watch, daemon=True).start()
         try:
             yield session
         finally:
             ear.close()
             losses.end()
-            session.tracebacks = "\n\n".join(_left_by(folder, "ended"))
-            session.printed = next(iter([*_left_by(folder, "printed")][::-1]), "")
-            session.waiting = _left_count(folder, "waiting")
-            session.own_loops = _left_count(folder, "own-loop")
-            session.loops = _left_count(folder, "loop")
+            session.tracebacks = "\n\n".join(_read_left_files(folder, "ended"))
+            session.printed = next(iter([*_read_left_files(folder, "printed")][::-1]), "")
+            session.waiting = _count_left_files(folder, "waiting")
+            session.own_loops = _count_left_files(folder, "own-loop")
+            session.loops = _count_left_files(folder, "loop")
 
 
-def _left_count(folder: Path, kind: str) -> int:
+def _count_left_files(folder: Path, kind: str) -> int:
     """How many processes left a file of this kind."""
     return sum(1 for _ in folder.glob(f"{kind}-*"))
 
 
-def _left_by(folder: Path, kind: str) -> Iterator[str]:
+def _read_left_files(folder: Path, kind: str) -> Iterator[str]:
     """The tracebacks (`ended`) or last lines (`printed`) that processes left (`note_end` in truetune/probe/hooked), the
     first to end first."""
     for path in sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns):
@@ -162,31 +168,31 @@ def _left_by(folder: Path, kind: str) -> Iterator[str]:
             yield file.read()
 
 
-def environment(orders: dict[str, Any]) -> dict[str, str]:
+def hook_environment(orders: dict[str, Any]) -> dict[str, str]:
     """Ours, with the hook in front of PYTHONPATH."""
-    paths = [str(HOOKED), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), ORDERS: json.dumps(orders)}
+    paths = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), ORDERS_VARIABLE: json.dumps(orders)}
 
 
-def _wait(command: Sequence[str], variables: dict[str, str]) -> int:
+def _run_command(command: Sequence[str], variables: dict[str, str]) -> int:
     try:
         process = subprocess.Popen(list(command), env=variables)
     except OSError as error:
         raise UsageError(f"{command[0]}: can't be started: {error.strerror}") from None
-    with _passing_on(process):
+    with _forward_signals(process):
         code = process.wait()
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
+def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Signals to us go to the command; but not those of the keyboard, which the terminal gives to both."""
 
     def forward(number: int, frame: Any) -> None:
-        if not (number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _at_the_keyboard()):
+        if not (number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _has_terminal()):
             process.send_signal(number)
 
-    numbers = [getattr(signal, name) for name in PASSED_ON if hasattr(signal, name)]
+    numbers = [getattr(signal, name) for name in FORWARDED_SIGNALS if hasattr(signal, name)]
     before = {number: signal.signal(number, forward) for number in numbers}
     try:
         yield
@@ -195,7 +201,7 @@ def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _at_the_keyboard() -> bool:
+def _has_terminal() -> bool:
     try:
         return os.tcgetpgrp(sys.__stderr__.fileno() if sys.__stderr__ else 2) == os.getpgrp()
     except (OSError, AttributeError):

@@ -1,4 +1,9 @@
-"""Search: where in the text of a line the fields of a row stand."""
+"""Searches where in the text of a line the fields of a row stand.
+
+Fields are looked for in the bytes that the tokens spell, longest first, in each way that templates and tokenizers write
+a text; each place is taken once. The trade-off: a text that a template changes otherwise (trims inside, translates) is
+not found, and its tokens count as template text.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +20,18 @@ from truetune.auditing.audit import Field
 from truetune.render.render_plan import THINK_END
 from truetune.render.rendering import Source
 
-WINDOW = 16
+# Chosen, not measured: at half, common phrases recognise wrong rows; at double, rows of short texts have no window.
+WINDOW_BYTES = 16
 """Bytes by which a row is recognised"""
-SHORT = 12
+# Chosen, not measured: `no` stands inside of `know`; texts of some words hardly stand inside of others by chance.
+SHORT_TEXT_BYTES = 12
 """A text of fewer bytes must begin and end where a word or a token does."""
-SOLID = re.compile(rb"[^\x00-\x1f\"\\<>&'\x80-\xff]+")
+UNCHANGED_BYTES = re.compile(rb"[^\x00-\x1f\"\\<>&'\x80-\xff]+")
 """Bytes that no template, escape or normalizer changes"""
-Normalize = Callable[[str], str]
+NormalizeText = Callable[[str], str]
 
 
-class Spot(NamedTuple):
+class FieldSpot(NamedTuple):
     """`text[start:end]` is from a field."""
 
     field: int
@@ -35,7 +42,7 @@ class Spot(NamedTuple):
     """Is it only the beginning, or only the end, of the field?"""
 
 
-class Piece(NamedTuple):
+class FieldPiece(NamedTuple):
     """A field, or a part of it that templates write by itself."""
 
     field: int
@@ -43,7 +50,7 @@ class Piece(NamedTuple):
     text: str
 
 
-class Text:
+class SearchedText:
     """The bytes that the tokens of a range spell, and which of them are placed already."""
 
     def __init__(self, text: bytes, begins: Sequence[int]) -> None:
@@ -64,7 +71,7 @@ class Text:
         """Undo it."""
         self.taken[start:end] = bytes(end - start)
 
-    def inside(self, spot: Spot) -> NDArray[np.int64]:
+    def inside(self, spot: FieldSpot) -> NDArray[np.int64]:
         """The tokens of a spot; the first may begin with the space before it."""
         first = int(np.searchsorted(self.order, spot.start))
         at = int(self.order[first]) if first < len(self.order) else len(self.text)
@@ -72,13 +79,13 @@ class Text:
             first -= 1
         return np.arange(first, int(np.searchsorted(self.order, spot.end)))
 
-    def found(self, wanted: bytes, low: int, high: int) -> list[int]:
+    def find_open(self, wanted: bytes, low: int, high: int) -> list[int]:
         """Where a text stands in the open, in order, without overlaps."""
         places, at = [], self.text.find(wanted, low, high)
         while at >= 0:
             end = at + len(wanted)
             fits = self.is_free(at, end) and (
-                len(wanted) >= SHORT or (self._edge(at) and self._edge(end))
+                len(wanted) >= SHORT_TEXT_BYTES or (self._edge(at) and self._edge(end))
             )
             if fits:
                 places.append(at)
@@ -98,60 +105,69 @@ class Text:
         return ends + (start in self.begins) + (end in self.begins)
 
 
-def windows(fields: Iterable[Field]) -> list[bytes]:
+def list_windows(fields: Iterable[Field]) -> list[bytes]:
     """Pieces of a row's longest texts, one of which stands wherever the row does; none where all are short."""
-    made: dict[bytes, None] = {}
+    # A dictionary, for it keeps the order and each window once.
+    pieces: dict[bytes, None] = {}
+    # Four texts, three runs of each: a cut or rewritten line still holds one of them, and a row has few to look for.
     for field in sorted(fields, key=lambda field: -len(field.text))[:4]:
-        runs = [run.strip() for run in SOLID.findall(field.text.encode("utf-8", "replace"))]
+        encoded = field.text.encode("utf-8", "replace")
+        runs = [run.strip() for run in UNCHANGED_BYTES.findall(encoded)]
         for solid in sorted(runs, key=len)[:-4:-1]:
-            if len(solid) >= WINDOW:
-                middle = (len(solid) - WINDOW) // 2
-                made |= dict.fromkeys(
-                    (solid[:WINDOW], solid[middle : middle + WINDOW], solid[-WINDOW:])
-                )
-    return list(made)
+            if len(solid) >= WINDOW_BYTES:
+                # Beginning, middle and end: truncation leaves one of them.
+                for start in (0, (len(solid) - WINDOW_BYTES) // 2, len(solid) - WINDOW_BYTES):
+                    pieces[solid[start : start + WINDOW_BYTES]] = None
+    return list(pieces)
 
 
-def spots(
-    fields: Sequence[Field], text: Text, low: int, high: int, normalize: Normalize, *, cut: bool
-) -> list[Spot]:
+def find_field_spots(
+    fields: Sequence[Field],
+    text: SearchedText,
+    low: int,
+    high: int,
+    normalize: NormalizeText,
+    *,
+    cut: bool,
+) -> list[FieldSpot]:
     """Where the fields of one row stand in a free part of a text; longest first, equal ones in their order.
 
     With `cut` a field may stand there in part, at either end.
     """
-    made: list[Spot] = []
-    groups: dict[str, list[Piece]] = {}
-    for piece in _pieces(fields):
+    spots: list[FieldSpot] = []
+    groups: dict[str, list[FieldPiece]] = {}
+    for piece in _list_field_pieces(fields):
         groups.setdefault(piece.text.strip(), []).append(piece)
     whole: set[int] = set()
+    # Longest first: a short text may stand inside of a longer one, which must take its place before.
     for wanted in sorted(groups, key=lambda wanted: -len(wanted)):
         pieces = [piece for piece in groups[wanted] if piece.field not in whole]
-        for spot in _placed(wanted, pieces, fields, made, text, low, high, normalize):
-            made += _parted(spot, text)
+        for spot in _place_equal_fields(wanted, pieces, fields, spots, text, low, high, normalize):
+            spots += _part_thinking(spot, text)
             text.take(spot.start, spot.end)
             if spot.end - spot.start >= len(
                 fields[spot.field].text.strip().encode("utf-8", "replace")
             ):
                 whole.add(spot.field)
     if cut:
-        made += _cut(fields, made, text, low, high)
-    return made
+        spots += _find_cut_fields(fields, spots, text, low, high)
+    return spots
 
 
-def _pieces(fields: Sequence[Field]) -> Iterator[Piece]:
+def _list_field_pieces(fields: Sequence[Field]) -> Iterator[FieldPiece]:
     """Each field, its thinking parted from its answer; a JSON text before its leaves."""
     for i, field in enumerate(fields):
-        yield Piece(i, field.source, field.text)
+        yield FieldPiece(i, field.source, field.text)
         if field.source is Source.ASSISTANT and THINK_END in field.text:
             thinking, _, answer = field.text.rpartition(THINK_END)
             inside = thinking.rpartition("<think>")[2]
             if inside.strip():
-                yield Piece(i, Source.REASONING, inside)
+                yield FieldPiece(i, Source.REASONING, inside)
             if answer.strip():
-                yield Piece(i, Source.ASSISTANT, answer)
+                yield FieldPiece(i, Source.ASSISTANT, answer)
 
 
-def _parted(spot: Spot, text: Text) -> Iterator[Spot]:
+def _part_thinking(spot: FieldSpot, text: SearchedText) -> Iterator[FieldSpot]:
     """A whole answer that begins with thinking as its two parts; the thinking takes the white space behind it."""
     whole = text.text[spot.start : spot.end]
     cut = whole.rfind(THINK_END.encode()) + len(THINK_END)
@@ -168,71 +184,75 @@ def _parted(spot: Spot, text: Text) -> Iterator[Spot]:
         yield spot._replace(start=spot.start + cut)
 
 
-def _placed(
+def _place_equal_fields(
     wanted: str,
-    pieces: list[Piece],
+    pieces: list[FieldPiece],
     fields: Sequence[Field],
-    made: list[Spot],
-    text: Text,
+    spots: list[FieldSpot],
+    text: SearchedText,
     low: int,
     high: int,
-    normalize: Normalize,
-) -> Iterator[Spot]:
+    normalize: NormalizeText,
+) -> Iterator[FieldSpot]:
     """Each of some fields that hold the same text at a place of its own."""
     if not pieces:
         return
-    for spelled in _spellings(wanted, normalize):
-        places = text.found(spelled, low, high)
+    for spelled in _list_spellings(wanted, normalize):
+        places = text.find_open(spelled, low, high)
         if not places:
             continue
         size = len(spelled)
         for i, piece in enumerate(pieces):
-            after, before = _between(fields, piece.field, made)
-            here = [at for at in places if after <= at and at + size <= before]
+            after, before = _range_between_neighbours(fields, piece.field, spots)
+            fitting = [at for at in places if after <= at and at + size <= before]
             left = len(pieces) - i
-            if not here:
+            if not fitting:
                 continue
+            # A place must remain for each of the pieces that come after this one.
             best = max(
-                here[: max(1, len(here) - left + 1)],
+                fitting[: max(1, len(fitting) - left + 1)],
                 key=lambda at: (text.score(at, at + size), -at),
             )
             places = [at for at in places if at > best]
-            yield Spot(piece.field, piece.source, best, best + size, False)
+            yield FieldSpot(piece.field, piece.source, best, best + size, False)
         return
 
 
-def _spellings(wanted: str, normalize: Normalize) -> Iterator[bytes]:
+def _list_spellings(wanted: str, normalize: NormalizeText) -> Iterator[bytes]:
     """How templates and tokenizers write a text."""
-    seen = set()
-    for made in (
+    spellings_so_far = set()
+    # The likeliest first: as it is, as the tokenizer normalizes it, then as templates write JSON.
+    for spelling in (
         wanted,
         normalize(wanted).strip(),
         json.dumps(wanted, ensure_ascii=False)[1:-1],
         json.dumps(wanted)[1:-1],
-        _html_safe(wanted),
+        _escape_for_html(wanted),
     ):
-        spelled = made.encode("utf-8", "replace")
-        if spelled and spelled not in seen:
-            seen.add(spelled)
+        spelled = spelling.encode("utf-8", "replace")
+        if spelled and spelled not in spellings_so_far:
+            spellings_so_far.add(spelled)
             yield spelled
 
 
-def _html_safe(text: str) -> str:
+def _escape_for_html(text: str) -> str:
     """As Jinja's own `tojson` escapes it."""
-    made = json.dumps(text)[1:-1]
+    escaped = json.dumps(text)[1:-1]
     for character in "<>&'":
-        made = made.replace(character, f"\\u{ord(character):04x}")
-    return made
+        escaped = escaped.replace(character, f"\\u{ord(character):04x}")
+    return escaped
 
 
-def _between(fields: Sequence[Field], field: int, made: list[Spot]) -> tuple[int, int]:
+def _range_between_neighbours(
+    fields: Sequence[Field], field: int, spots: list[FieldSpot]
+) -> tuple[int, int]:
     """The part of a text in which a message's field must stand: behind those before it, before those behind it."""
-    column, index = _message(fields[field].path)
+    column, index = _message_index(fields[field].path)
     if index < 0:
         return 0, 1 << 62
     low, high = 0, 1 << 62
-    for spot in made:
-        other, place = _message(fields[spot.field].path)
+    for spot in spots:
+        other, place = _message_index(fields[spot.field].path)
         if other == column and place < index:
             low = max(low, spot.end)
         elif other == column and place > index:
@@ -240,40 +260,41 @@ def _between(fields: Sequence[Field], field: int, made: list[Spot]) -> tuple[int
     return low, high
 
 
-MESSAGE = re.compile(r"([^.\[]+)\[(\d+)\]")
+MESSAGE_PATH = re.compile(r"([^.\[]+)\[(\d+)\]")
 
 
 @lru_cache(4096)
-def _message(path: str) -> tuple[str, int]:
-    found = MESSAGE.match(path)
-    return (found[1], int(found[2])) if found else (path, -1)
+def _message_index(path: str) -> tuple[str, int]:
+    """(column, number of the message) of a path; -1 where it is in no list."""
+    match = MESSAGE_PATH.match(path)
+    return (match[1], int(match[2])) if match else (path, -1)
 
 
-def _cut(
-    fields: Sequence[Field], made: list[Spot], text: Text, low: int, high: int
-) -> Iterator[Spot]:
+def _find_cut_fields(
+    fields: Sequence[Field], spots: list[FieldSpot], text: SearchedText, low: int, high: int
+) -> Iterator[FieldSpot]:
     """The field that the end of a text cuts, and the one that its beginning does."""
-    known = {spot.field for spot in made}
+    known = {spot.field for spot in spots}
     missing = [(i, field) for i, field in enumerate(fields) if i not in known]
     for at_end in (True, False):
-        found = [
-            spot
-            for i, field in missing
-            if (spot := _partly(i, field, text, low, high, at_end)) is not None
-        ]
-        if found:
-            best = max(found, key=lambda spot: spot.end - spot.start)
+        candidates = [_find_cut_field(i, field, text, low, high, at_end) for i, field in missing]
+        cut_spots = [spot for spot in candidates if spot is not None]
+        if cut_spots:
+            # Several fields may begin alike: the one of which most stands there.
+            best = max(cut_spots, key=lambda spot: spot.end - spot.start)
             text.take(best.start, best.end)
             missing = [(i, field) for i, field in missing if i != best.field]
             yield best
 
 
-def _partly(
-    number: int, field: Field, text: Text, low: int, high: int, at_end: bool
-) -> Spot | None:
+def _find_cut_field(
+    number: int, field: Field, text: SearchedText, low: int, high: int, at_end: bool
+) -> FieldSpot | None:
+    """The part of one field that ends (`at_end`), or begins, a text; None where none does."""
     spelled = field.text.strip().encode("utf-8", "replace")
     part = text.text[low:high]
-    for size in (WINDOW, 3) if at_end else (WINDOW,):
+    # Truncation cuts ends far more often than beginnings, so there three bytes of a field are looked for too.
+    for size in (WINDOW_BYTES, 3) if at_end else (WINDOW_BYTES,):
         key = spelled[:size] if at_end else spelled[-size:]
         at = part.rfind(key) if at_end else part.find(key)
         if len(key) < size or at < 0:
@@ -282,5 +303,5 @@ def _partly(
         count = end - start
         same = text.text[start:end] == (spelled[:count] if at_end else spelled[-count:])
         if same and count < len(spelled) and text.is_free(start, end):
-            return Spot(number, field.source, start, end, True)
+            return FieldSpot(number, field.source, start, end, True)
     return None

@@ -1,4 +1,10 @@
-"""The parent's ear: processes of a run tell where their record is, and wait until all of them have been judged."""
+"""Listens to the processes of a run: they tell where their record is, and wait until all of them have been judged.
+
+Each process connects with a key, sends a small message and waits for `go` or `stop`. Records of one run (its ranks) are
+judged together when all have come, or after `MAX_WAIT_S`. The trade-off: a training waits while it is judged; but a
+run is never stopped, nor kept waiting, because of a fault of ours: what goes wrong here becomes a reason, and the
+answer is go.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +24,47 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG_RECORD
 from truetune.probe.run_record import Record, read_record
 
-Judge = Callable[[Sequence[Record]], bool]
+JudgeRun = Callable[[Sequence[Record]], bool]
 """The records of one run's processes -> may it go on?"""
-ENDED = "its process ended during the audit"
-PATIENCE = 300.0
+PROCESS_ENDED = "its process ended during the audit"
+# Chosen, not measured: ranks load the same model within minutes of each other; with half, slow disks lose ranks, and
+# with double, a run whose other ranks never come stands still for longer.
+MAX_WAIT_S = 300.0
 """Seconds from the first process of a run to its last; then it is judged with those that came"""
 
 
 @dataclass
-class _Group:
+class _ProcessGroup:
     expected: int
     arrived: list[tuple[Connection, Record | None]] = field(default_factory=list)
     timer: threading.Timer | None = None
     judged: bool = False
 
 
-class Ear:
+class ProcessListener:
     """Listens in a thread of its own. `judge` is called there, for one group of processes at a time."""
 
     def __init__(
         self,
         folder: Path,
-        judge: Judge,
+        judge: JudgeRun,
         complain: Callable[[str], None],
         lose: Callable[[str], None],
     ) -> None:
         """`complain` is told what else is odd, `lose` why a training is not judged."""
         self.authkey = secrets.token_bytes(32)
         path = str(folder / "ear")
+        # The path of a Unix socket has 104 bytes on macOS and 108 on Linux, with the end mark.
         unix = hasattr(os, "getuid") and len(path) < 100
         self._listener = Listener(path if unix else ("127.0.0.1", 0), authkey=self.authkey)
         self.address: Any = self._listener.address
-        self._judge, self._complain, self._lose = judge, complain, lose
-        self._groups: dict[str, _Group] = {}
+        self._judge_run, self._warn, self._report_lost = judge, complain, lose
+        self._groups: dict[str, _ProcessGroup] = {}
+        # Reentrant: a timer and the last process of a group both conclude, one of them under the lock already.
         self._lock = threading.RLock()
         self._open = True
         self._folder = folder
-        self._heard: set[Path] = set()
+        self._reported_folders: set[Path] = set()
         """Folders of records that processes told of"""
         self.reached = 0
         """Groups that began to train, whether or not they could be looked at"""
@@ -66,7 +76,7 @@ class Ear:
             self._open = False
             for group in self._groups.values():
                 self._conclude(group)
-            for record in self._left():
+            for record in self._list_partial_records():
                 self._judge_alone(record)
         family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
         with suppress(OSError), socket.socket(family) as knock:  # wakes the thread, which ends then
@@ -81,39 +91,39 @@ class Ear:
                 continue
             if not self._open:
                 return connection.close()
-            threading.Thread(target=self._hear, args=(connection,), daemon=True).start()
+            threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
 
-    def _hear(self, connection: Connection) -> None:
+    def _receive(self, connection: Connection) -> None:
         try:
-            said = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
+            message = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
             name, expected, failed = (
-                json.dumps(said["group"]),
-                int(said["expected"]),
-                said.get("failed"),
+                json.dumps(message["group"]),
+                int(message["expected"]),
+                message.get("failed"),
             )
-            folder = Path(said["folder"])
-            self._heard.add(folder)
-            record = left_behind(folder, str(failed)) if failed else read_record(folder)
+            folder = Path(message["folder"])
+            self._reported_folders.add(folder)
+            record = read_partial_record(folder, str(failed)) if failed else read_record(folder)
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            self._lose(f"a process of the run can't be understood: {error!r}")
+            self._report_lost(f"a process of the run can't be understood: {error!r}")
             connection.close()
             return
         if failed:
-            self._lose(f"the run can't be looked at: {failed}")
+            self._report_lost(f"the run can't be looked at: {failed}")
         with self._lock:
-            group = self._groups.setdefault(name, _Group(expected))
+            group = self._groups.setdefault(name, _ProcessGroup(expected))
             if group.judged:
-                _answer(connection, go=True)
+                _send_verdict(connection, go=True)
                 return
             group.arrived.append((connection, record))
             if len(group.arrived) >= group.expected:
                 self._conclude(group)
             elif group.timer is None:
-                group.timer = threading.Timer(PATIENCE, self._conclude, (group,))
+                group.timer = threading.Timer(MAX_WAIT_S, self._conclude, (group,))
                 group.timer.daemon = True
                 group.timer.start()
 
-    def _conclude(self, group: _Group) -> None:
+    def _conclude(self, group: _ProcessGroup) -> None:
         with self._lock:
             if group.judged:
                 return
@@ -121,7 +131,7 @@ class Ear:
             if group.timer is not None:
                 group.timer.cancel()
             if len(group.arrived) < group.expected:
-                self._complain(
+                self._warn(
                     f"{len(group.arrived)} of {group.expected} processes came: judged with these"
                 )
             records = [record for _, record in group.arrived if record is not None]
@@ -129,32 +139,32 @@ class Ear:
             self.reached += 1
             try:
                 if records:
-                    go = self._judge(records)
+                    go = self._judge_run(records)
             except Exception as error:
-                self._lose(f"the audit failed: {type(error).__name__}: {error}")
+                self._report_lost(f"the audit failed: {type(error).__name__}: {error}")
             finally:
                 for connection, _ in group.arrived:
-                    _answer(connection, go=go)
+                    _send_verdict(connection, go=go)
 
-    def _left(self) -> Iterator[Record]:
+    def _list_partial_records(self) -> Iterator[Record]:
         """What processes recorded that ended during their audit, and so told nobody."""
         for file in sorted(self._folder.glob("*/record.json")):
             if (
-                file.parent not in self._heard
-                and (record := left_behind(file.parent, ENDED)) is not None
+                file.parent not in self._reported_folders
+                and (record := read_partial_record(file.parent, PROCESS_ENDED)) is not None
             ):
                 yield record
 
     def _judge_alone(self, record: Record) -> None:
         self.reached += 1
-        self._lose(f"the run can't be looked at: {ENDED}")
+        self._report_lost(f"the run can't be looked at: {PROCESS_ENDED}")
         try:
-            self._judge([record])
+            self._judge_run([record])
         except Exception as error:
-            self._lose(f"the audit failed: {type(error).__name__}: {error}")
+            self._report_lost(f"the audit failed: {type(error).__name__}: {error}")
 
 
-def left_behind(folder: Path, reason: str) -> Record | None:
+def read_partial_record(folder: Path, reason: str) -> Record | None:
     """What was recorded before an audit was lost for this reason; None where nothing was."""
     try:
         record = read_record(folder)
@@ -164,7 +174,7 @@ def left_behind(folder: Path, reason: str) -> Record | None:
     return record
 
 
-def _answer(connection: Connection, *, go: bool) -> None:
+def _send_verdict(connection: Connection, *, go: bool) -> None:
     try:
         connection.send_bytes(b"go" if go else b"stop")
         connection.close()
