@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from truetune.fixing.run import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan import Plan as Plan
-    from truetune.rehearsal.report import RehearsalReport as RehearsalReport
+    from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
     from truetune.serving.adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.spec.run import RunSpec as RunSpec
@@ -101,7 +101,7 @@ _HOMES = {
     "Plan": "truetune.memory.plan",
     "Prediction": "truetune.data.predictions",
     "PredictionWriter": "truetune.evaluation.own_loop",
-    "RehearsalReport": "truetune.rehearsal.report",
+    "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
     "SampleReport": "truetune.evaluation.report",
@@ -287,13 +287,17 @@ def rehearse(
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
-    from truetune.rehearsal.here import record_of
-    from truetune.rehearsal.report import report
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
     from truetune.spec.files import spec_of
 
     spec = spec_of(settings, "truetune.rehearse")
-    return report(
-        [record_of(trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate)],
+    return judge_rehearsal(
+        [
+            record_rehearsal(
+                trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate
+            )
+        ],
         spec,
     )
 

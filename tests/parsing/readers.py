@@ -166,21 +166,21 @@ def _modelfile(path: Path) -> Any:
 
 
 def _safetensors(path: Path) -> Any:
-    from truetune.checkpoint.safetensors import read_header
+    from truetune.checkpoint.safetensors_header import read_header
 
     return read_header(path)
 
 
 def _weights(path: Path) -> Any:
-    from truetune.checkpoint.files import read_object, read_weights
+    from truetune.checkpoint.weight_files import read_object, read_weights
 
     return read_object(path, []), read_weights(path.parent, adapter=False)
 
 
 def _tokens(path: Path) -> Any:
-    from truetune.checkpoint.tokens import new_tokens
+    from truetune.checkpoint.added_tokens import find_new_tokens
 
-    return new_tokens(path.parent, path.parent)
+    return find_new_tokens(path.parent, path.parent)
 
 
 def _templates(path: Path) -> Any:

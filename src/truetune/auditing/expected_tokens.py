@@ -33,10 +33,9 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     """What the template writes before every answer, in prompts and in history; empty where there is no such thing."""
     if probes is None or probes.template is None:
         return b""
-    prompt = probes.text(chat(QUESTION), add_generation_prompt=True)
-    whole = probes.text(chat(QUESTION, ANSWER))
-    if prompt is None or whole is None:
-        return b""
+    prompt = probes.text(chat(QUESTION), add_generation_prompt=True) or ""
+    whole = probes.text(chat(QUESTION, ANSWER)) or ""
+    # A template may refuse a chat, or write neither as it is given: then there is no marker to look for.
     if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
         return b""
     without_prompt = probes.text(chat(QUESTION)) or ""

@@ -127,14 +127,7 @@ def measure_strength(
         served_logprobs = _answer_logprobs(prompts, answers, served_scores)
         tuned_logprobs = _answer_logprobs(prompts, answers, tuned_scores)
     if base is None:
-        if served_logprobs is not None and tuned_logprobs is not None:
-            distance = _distance_without_base(source, served_logprobs, tuned_logprobs)
-            return own_answers, distance, []
-        note = (
-            f"{source.name}: its base is not known (--base): how much of the training is served"
-            " was not measured"
-        )
-        return own_answers, None, [note]
+        return own_answers, *_strength_without_base(source, served_logprobs, tuned_logprobs)
     say("asking its base")
     with open_backend(base, tokenizer, options) as untuned:
         base_scores = None if served_logprobs is None else untuned.score(sequences)
@@ -206,6 +199,19 @@ def strength_from_logprobs(
         effect=effect.size,
         distance=_root_mean_square(served - tuned),
     )
+
+
+def _strength_without_base(
+    source: ModelSource, served: TokenLogprobs | None, tuned: TokenLogprobs | None
+) -> tuple[AdapterStrength | None, list[str]]:
+    """The distance from the tuned model where both were scored, else a note."""
+    if served is not None and tuned is not None:
+        return _distance_without_base(source, served, tuned), []
+    note = (
+        f"{source.name}: its base is not known (--base): how much of the training is served"
+        " was not measured"
+    )
+    return None, [note]
 
 
 def _distance_without_base(

@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import GENERATION_CONFIG, ModelSource, serving_stops
 from truetune.generation.backends.vllm_backend import LORA_RANKS, unsupported_adapter_settings

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.conversation import Conversation
 from truetune.generation.backends.model_source import ModelSource
 from truetune.render.probes import Probes

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.generation.backends.model_source import ModelSource
 
 ADAPTER_CONFIG = "adapter_config.json"

@@ -7,7 +7,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.run_record import CONTRACT
+from truetune.checkpoint.run_folder import CONTRACT_FILE
 from truetune.data import atomic
 from truetune.data.rows import read
 from truetune.render.probes import Probes
@@ -26,6 +26,6 @@ def write(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     for name in ("bos", "eos", "unk", "pad"):
         if (id := getattr(tokenizer, f"{name}_token_id")) is not None:
             made["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
-    path = folder / CONTRACT
+    path = folder / CONTRACT_FILE
     atomic.write(path, json.dumps(made, ensure_ascii=False, indent=1).encode())
     return path

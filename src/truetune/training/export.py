@@ -17,10 +17,15 @@ from typing import Any
 
 import torch
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import (
+    Checkpoint,
+    find_base_folder,
+    is_checkpoint,
+    read_checkpoint,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
@@ -185,7 +190,7 @@ def converter_of(given: str | PathLike[str] | None) -> list[str]:
 def _base_of(found: Checkpoint, given: str | PathLike[str] | None) -> Checkpoint | None:
     named = ((read_object(found.folder / FILE, []) or {}).get("paths") or {}).get("base")
     name = os.fspath(given) if given is not None else named if isinstance(named, str) else None
-    place = located(name, found.folder) if name else None
+    place = find_base_folder(name, found.folder) if name else None
     if given is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
             f"{given}: no such model; --base names the folder of the model before training"
@@ -287,12 +292,12 @@ def _read_back(job: _Job, part: Path, name: str, faults: list[str]) -> Any:
     """The model that transformers makes of the file, compared with the first one: it turns rows back."""
     model = loaded(part, model_class(job.model), job.device, gguf_file=name)
     there = model.state_dict()
-    ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
+    ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in NUMPY_TYPES}
     text = "transformers reads other values from the file, or its rows in another order"
     faults += [
         f"{n}: {text}"
         for n, t in ours.items()
-        if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE
+        if relative(to_float32(map_tensor(t), t.dtype), there[n].float().cpu().numpy()) > COARSE
     ]
     return model
 

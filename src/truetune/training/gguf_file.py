@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.compare import mapped
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes
 
@@ -98,10 +98,10 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> Compared:
     heads = _heads(model.config)
     for name, tensor in model.tensors.items():
         place = file.names.get_name(name, try_suffixes=(".weight", ".bias")) if file.names else None
-        if place not in file.tensors or tensor.dtype not in PLAIN or not tensor.whole:
+        if place not in file.tensors or tensor.dtype not in NUMPY_TYPES or not tensor.whole:
             unknown.append(name)
             continue
-        ours, theirs = floats(mapped(tensor), tensor.dtype), file.values(place)
+        ours, theirs = to_float32(map_tensor(tensor), tensor.dtype), file.values(place)
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE)
         error = min((relative(form, theirs) for form in _forms(ours, heads)), default=np.inf)
         if error <= allowed:

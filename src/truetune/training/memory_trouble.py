@@ -13,7 +13,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils.memory import should_reduce_batch_size
 
-from truetune.checkpoint.run_record import checkpoints
+from truetune.checkpoint.run_folder import list_checkpoints
 from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate import GIB
 from truetune.memory.plan import Plan
@@ -105,7 +105,7 @@ def relieve(error: RanOut, fitting: Fitting) -> None:
     fitting.changes.append(changes[0])
     fitting.relieved += 1
     if changes[0].anew:
-        for path in checkpoints(error.folder):
+        for path in list_checkpoints(error.folder):
             path.rename(free_name(path.with_name(f"before-fit-{path.name}")))
     gc.collect()
     if torch.cuda.is_available():

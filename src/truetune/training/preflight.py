@@ -79,11 +79,13 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
 
 def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
     """The run in miniature: memorise a few rows, recite them, and stop."""
-    from truetune.rehearsal.here import record_of
-    from truetune.rehearsal.report import report
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
 
     given = _given(trainer, spec, rows)
-    return report([record_of(trainer, given=given, batches=BATCHES, laws="none")], spec)
+    return judge_rehearsal(
+        [record_rehearsal(trainer, given=given, batches=BATCHES, laws="none")], spec
+    )
 
 
 def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:

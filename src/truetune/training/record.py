@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import PartialState
 
-from truetune.checkpoint.checkpoint import is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.files import ADAPTER
-from truetune.checkpoint.fingerprint import fingerprint
-from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, listing, step_of
+from truetune.checkpoint.base_fingerprint import fingerprint_base
+from truetune.checkpoint.load_checkpoint import find_base_folder, is_checkpoint, read_checkpoint
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    digest_file,
+    list_checkpoints,
+    list_files,
+)
+from truetune.checkpoint.weight_files import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
 from truetune.data import atomic
 from truetune.package import __version__
@@ -117,17 +125,19 @@ def differences(here: Mapping[str, Any], there: Mapping[str, Any], path: str = "
 
 def base_of(spec: RunSpec) -> dict[str, Any] | None:
     """The fingerprint of the model that training starts from; None where it is not on this machine yet."""
-    place = located(spec.model or spec.tokenizer or "", Path())
+    place = find_base_folder(spec.model or spec.tokenizer or "", Path())
     return (
-        fingerprint(read_checkpoint(place)) if place is not None and is_checkpoint(place) else None
+        fingerprint_base(read_checkpoint(place))
+        if place is not None and is_checkpoint(place)
+        else None
     )
 
 
 def _adapter(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
-    place = located(name, Path()) if name else None
-    path = place / ADAPTER if place is not None else None
-    return digest(path) if path is not None and path.is_file() else None
+    place = find_base_folder(name, Path()) if name else None
+    path = place / ADAPTER_FILE if place is not None else None
+    return digest_file(path) if path is not None and path.is_file() else None
 
 
 def versions() -> dict[str, str]:
@@ -155,7 +165,7 @@ class Record:
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             body = json.dumps(_plain(self.facts), ensure_ascii=False, indent=1, default=str)
-            atomic.write(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
+            atomic.write(self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass"))
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""
@@ -176,7 +186,9 @@ class Record:
 
     def reached(self, state: Any) -> None:
         """A checkpoint has been made."""
-        names = [path.name for path in checkpoints(self.folder) if (path / WHOLE).is_file()]
+        names = [
+            path.name for path in list_checkpoints(self.folder) if (path / WHOLE_FILE).is_file()
+        ]
         self.put(
             step=state.global_step, steps=state.max_steps, losses=_losses(state), checkpoints=names
         )
@@ -184,9 +196,11 @@ class Record:
     def end(self, state: Any, *, seconds: float, loss: float | None) -> None:
         """The run is complete: its weights stand in its folder. The listing of its files is made last."""
         losses = _losses(state) | ({"held_out": loss} if loss is not None else {})
-        files = listing(self.folder, below=False) if self.writes else {}
+        files = list_files(self.folder, below=False) if self.writes else {}
         files = {
-            name: entry for name, entry in files.items() if name != RUN and not name.startswith(".")
+            name: entry
+            for name, entry in files.items()
+            if name != RUN_FILE and not name.startswith(".")
         }
         self.put(
             status="finished",
@@ -208,12 +222,12 @@ def begun(
     if place.checkpoint is not None:
         resumed = [
             *place.before["resumed"],
-            {"at": now, "step": step_of(place.checkpoint), "versions": made},
+            {"at": now, "step": checkpoint_step(place.checkpoint), "versions": made},
         ]
         record = Record(place.folder, {**place.before, "resumed": resumed})
     else:
         facts = {
-            "format": FORMAT,
+            "format": RECORD_FORMAT,
             "status": "looking",
             "key": key_of(inputs),
             "inputs": inputs,

@@ -13,8 +13,15 @@ import filelock
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import WHOLE, checkpoints, damages, fault_of, own_run, step_of
+from truetune.checkpoint.run_folder import (
+    WHOLE_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    find_damages,
+    list_checkpoints,
+    read_own_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.output_folder import LOCK, Stranger, is_our_lock, refuse
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
@@ -83,7 +90,7 @@ def claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
 
 
 def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
-    before = own_run(folder)
+    before = read_own_run(folder)
     if not before:
         check_run_folder(folder, RunSpec())
         return Claim(folder, {}, None, False, ())
@@ -98,7 +105,7 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
             ("an earlier run with other settings never began here: its record goes",),
         )
     check_same_run(folder, inputs)
-    if before["status"] == "finished" and not any(damages(folder, before["files"])):
+    if before["status"] == "finished" and not any(find_damages(folder, before["files"])):
         return Claim(folder, before, None, True, ())
     notes: list[str] = []
     found = _last_whole(folder, before, notes)
@@ -109,7 +116,7 @@ def _claim(folder: Path, inputs: Mapping[str, Any]) -> Claim:
 
 def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
     """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find out."""
-    before = own_run(folder)
+    before = read_own_run(folder)
     if not before or _never_began(folder, before):
         return
     different = differences(inputs, before["inputs"])
@@ -121,7 +128,7 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
 
 
 def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
-    return run["status"] == "looking" and not checkpoints(folder)
+    return run["status"] == "looking" and not list_checkpoints(folder)
 
 
 def _renewed(then: Mapping[str, str]) -> list[str]:
@@ -146,12 +153,12 @@ def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path 
     """
     whole = [
         path
-        for path in checkpoints(folder)
+        for path in list_checkpoints(folder)
         if (mark := _mark_of(path)) is not None and mark["resumes"]
     ]
     found = whole[-1] if whole else None
     _check_way(folder, run, found)
-    for path in reversed(checkpoints(folder)):
+    for path in reversed(list_checkpoints(folder)):
         if path == found:
             break
         if _mark_of(path) is not None:
@@ -159,15 +166,21 @@ def _last_whole(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path 
                 f"{path.name} holds weights alone (save_only_model): the run can't go on from it"
             )
         elif run.get("writing") == path.name:
-            notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
+            notes.append(f"{path.name} is not whole ({find_checkpoint_fault(path)}): removed")
             remove_unfinished(path)
     return found
 
 
 def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None:
     """Raise UsageError for what stands where a run will write that goes on from a checkpoint, and is not its own."""
-    stranger = stranger_in_the_way(folder, run, step_of(found) or 0 if found is not None else -1)
-    if stranger is None and found is not None and (fault := fault_of(found)) is not None:
+    stranger = stranger_in_the_way(
+        folder, run, checkpoint_step(found) or 0 if found is not None else -1
+    )
+    if (
+        stranger is None
+        and found is not None
+        and (fault := find_checkpoint_fault(found)) is not None
+    ):
         stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
         raise refuse(
@@ -179,4 +192,6 @@ def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None
 
 def _mark_of(checkpoint: Path) -> dict[str, Any] | None:
     """whole.json of a checkpoint; None where there is none that truetune wrote."""
-    return read_object(checkpoint / WHOLE, []) if listed_files(checkpoint) is not None else None
+    return (
+        read_object(checkpoint / WHOLE_FILE, []) if listed_files(checkpoint) is not None else None
+    )

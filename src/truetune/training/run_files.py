@@ -14,8 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, own_run, step_of
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    digest_file,
+    list_checkpoints,
+    read_own_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.files import resolve
 from truetune.data.output_folder import (
     LOCK,
@@ -74,11 +82,11 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
             f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or"
             f" {ELSEWHERE}"
         )
-    if not own_run(folder):
+    if not read_own_run(folder):
         others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, EXTENDED))
         if others:
             raise UsageError(
-                f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of"
+                f"{folder} holds {others[0]} and no {RUN_FILE} that truetune wrote: it is no run of"
                 f" truetune's; nothing was written: {ELSEWHERE}"
             )
 
@@ -116,18 +124,20 @@ def stranger_in_the_way(folder: Path, run: Mapping[str, Any], last: int) -> Stra
     saving = run.get("saving") is True
     for path in sorted(folder.iterdir()):
         if path.is_symlink() and (
-            step_of(path) is not None or OF_THE_END.fullmatch(path.name) or path.name in WORKING
+            checkpoint_step(path) is not None
+            or OF_THE_END.fullmatch(path.name)
+            or path.name in WORKING
         ):
             return Stranger(path, "is a symbolic link, which truetune did not make")
         if OF_THE_END.fullmatch(path.name) and not saving:
             if path.name not in listed:
                 return Stranger(path, "truetune did not write it")
-            if not is_listed_file(path, listed[path.name], digest):
+            if not is_listed_file(path, listed[path.name], digest_file):
                 return Stranger(path, "is not as truetune wrote it")
         if path.name in WORKING and not WORKING[path.name](path):
             return Stranger(path, "is not as truetune wrote it")
-    for path in checkpoints(folder):
-        step = step_of(path) or 0
+    for path in list_checkpoints(folder):
+        step = checkpoint_step(path) or 0
         if step > last and (stranger := _stranger_in_checkpoint(path, run)) is not None:
             return stranger
     return None
@@ -167,10 +177,13 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
     listed = listed_files(path)
     if listed is not None:
         return next(
-            strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)), None
+            strangers(
+                path, listed, digest=digest_file, also_ours=lambda name: name == Path(WHOLE_FILE)
+            ),
+            None,
         )
     if run.get("writing") != path.name:
-        return Stranger(path, f"truetune did not write it (it has no {WHOLE})")
+        return Stranger(path, f"truetune did not write it (it has no {WHOLE_FILE})")
 
     def also_ours(name: Path) -> bool:
         here = path / name
@@ -192,11 +205,11 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
 
 def listed_files(checkpoint: Path) -> dict[str, Listed] | None:
     """The files that a checkpoint's whole.json lists; None where it has none that truetune wrote."""
-    path = checkpoint / WHOLE
+    path = checkpoint / WHOLE_FILE
     mark = None if checkpoint.is_symlink() or path.is_symlink() else read_object(path, [])
     return (
         listing_from(mark.get("files"))
-        if mark is not None and mark.get("format") == FORMAT
+        if mark is not None and mark.get("format") == RECORD_FORMAT
         else None
     )
 
@@ -209,8 +222,8 @@ def remove_checkpoint(path: Path) -> list[str]:
     listed = listed_files(path)
     if listed is None:
         return [path.name]
-    (path / WHOLE).unlink()
-    remove_listed_files(path, listed, digest=digest)
+    (path / WHOLE_FILE).unlink()
+    remove_listed_files(path, listed, digest=digest_file)
     return (
         [one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir()]
         if path.is_dir()

@@ -22,15 +22,15 @@ from accelerate import PartialState
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
-from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
-from truetune.checkpoint.run_record import (
-    FORMAT,
-    RUN,
-    WHOLE,
-    checkpoints,
-    fault_of,
-    listing,
-    step_of,
+from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE as FINGERPRINT
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    list_checkpoints,
+    list_files,
 )
 from truetune.data import atomic
 from truetune.data.output_folder import Stranger, refuse
@@ -137,7 +137,7 @@ class Saving(TrainerCallback):
         """Remove all but the last checkpoints, as many as save_total_limit says, and the best one."""
         if not self.keep or self.keep < 0:
             return
-        found = checkpoints(self.record.folder)
+        found = list_checkpoints(self.record.folder)
         best = state.best_model_checkpoint and Path(state.best_model_checkpoint).name
         kept = [path for path in found[-1:] if path.name != best] + [
             path for path in found if path.name == best
@@ -204,11 +204,11 @@ class Saving(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             return None
-        if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN):
+        if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN_FILE):
             return self._unwritten(
                 folder, error
             )  # run.json comes first: there is nothing of the checkpoint yet
-        if not folder.is_dir() or (fault_of(folder)) is None:
+        if not folder.is_dir() or (find_checkpoint_fault(folder)) is None:
             return None
         if PartialState().is_main_process:
             with suppress(OSError):
@@ -217,7 +217,11 @@ class Saving(TrainerCallback):
 
     def _unwritten(self, folder: Path, error: Exception) -> UsageError:
         """What to say where a checkpoint could not be written."""
-        whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
+        whole = [
+            path.name
+            for path in list_checkpoints(self.record.folder)
+            if (path / WHOLE_FILE).is_file()
+        ]
         free = shutil.disk_usage(self.record.folder).free
         then = (
             f"{whole[-1]} is whole, and the same command resumes from it"
@@ -301,12 +305,12 @@ def mark(folder: Path, *, resumes: bool) -> None:
         elif path.is_dir():
             atomic.sync(path)
     whole = {
-        "format": FORMAT,
-        "step": step_of(folder),
+        "format": RECORD_FORMAT,
+        "step": checkpoint_step(folder),
         "resumes": resumes,
-        "files": listing(folder),
+        "files": list_files(folder),
     }
-    atomic.write(folder / WHOLE, json.dumps(whole, indent=1).encode())
+    atomic.write(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
     atomic.sync(folder)
     atomic.sync(folder.parent)
 

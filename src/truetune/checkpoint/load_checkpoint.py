@@ -1,4 +1,8 @@
-"""Checkpoint: the files of one saved model or adapter."""
+"""Loads what is known of one saved model or adapter: headers and small files at once, values when they are asked for.
+
+The base of an adapter is looked for beside it and in the local hub cache, never on the network. The trade-off: parts
+that read gigabytes are cached properties, so a rule that needs none of them costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from truetune.checkpoint.compare import Moved, moved
-from truetune.checkpoint.files import Fault, Weights, read_object, read_weights
-from truetune.checkpoint.run_record import read_run
-from truetune.checkpoint.safetensors import Tensor
-from truetune.checkpoint.tokens import NewTokens, new_tokens
-from truetune.checkpoint.values import BUDGET, Values, scan
+from truetune.checkpoint.added_tokens import NewTokens, find_new_tokens
+from truetune.checkpoint.compare_samples import SampledChange, compare_sampled_tensors
+from truetune.checkpoint.run_folder import read_run
+from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
+from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
 from truetune.errors import UsageError
 from truetune.spec.near import near_path
 
 if TYPE_CHECKING:
-    from truetune.checkpoint.movement import Manifest
+    from truetune.checkpoint.weight_diff import MovementManifest
 
 Kind = Literal["model", "adapter"]
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
 MODEL_FILES = ("config.json", "model.safetensors.index.json")
-RECORD = "manifest.json"
-LONGEST_NAME = 4096
+MANIFEST_FILE = "manifest.json"
+# PATH_MAX of Linux: the system refuses a longer path.
+MAX_NAME_CHARS = 4096
 """Longer ones name no folder."""
 
 
@@ -35,7 +40,7 @@ class Checkpoint:
 
     folder: Path
     kind: Kind
-    weights: Weights
+    weights: WeightFiles
     config: Mapping[str, Any]
     adapter_config: Mapping[str, Any]
     generation_config: Mapping[str, Any]
@@ -44,18 +49,18 @@ class Checkpoint:
     record: Mapping[str, Any]
     """What truetune wrote on the data that were trained on: manifest.json, of this folder or the one above, or the part
     `data` of run.json"""
-    faults: tuple[Fault, ...]
+    faults: tuple[FileFault, ...]
     """Of all files"""
     base: Checkpoint | None = None
     base_name: str | None = None
     """As the caller or adapter_config.json names it"""
-    budget: int = BUDGET
+    budget: int = MAX_SCANNED_BYTES
     """Bytes of values that are read; beyond them, tensors are sampled"""
     adapter: Checkpoint | None = None
     """What was merged into the base to make this model, where that is known"""
 
     @property
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, StoredTensor]:
         return self.weights.tensors
 
     @cached_property
@@ -64,26 +69,30 @@ class Checkpoint:
         return read_run(self.folder)
 
     @cached_property
-    def values(self) -> dict[str, Values]:
+    def values(self) -> dict[str, TensorValues]:
         """What is in each floating-point tensor. Reads the files, up to `budget`."""
-        return scan(self.tensors.values(), budget=self.budget)
+        return scan_tensor_values(self.tensors.values(), budget=self.budget)
 
     @cached_property
-    def moved(self) -> dict[str, Moved]:
+    def moved(self) -> dict[str, SampledChange]:
         """How far each tensor that the base has too is from the base's; empty without a base"""
-        return moved(self.tensors, self.base.tensors) if self.base is not None else {}
+        return (
+            compare_sampled_tensors(self.tensors, self.base.tensors)
+            if self.base is not None
+            else {}
+        )
 
     @cached_property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> MovementManifest:
         """All values against the base's, and where the adapter is known, against what it should have made of them"""
-        from truetune.checkpoint.movement import manifest
+        from truetune.checkpoint.weight_diff import compare_weights
 
-        return manifest(self, self.adapter)
+        return compare_weights(self, self.adapter)
 
     @cached_property
     def new_tokens(self) -> NewTokens | None:
         """The tokens that the base does not have; None where a tokenizer or the base is not there"""
-        return new_tokens(self.folder, self.base.folder) if self.base is not None else None
+        return find_new_tokens(self.folder, self.base.folder) if self.base is not None else None
 
     @property
     def size(self) -> int:
@@ -110,40 +119,40 @@ def read_checkpoint(
     folder: str | os.PathLike[str],
     *,
     base: str | os.PathLike[str] | None = None,
-    budget: int = BUDGET,
+    budget: int = MAX_SCANNED_BYTES,
 ) -> Checkpoint:
     """Read the headers and small files of a folder, and of its base where that is at hand.
 
     `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it. Raises
     UsageError where there is no checkpoint, or no base of the given name.
     """
-    found = _read(_folder(folder), budget)
-    given = os.fspath(base) if base is not None else None
-    name = given or _base_of(found)
-    place = located(name, found.folder) if name else None
-    if given and place is None:
+    checkpoint = _read_folder(_checkpoint_folder(folder), budget)
+    base_path = os.fspath(base) if base is not None else None
+    name = base_path or _base_name(checkpoint)
+    candidate = find_base_folder(name, checkpoint.folder) if name else None
+    if base_path and candidate is None:
         raise UsageError(
-            f"{given}: no such folder, and no model of that name in the local hub"
-            f" cache{near_path(given)}"
+            f"{base_path}: no such folder, and no model of that name in the local hub"
+            f" cache{near_path(base_path)}"
         )
-    if place is None or place.resolve() == found.folder.resolve():
-        return replace(found, base_name=name)
-    if not is_checkpoint(place):
-        if given:
+    if candidate is None or candidate.resolve() == checkpoint.folder.resolve():
+        return replace(checkpoint, base_name=name)
+    if not is_checkpoint(candidate):
+        if base_path:
             raise UsageError(
-                f"{given}: holds no model; the base is a folder with config.json and safetensors"
+                f"{base_path}: holds no model; the base is a folder with config.json and safetensors"
                 " files"
             )
-        return replace(found, base_name=name)
-    return replace(found, base=_read(place, budget), base_name=name)
+        return replace(checkpoint, base_name=name)
+    return replace(checkpoint, base=_read_folder(candidate, budget), base_name=name)
 
 
-def located(name: str, beside: Path) -> Path | None:
+def find_base_folder(name: str, beside: Path) -> Path | None:
     """The folder that a path or a name of the local hub cache means. The network is never asked."""
     path = Path(os.path.expanduser(name))
-    for place in (path, beside / path, beside.parent / path):
-        if os.path.isdir(place):
-            return place
+    for candidate in (path, beside / path, beside.parent / path):
+        if os.path.isdir(candidate):
+            return candidate
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"
@@ -156,18 +165,20 @@ def located(name: str, beside: Path) -> Path | None:
     if not os.path.isdir(model):
         return None
     return max(
-        (model / "snapshots").glob("*/"), key=lambda place: place.stat().st_mtime, default=None
+        (model / "snapshots").glob("*/"),
+        key=lambda candidate: candidate.stat().st_mtime,
+        default=None,
     )
 
 
-def _base_of(found: Checkpoint) -> str | None:
-    source = found.adapter_config.get("base_model_name_or_path") or found.config.get(
+def _base_name(checkpoint: Checkpoint) -> str | None:
+    source = checkpoint.adapter_config.get("base_model_name_or_path") or checkpoint.config.get(
         "_name_or_path"
     )
-    return source if isinstance(source, str) and 0 < len(source) < LONGEST_NAME else None
+    return source if isinstance(source, str) and 0 < len(source) < MAX_NAME_CHARS else None
 
 
-def _folder(name: str | os.PathLike[str]) -> Path:
+def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
     folder = Path(os.path.expanduser(name))
     if not folder.is_dir():
         raise UsageError(
@@ -179,8 +190,8 @@ def _folder(name: str | os.PathLike[str]) -> Path:
     return folder
 
 
-def _read(folder: Path, budget: int) -> Checkpoint:
-    faults: list[Fault] = []
+def _read_folder(folder: Path, budget: int) -> Checkpoint:
+    faults: list[FileFault] = []
     kind: Kind = "adapter" if any((folder / name).is_file() for name in ADAPTER_FILES) else "model"
     weights = read_weights(folder, adapter=kind == "adapter")
 
@@ -196,16 +207,16 @@ def _read(folder: Path, budget: int) -> Checkpoint:
         generation_config=part("generation_config.json"),
         tokenizer_config=part("tokenizer_config.json"),
         trainer_state=part("trainer_state.json"),
-        record=_record(folder),
+        record=_read_data_record(folder),
         faults=(*weights.faults, *faults),
         budget=budget,
     )
 
 
-def _record(folder: Path) -> dict[str, Any]:
-    for place in (folder, folder.resolve().parent):
-        found = read_object(place / RECORD, [])
-        if found is not None and isinstance(found.get("inputs"), dict):
-            return found
+def _read_data_record(folder: Path) -> dict[str, Any]:
+    for candidate in (folder, folder.resolve().parent):
+        checkpoint = read_object(candidate / MANIFEST_FILE, [])
+        if checkpoint is not None and isinstance(checkpoint.get("inputs"), dict):
+            return checkpoint
     data = read_run(folder).get("data")
     return data if isinstance(data, dict) and isinstance(data.get("inputs"), dict) else {}

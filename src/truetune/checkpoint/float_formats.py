@@ -1,4 +1,8 @@
-"""Floating-point formats by their bits: what is NaN, infinite or zero, without converting anything."""
+"""Knows floating-point formats by their bits: what is NaN, infinite or zero, without converting anything.
+
+numpy has neither bfloat16 nor 8-bit floats, and converting gigabytes would take most of a scan's time. As integers, all
+values that are NaN or infinite lie above one number.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Float(NamedTuple):
+class FloatFormat(NamedTuple):
     """One format, stored in whole bytes."""
 
     signed: str
@@ -20,19 +24,19 @@ class Float(NamedTuple):
     """The bits of infinity; None where there is none"""
 
 
-FLOATS = {
-    "F64": Float("<i8", "<u8", 0x7FF0000000000000, 0x7FF0000000000000),
-    "F32": Float("<i4", "<u4", 0x7F800000, 0x7F800000),
-    "F16": Float("<i2", "<u2", 0x7C00, 0x7C00),
-    "BF16": Float("<i2", "<u2", 0x7F80, 0x7F80),
-    "F8_E5M2": Float("<i1", "<u1", 0x7C, 0x7C),
-    "F8_E4M3": Float("<i1", "<u1", 0x7F, None),
+FLOAT_FORMATS = {
+    "F64": FloatFormat("<i8", "<u8", 0x7FF0000000000000, 0x7FF0000000000000),
+    "F32": FloatFormat("<i4", "<u4", 0x7F800000, 0x7F800000),
+    "F16": FloatFormat("<i2", "<u2", 0x7C00, 0x7C00),
+    "BF16": FloatFormat("<i2", "<u2", 0x7F80, 0x7F80),
+    "F8_E5M2": FloatFormat("<i1", "<u1", 0x7C, 0x7C),
+    "F8_E4M3": FloatFormat("<i1", "<u1", 0x7F, None),
 }
-PLAIN = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 """The formats that become float32 here, by the numpy type that they are read as"""
 
 
-class Seen(NamedTuple):
+class BlockSummary(NamedTuple):
     """What is in a stretch of values."""
 
     nan: int
@@ -44,11 +48,12 @@ class Seen(NamedTuple):
     """All are 0 or -0"""
 
 
-def look(data: memoryview, kind: Float) -> Seen:
+def summarise_block(data: memoryview, kind: FloatFormat) -> BlockSummary:
     """Look at whole values in `data`; three passes that do not copy."""
     unsigned = np.frombuffer(data, kind.unsigned)
     signed = unsigned.view(kind.signed)
     sign = 1 << (8 * unsigned.itemsize - 1)
+    # As signed integers negative floats are negative: their largest is the largest positive float.
     high, positive = int(unsigned.max()), int(signed.max())
     nan = inf = 0
     if positive >= kind.special or high >= sign + kind.special:
@@ -56,13 +61,14 @@ def look(data: memoryview, kind: Float) -> Seen:
         special = magnitude >= kind.special
         inf = 0 if kind.infinite is None else int((magnitude == kind.infinite).sum())
         nan = int(special.sum()) - inf
-    return Seen(nan, inf, int(unsigned.min()), high, positive <= 0 and high <= sign)
+    return BlockSummary(nan, inf, int(unsigned.min()), high, positive <= 0 and high <= sign)
 
 
-def floats(values: NDArray[Any], dtype: str) -> NDArray[np.float32]:
+def to_float32(values: NDArray[Any], dtype: str) -> NDArray[np.float32]:
     """Values that were read as PLAIN[dtype] as float32."""
     values = np.asarray(values)
     if dtype == "BF16":
         return (values.astype(np.uint32) << 16).view(np.float32)
+    # F64 beyond float32 becomes infinity, which the comparison shows as such.
     with np.errstate(over="ignore"):
         return values.astype(np.float32)

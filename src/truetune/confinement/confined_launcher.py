@@ -1,6 +1,6 @@
-"""Start a command that can write nowhere but in given folders, and that can reach no other machine.
+"""Starts a command that can write nowhere but in given folders, and that can reach no other machine.
 
-    python -I -S launch.py --kept FOLDER --kept FOLDER -- COMMAND...
+    python -I -S confined_launcher.py --kept FOLDER --kept FOLDER -- COMMAND...
 
 The first folder takes what the command writes elsewhere (`written`), its temporary files (`tmp`) and, in `refused`,
 what a Python process of it was refused. The command gets a JSON object in TRUETUNE_GUARD that says what holds: a
@@ -12,7 +12,7 @@ This process stays outside and starts the command in a child that gives up its r
 2. Landlock (`landlock.py`), where the kernel has it: only the folders of step 1 (or, without it, the given ones) are
    writable;
 3. without namespaces a seccomp filter (`seccomp.py`) for datagrams and file modes; the command is started in a double
-   of the working folder (`links.py`).
+   of the working folder (`link_tree.py`).
 
 Where there is neither 1 nor 2, nothing is started, unless `--python-only` allows it: then Python's audit hook
 (`truetune.probe.write_guard`) is all there is. Exit code REFUSED where nothing was started.
@@ -39,20 +39,21 @@ from typing import Any, NoReturn
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from truetune.confinement import landlock, links, namespaces, seccomp
+from truetune.confinement import landlock, link_tree, namespaces, seccomp
 
-REFUSED = 125
+REFUSED_EXIT_CODE = 125
 """The exit code where nothing was started, as of `env` and `timeout`"""
-GUARD = "TRUETUNE_GUARD"
-ORDERS = "TRUETUNE_ORDERS"
+GUARD_VARIABLE = "TRUETUNE_GUARD"
+ORDERS_VARIABLE = "TRUETUNE_ORDERS"
 """The hook's; the folder that they name, for its records, is kept as well"""
 SET_PARENT_DEATH_SIGNAL, SET_SUBREAPER = 1, 36
 ENTERED, FAILED = b"e", b"f"
 """What the child reports before it becomes the command"""
 WRITTEN, HERE = "written", "here"
-COPIED = 1_000_000
+# Chosen, not measured: settings and logs are smaller, data and weights larger; at double, copying takes longer.
+MAX_COPIED_BYTES = 1_000_000
 """Bytes of a file in the working folder up to which a program may write to its copy, where there are no overlays"""
-DEVICES = (*namespaces.DEVICES, namespaces.SHARED_MEMORY)
+DEVICES = (*namespaces.PLAIN_DEVICES, namespaces.SHARED_MEMORY)
 LAUNCHERS = (
     "torchrun",
     "accelerate",
@@ -64,16 +65,16 @@ LAUNCHERS = (
 )
 MASTER_PORT = 29500
 """torch's own for the first process of a group"""
-NONE = (
+NO_GUARD = (
     "none of Linux's ways to confine a program works here: there is no Landlock (Linux 5.13), and"
     " no user namespaces with overlays (Linux 5.12) may be made"
 )
-ACCEPT = "`truetune rehearse --guard python` makes do with Python's audit hook"
-ALONE = "Python's audit hook alone keeps the command from writing and connecting"
+ACCEPT_HINT = "`truetune rehearse --guard python` makes do with Python's audit hook"
+HOOK_ALONE_NOTE = "Python's audit hook alone keeps the command from writing and connecting"
 
 
 @dataclass(frozen=True, slots=True)
-class Guard:
+class ActiveGuard:
     """What holds in the command's processes."""
 
     writable: tuple[str, ...]
@@ -95,10 +96,14 @@ class Guard:
 
     def gaps(self) -> list[str]:
         """What the kernel does not hold here, so that Python's audit hook alone does."""
-        parts = ((bool(self.covered or self.landlock), "writing of files"),
-                 (self.own_network or self.tcp, "TCP connections"), (self.own_network or self.datagrams, "UDP"),
-                 (self.own_network, "Unix sockets with a path"), (self.modes, "file modes and times"),
-                 (self.signals, "signals to other processes"))  # fmt: skip
+        parts = (
+            (bool(self.covered or self.landlock), "writing of files"),
+            (self.own_network or self.tcp, "TCP connections"),
+            (self.own_network or self.datagrams, "UDP"),
+            (self.own_network, "Unix sockets with a path"),
+            (self.modes, "file modes and times"),
+            (self.signals, "signals to other processes"),
+        )
         return [name for held, name in parts if not held]
 
 
@@ -120,9 +125,9 @@ def command_line(
     ]
 
 
-def main(arguments: Sequence[str]) -> int:
+def launch_command(arguments: Sequence[str]) -> int:
     """Start the command and wait for it. Its exit code; 128 + n where signal n ended it."""
-    parser = argparse.ArgumentParser(prog="truetune.confinement.launch")
+    parser = argparse.ArgumentParser(prog="truetune.confinement.confined_launcher")
     parser.add_argument("--kept", action="append", required=True)
     parser.add_argument("--python-only", action="store_true")
     parser.add_argument(
@@ -130,15 +135,16 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args(arguments)
-    if ORDERS in os.environ:
-        asked.kept.append(json.loads(os.environ[ORDERS])["folder"])
+    if ORDERS_VARIABLE in os.environ:
+        asked.kept.append(json.loads(os.environ[ORDERS_VARIABLE])["folder"])
     for name in ("tmp", "refused"):
         Path(asked.kept[0], name).mkdir(exist_ok=True)
     libc = ctypes.CDLL(None)
+    # Processes that the command leaves behind become ours, so that none outlives the rehearsal.
     libc.prctl(SET_SUBREAPER, 1, 0, 0, 0)
     parent = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    child = _start(asked)
+    child = _start_confined(asked)
     numbers = (
         signal.SIGTERM,
         signal.SIGHUP,
@@ -152,8 +158,8 @@ def main(arguments: Sequence[str]) -> int:
         if os.getppid() != parent:
             _end_all(child)
             for folder in asked.kept:
-                remove(folder)
-            os._exit(REFUSED)
+                remove_folder(folder)
+            os._exit(REFUSED_EXIT_CODE)
         if not (number in (signal.SIGINT, signal.SIGQUIT) and _from_the_keyboard()):
             with suppress(ProcessLookupError):
                 os.kill(child, number)
@@ -161,6 +167,7 @@ def main(arguments: Sequence[str]) -> int:
     for number in numbers:
         signal.signal(number, pass_on)
     libc.prctl(SET_PARENT_DEATH_SIGNAL, int(signal.SIGTERM), 0, 0, 0)
+    # The parent may have gone before the call above: then no signal will come.
     if os.getppid() != parent:
         pass_on(signal.SIGTERM, None)
     code = _wait_for(child)
@@ -168,18 +175,18 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
-def _start(asked: argparse.Namespace) -> int:
+def _start_confined(asked: argparse.Namespace) -> int:
     """The process id of the child that runs the command, or that ends with REFUSED."""
-    child, reported = _fork(asked)
+    child, reported = _fork_confined(asked)
     if FAILED in reported:  # half of a view may stand there: once more, without namespaces
         os.waitpid(child, 0)
-        remove(os.path.join(asked.kept[0], WRITTEN))
+        remove_folder(os.path.join(asked.kept[0], WRITTEN))
         asked.without.append("namespaces")
-        child, _ = _fork(asked)
+        child, _ = _fork_confined(asked)
     return child
 
 
-def _fork(asked: argparse.Namespace) -> tuple[int, bytes]:
+def _fork_confined(asked: argparse.Namespace) -> tuple[int, bytes]:
     """A child that becomes the command, and what it reported until then: ENTERED, FAILED."""
     (reports, report), (answer, answered) = os.pipe(), os.pipe()
     child = os.fork()
@@ -187,14 +194,14 @@ def _fork(asked: argparse.Namespace) -> tuple[int, bytes]:
         os.close(reports)
         os.close(answered)
         try:
-            _become(asked, report, answer)
+            _become_command(asked, report, answer)
         except namespaces.NamespaceError:
             os.write(report, FAILED)
         except BaseException as error:
             print(f"truetune: nothing was started: {error}", file=sys.stderr)
         finally:
             sys.stderr.flush()
-            os._exit(REFUSED)
+            os._exit(REFUSED_EXIT_CODE)
     os.close(report)
     os.close(answer)
     reported = b""
@@ -211,30 +218,32 @@ def _fork(asked: argparse.Namespace) -> tuple[int, bytes]:
     return child, reported
 
 
-def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
+def _become_command(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
     """Give up all rights but those to the given folders, then be the command. The pipes close with that."""
     kept = [os.path.realpath(folder) for folder in asked.kept]
-    guard = Guard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
+    guard = ActiveGuard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
     if "namespaces" not in asked.without:
         guard = _with_namespaces(guard, kept, asked.command, report, answer)
     namespaces.drop_capabilities()  # Landlock does not see how root changes a mount
     guard = _with_landlock(guard, asked)
     if not guard.covered and not guard.landlock:
         if not asked.python_only:
-            raise RuntimeError(f"{NONE}. {ACCEPT}")
-        print(f"truetune: {NONE}: {ALONE}", file=sys.stderr)
+            raise RuntimeError(f"{NO_GUARD}. {ACCEPT_HINT}")
+        print(f"truetune: {NO_GUARD}: {HOOK_ALONE_NOTE}", file=sys.stderr)
     if not guard.covered:
-        os.chdir(links.double(os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=COPIED))
+        os.chdir(
+            link_tree.link_tree(
+                os.getcwd(), os.path.join(kept[0], HERE), copy_up_to=MAX_COPIED_BYTES
+            )
+        )
         os.environ["PWD"] = os.getcwd()
     variables = {
         **os.environ,
-        **_variables(kept[0], guard),
-        GUARD: json.dumps({**asdict(guard), "gaps": guard.gaps()}),
+        **_command_variables(kept[0], guard),
+        GUARD_VARIABLE: json.dumps({**asdict(guard), "gaps": guard.gaps()}),
     }
-    for number in (
-        signal.SIGPIPE,
-        signal.SIGXFSZ,
-    ):  # Python ignores them, and the command would inherit that
+    # Python ignores these two, and the command would inherit that.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(asked.command[0], asked.command, variables)
@@ -243,15 +252,15 @@ def _become(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
 
 
 def _with_namespaces(
-    guard: Guard, kept: list[str], command: Sequence[str], report: int, answer: int
-) -> Guard:
+    guard: ActiveGuard, kept: list[str], command: Sequence[str], report: int, answer: int
+) -> ActiveGuard:
     """Raises NamespaceError where the system gives none."""
-    namespaces.enter()
+    namespaces.enter_namespaces()
     os.write(report, ENTERED)
     os.read(answer, 1)  # ends when the parent has mapped the user
     scratch = os.path.join(kept[0], WRITTEN)
     os.makedirs(scratch)
-    view = namespaces.isolate(kept, scratch, _used(command))
+    view = namespaces.isolate_files(kept, scratch, _list_used_paths(command))
     return replace(
         guard,
         writable=(*guard.writable, *view.covered),
@@ -263,7 +272,7 @@ def _with_namespaces(
     )
 
 
-def _used(command: Sequence[str]) -> list[str]:
+def _list_used_paths(command: Sequence[str]) -> list[str]:
     """Folders that programs write to: the working folder, home, caches, and those of the script and other words."""
     named = [
         os.environ.get(name, "")
@@ -277,19 +286,19 @@ def _used(command: Sequence[str]) -> list[str]:
     return [os.getcwd(), *(folder for folder in (*named, *words) if folder)]
 
 
-def _with_landlock(guard: Guard, asked: argparse.Namespace) -> Guard:
+def _with_landlock(guard: ActiveGuard, asked: argparse.Namespace) -> ActiveGuard:
     landlock.forbid_new_privileges()
-    number = 0 if "landlock" in asked.without else landlock.version()
+    number = 0 if "landlock" in asked.without else landlock.landlock_version()
     if number == 0:
         return guard
     ports = None if guard.own_network else _group_ports(asked.command)
-    held = landlock.confine(
+    held = landlock.confine_writes(
         guard.writable, connect_ports=ports, bind_ports=None if ports != () else ()
     )
     guard = replace(guard, landlock=held.version, signals=held.scoped, tcp=guard.tcp or held.tcp)
     if guard.own_network or not seccomp.knows_machine():
         return guard
-    seccomp.restrict(tcp=held.tcp)
+    seccomp.restrict_system_calls(tcp=held.tcp)
     return replace(guard, tcp=True, datagrams=True, modes=True)
 
 
@@ -313,23 +322,23 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
     )
 
 
-def _variables(folder: str, guard: Guard) -> dict[str, str]:
+def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
     """Where caches and trackers of known packages go, and that nothing is asked of the hub."""
     temporary = os.path.join(folder, "tmp")
     made = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
-    made |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED}
-    made |= SWITCHED_OFF
+    made |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED_VARIABLES}
+    made |= SWITCHED_OFF_VARIABLES
     if not guard.covered:
-        made |= {name: os.path.join(temporary, name.lower()) for name in CACHES}
+        made |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
         made |= {
-            "HF_DATASETS_CACHE": links.double(
+            "HF_DATASETS_CACHE": link_tree.link_tree(
                 str(_datasets_cache()), os.path.join(temporary, "datasets")
             )
         }
     return made
 
 
-REDIRECTED = (
+REDIRECTED_VARIABLES = (
     "WANDB_DIR",
     "WANDB_CACHE_DIR",
     "WANDB_CONFIG_DIR",
@@ -342,14 +351,14 @@ REDIRECTED = (
     "CLEARML_CACHE_DIR",
 )
 """Trackers' own folders"""
-SWITCHED_OFF = {
+SWITCHED_OFF_VARIABLES = {
     "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
     "SWANLAB_MODE": "disabled", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
     "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
     "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
 }  # fmt: skip
 """Trackers, the hub, and devices; a program that is not hooked could train on those for hours, for nothing"""
-CACHES = (
+CACHE_VARIABLES = (
     "HF_MODULES_CACHE",
     "TORCHINDUCTOR_CACHE_DIR",
     "TRITON_CACHE_DIR",
@@ -381,7 +390,7 @@ def _wait_for(child: int) -> int:
 def _end_all(child: int) -> None:
     """Kill what is left of the command: orphans have become our own children."""
     while True:
-        left = _descendants(os.getpid())
+        left = _list_descendants(os.getpid())
         for process in left:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
@@ -391,16 +400,16 @@ def _end_all(child: int) -> None:
             return
 
 
-def _descendants(process: int) -> list[int]:
+def _list_descendants(process: int) -> list[int]:
     found = []
     with suppress(OSError):
         for children in Path(f"/proc/{process}/task").glob("*/children"):
             for number in map(int, children.read_text().split()):
-                found += [number, *_descendants(number)]
+                found += [number, *_list_descendants(number)]
     return found
 
 
-def remove(folder: str) -> None:
+def remove_folder(folder: str) -> None:
     """Remove a folder that overlays have used: the kernel leaves folders in it that nobody may read."""
     for place, names, _ in os.walk(folder):
         for name in names:
@@ -420,4 +429,4 @@ def _from_the_keyboard() -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(launch_command(sys.argv[1:]))

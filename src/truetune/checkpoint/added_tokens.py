@@ -1,4 +1,8 @@
-"""The tokens that a checkpoint has and its base has not, by the files of both tokenizers."""
+"""Finds the tokens that a checkpoint has and its base has not, by the files of both tokenizers.
+
+The trade-off: the tokenizer is not loaded, only its lists of added tokens are read, from each of the three files that
+may hold them.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.parsing.json_reader import RowDecoder
 from truetune.parsing.limits import MODEL_FILE
 
-HEAD = 16 << 20
+MAX_HEAD_BYTES = 16 << 20
 """Bytes: added_tokens stands before the vocabulary in tokenizer.json"""
-ADDED = re.compile(r'"added_tokens"\s*:\s*(?=\[)')
+ADDED_TOKENS_KEY = re.compile(r'"added_tokens"\s*:\s*(?=\[)')
 
 
 class NewTokens(NamedTuple):
@@ -24,22 +28,22 @@ class NewTokens(NamedTuple):
     """Tokens of the base: its highest id, plus one"""
 
 
-def new_tokens(folder: Path, base: Path) -> NewTokens | None:
+def find_new_tokens(folder: Path, base: Path) -> NewTokens | None:
     """The added tokens that the base does not have; None where a tokenizer is missing."""
-    mine, theirs = added_tokens(folder), added_tokens(base)
-    if mine is None or theirs is None:
+    own_tokens, base_tokens = read_added_tokens(folder), read_added_tokens(base)
+    if own_tokens is None or base_tokens is None:
         return None
-    ids = {text: id for text, id in mine.items() if text not in theirs}
+    ids = {text: id for text, id in own_tokens.items() if text not in base_tokens}
     if not ids:
         return NewTokens({}, 0)
-    vocabulary = {**_vocabulary(base), **theirs}
+    vocabulary = {**_read_vocabulary(base), **base_tokens}
     return NewTokens(
         {text: id for text, id in ids.items() if text not in vocabulary},
         max(vocabulary.values(), default=-1) + 1,
     )
 
 
-def added_tokens(folder: Path) -> dict[str, int] | None:
+def read_added_tokens(folder: Path) -> dict[str, int] | None:
     """Added tokens with their ids, of tokenizer.json and what stands beside it; None without tokenizer.json.
 
     tokenizer.json is long, so only the list itself is parsed.
@@ -48,27 +52,26 @@ def added_tokens(folder: Path) -> dict[str, int] | None:
     if not path.is_file():
         return None
     with path.open("rb") as file:
-        text = file.read(HEAD).decode("utf-8", "replace")
-    match = ADDED.search(text)
+        text = file.read(MAX_HEAD_BYTES).decode("utf-8", "replace")
+    match = ADDED_TOKENS_KEY.search(text)
     try:
-        found = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []
+        tokens = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []
     except ValueError:
-        found = []
+        tokens = []
     listed = (read_object(folder / "tokenizer_config.json", []) or {}).get("added_tokens_decoder")
     if isinstance(listed, dict):
-        found = [
-            *found,
-            *(
-                {**t, "id": int(id)}
-                for id, t in listed.items()
-                if isinstance(t, dict) and _number(id)
-            ),
+        described = [
+            {**token, "id": int(id)}
+            for id, token in listed.items()
+            if isinstance(token, dict) and _is_id(id)
         ]
+        tokens = [*tokens, *described]
     more = read_object(folder / "added_tokens.json", []) or {}
-    return {**{text: id for text, id in more.items() if type(id) is int}, **_by_text(found)}
+    return {**{text: id for text, id in more.items() if type(id) is int}, **_ids_by_text(tokens)}
 
 
-def _by_text(tokens: Iterable[Any]) -> dict[str, int]:
+def _ids_by_text(tokens: Iterable[Any]) -> dict[str, int]:
+    """Text -> id of the entries that have both; others are left out, for the files are not ours."""
     return {
         token["content"]: token["id"]
         for token in tokens
@@ -78,11 +81,13 @@ def _by_text(tokens: Iterable[Any]) -> dict[str, int]:
     }
 
 
-def _number(text: str) -> bool:
+def _is_id(text: str) -> bool:
+    """Is a key a number that may be an id? Python refuses to convert thousands of digits."""
     return text.isdecimal() and len(text) < 10
 
 
-def _vocabulary(folder: Path) -> dict[str, int]:
+def _read_vocabulary(folder: Path) -> dict[str, int]:
+    """Text -> id of tokenizer.json: a list of pairs where the model is Unigram, a dictionary otherwise."""
     model = (read_object(folder / "tokenizer.json", []) or {}).get("model")
     vocab = model.get("vocab") if isinstance(model, dict) else None
     if isinstance(vocab, list):

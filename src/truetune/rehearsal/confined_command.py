@@ -1,4 +1,8 @@
-"""A rehearsal's command, confined; and what was refused to it."""
+"""Confines a rehearsal's command, and reads what was refused to it.
+
+Each process of the command notes its refusals in the work folder, one file a process, for the processes share nothing
+else; they are read when the command has ended.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from truetune.confinement import launch
+from truetune.confinement import confined_launcher
 from truetune.errors import UsageError
 from truetune.probe.rehearsal_guards import FAILURE
 
-SHOWN = 5
+# A loop may be refused the same kind of act a thousand times; the first lines tell what to change.
+MAX_SHOWN_REFUSALS = 5
 """Refusals that are shown, of each kind once"""
 
 
@@ -32,32 +37,32 @@ class Refusal:
 class Refusals:
     """All that Python's hook refused in the command's processes."""
 
-    found: tuple[Refusal, ...]
+    refusals: tuple[Refusal, ...]
     failure: str
     """Why the hook ended a process; empty where none did"""
 
     def lines(self) -> Iterator[str]:
         """One line for each of the first ones."""
-        for refusal in self.found[:SHOWN]:
+        for refusal in self.refusals[:MAX_SHOWN_REFUSALS]:
             yield f"kept from the program: {refusal.line} {refusal.act} {refusal.subject}"
-        if len(self.found) > SHOWN:
-            yield f"and {len(self.found) - SHOWN} more acts were kept from it"
+        if len(self.refusals) > MAX_SHOWN_REFUSALS:
+            yield f"and {len(self.refusals) - MAX_SHOWN_REFUSALS} more acts were kept from it"
 
 
-def confined(command: Sequence[str], work: Path, *, python_only: bool) -> list[str]:
+def confine_command(command: Sequence[str], work: Path, *, python_only: bool) -> list[str]:
     """The command behind the launcher that confines it to `work`.
 
     Raises UsageError where there is no such program.
     """
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]}: can't be started: no such program")
-    return launch.command_line(command, [work], python_only=python_only)
+    return confined_launcher.command_line(command, [work], python_only=python_only)
 
 
 def read_refusals(work: Path) -> Refusals:
     """What the processes have left in `work`, in the order of their ids; the same refusal once."""
     folder = work / "refused"
     notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
-    found = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
+    refusals = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
     failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE}-*"))]
-    return Refusals(tuple(found), failures[0] if failures else "")
+    return Refusals(tuple(refusals), failures[0] if failures else "")

@@ -1,4 +1,4 @@
-"""A rehearsal of the run in this process."""
+"""Rehearses the run of a trainer in this process: `truetune.rehearse(trainer)`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from truetune.errors import UsageError
 from truetune.probe.run_record import Record
 
 
-def record_of(
+def record_rehearsal(
     trainer: Any,
     *,
     given: Any = None,
@@ -18,7 +18,19 @@ def record_of(
     rows: int = 6,
     mutate: bool | Sequence[str] = False,
 ) -> Record:
-    """Raises UsageError where this is no trainer, or a law or fault has no such name."""
+    """Rehearse a trainer's run on a miniature of its model.
+
+    Args:
+        trainer: of transformers, or a subclass.
+        given: rows before any preparation, where they are at hand.
+        batches: how many are recorded.
+        laws: which laws of a correct training are tried.
+        rows: how many are memorised and asked for.
+        mutate: put faults into the batch, too: all, or those of these names.
+
+    Raises:
+        UsageError: this is no trainer, or a law or fault has no such name.
+    """
     from truetune.probe.label_mutants import ROWS
     from truetune.probe.rehearse_run import rehearse_run
 
@@ -26,7 +38,8 @@ def record_of(
         raise UsageError(
             f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs"
         )
-    if not isinstance(mutate, bool) and (unknown := sorted(set(mutate) - {*ROWS})):
+    unknown = [] if isinstance(mutate, bool) else sorted(set(mutate) - {*ROWS})
+    if unknown:
         raise UsageError(f"no fault is called {', '.join(unknown)}: there are {', '.join(ROWS)}")
     return rehearse_run(
         trainer,

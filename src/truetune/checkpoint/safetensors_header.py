@@ -1,4 +1,4 @@
-"""The header of a safetensors file: 8 bytes with a length, JSON with names and places, then the tensors.
+"""Reads the header of a safetensors file: 8 bytes with a length, JSON with names and places, then the tensors.
 
 Nothing in it is trusted: lengths, shapes and offsets are compared with each other and with the size of the file.
 """
@@ -14,17 +14,17 @@ from typing import Any, NamedTuple
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import TENSOR_HEADER
 
-BITS = {
+BITS_PER_ITEM = {
     **{"F4": 4, "F6_E2M3": 6, "F6_E3M2": 6, "BOOL": 8, "U8": 8, "I8": 8},
     **{"F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8, "F8_E5M2FNUZ": 8},
     **{"U16": 16, "I16": 16, "F16": 16, "BF16": 16, "U32": 32, "I32": 32, "F32": 32},
     **{"U64": 64, "I64": 64, "F64": 64, "C64": 64},
 }
 """Bits of one item, by dtype"""
-LONGEST_HEADER = TENSOR_HEADER.max_bytes
+MAX_HEADER_BYTES = TENSOR_HEADER.max_bytes
 """Bytes; the format allows 100 MB, the longest that models have is some MB."""
-MOST_DIMENSIONS = 16
-LFS = b"version https://git-lfs"
+MAX_DIMENSIONS = 16
+LFS_POINTER = b"version https://git-lfs"
 
 
 class BrokenFile(ValueError):
@@ -32,7 +32,7 @@ class BrokenFile(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Tensor:
+class StoredTensor:
     """Where one tensor stands."""
 
     name: str
@@ -52,43 +52,45 @@ class Tensor:
         return math.prod(self.shape)
 
 
-class Header(NamedTuple):
+class SafetensorsHeader(NamedTuple):
     """What a file says is in it."""
 
-    tensors: tuple[Tensor, ...]
+    tensors: tuple[StoredTensor, ...]
     """By offset"""
     metadata: dict[str, str]
     faults: tuple[str, ...]
     """What does not fit, though the header could be read"""
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path) -> SafetensorsHeader:
     """The header of a file. Raises BrokenFile or OSError."""
     total = path.stat().st_size
     with path.open("rb") as file:
         first = file.read(8)
         length = int.from_bytes(first, "little")
-        if first == LFS[:8]:
+        # A clone without Git LFS holds a small text in the place of each weight file: the commonest broken one.
+        if first == LFS_POINTER[:8]:
             raise BrokenFile("a Git LFS pointer, not the file itself; run `git lfs pull`")
         if len(first) < 8:
             raise BrokenFile(f"{total} bytes, too short for a header")
-        if length > min(total - 8, LONGEST_HEADER):
+        # Before it is read: a broken length would ask for exabytes of memory.
+        if length > min(total - 8, MAX_HEADER_BYTES):
             raise BrokenFile(f"its header should have {length:,} bytes, the file has {total:,}")
-        entries = _json(file.read(length))
+        entries = _parse_header(file.read(length))
     metadata = entries.pop("__metadata__", None)
     begin = 8 + length
     tensors = sorted(
-        (_tensor(path, n, e, begin, total) for n, e in entries.items()),
+        (_read_entry(path, n, e, begin, total) for n, e in entries.items()),
         key=lambda t: (t.start, t.size),
     )
-    return Header(
+    return SafetensorsHeader(
         tuple(tensors),
         {str(k): str(v) for k, v in metadata.items()} if isinstance(metadata, dict) else {},
-        tuple(_faults(tensors, begin, total)),
+        tuple(_find_layout_faults(tensors, begin, total)),
     )
 
 
-def _json(body: bytes) -> dict[str, Any]:
+def _parse_header(body: bytes) -> dict[str, Any]:
     try:
         value = parse_json(body, TENSOR_HEADER, unique_keys=True, exact_integers=True)
     except ValueError as error:
@@ -98,7 +100,7 @@ def _json(body: bytes) -> dict[str, Any]:
     return value
 
 
-def _tensor(path: Path, name: str, entry: Any, begin: int, total: int) -> Tensor:
+def _read_entry(path: Path, name: str, entry: Any, begin: int, total: int) -> StoredTensor:
     try:
         dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
     except (KeyError, TypeError, ValueError):
@@ -106,20 +108,20 @@ def _tensor(path: Path, name: str, entry: Any, begin: int, total: int) -> Tensor
     sizes = [*shape, start, end] if isinstance(shape, list) else [-1]
     if (
         not isinstance(dtype, str)
-        or len(sizes) > MOST_DIMENSIONS
+        or len(sizes) > MAX_DIMENSIONS
         or not all(type(n) is int and n >= 0 for n in sizes)
     ):
         raise BrokenFile(
             f"its header gives {name[:80]!r} the shape {str(shape)[:80]} and offsets {start}, {end}"
         )
     size = end - start
-    bits = math.prod(shape) * BITS.get(dtype, 0)
-    if size < 0 or (dtype in BITS and bits != 8 * size):
+    bits = math.prod(shape) * BITS_PER_ITEM.get(dtype, 0)
+    if size < 0 or (dtype in BITS_PER_ITEM and bits != 8 * size):
         raise BrokenFile(f"{name[:80]!r} is {dtype} {shape}, which does not fit {size:,} bytes")
-    return Tensor(name, dtype, tuple(shape), path, begin + start, size, begin + end <= total)
+    return StoredTensor(name, dtype, tuple(shape), path, begin + start, size, begin + end <= total)
 
 
-def _faults(tensors: list[Tensor], begin: int, total: int) -> Iterator[str]:
+def _find_layout_faults(tensors: list[StoredTensor], begin: int, total: int) -> Iterator[str]:
     cut = [tensor for tensor in tensors if not tensor.whole]
     if cut:
         end = max(tensor.start + tensor.size for tensor in cut)

@@ -1,4 +1,9 @@
-"""Mutation score: which faults the user's own logs would have shown, and which truetune's rules see."""
+"""Scores a mutation test: which faults the user's own logs would have shown, and which truetune's rules see.
+
+Each fault was put into the run's own batch and trained on. A log shows it where loss or a metric is far from the clean
+run's. The trade-off: "far" is generous to the logs (they are compared with a clean run that nobody has), so the score
+of truetune against them is rather too low than too high.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +17,14 @@ from truetune.checks.catalogue import rules
 from truetune.checks.judgement import judge
 from truetune.probe.run_record import Record
 
-TIMES = 3.0
+# Chosen, not measured: a loss that is three times another run's is looked at; at half, noise between runs would count.
+SUSPICIOUS_LOSS_RATIO = 3.0
 """A final loss that is so many times the clean run's, and at least `LEAST`, would have been seen"""
-LEAST = 0.3
-SHARE = 0.5
+MIN_SUSPICIOUS_LOSS = 0.3
+# Chosen, not measured, as generous as the ratio of losses.
+SUSPICIOUS_METRIC_SHARE = 0.5
 """A metric that is off by more than this share of the clean run's, and by `OFF`, would have been seen"""
-OFF = 0.1
+MIN_METRIC_CHANGE = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,72 +59,77 @@ class Mutation:
 
     def sentence(self) -> str:
         """The score."""
-        shown, found = (
-            sum(bool(m) for m in seen)
-            for seen in ([m.shown for m in self.mutants], [m.rules for m in self.mutants])
-        )
+        visible = sum(bool(mutant.shown) for mutant in self.mutants)
+        noticed = sum(bool(mutant.rules) for mutant in self.mutants)
         return (
-            f"your logs would have shown {shown} of {len(self.mutants)} faults; truetune found"
-            f" {found}"
+            f"your logs would have shown {visible} of {len(self.mutants)} faults; truetune found"
+            f" {noticed}"
         )
 
 
-def mutation(records: Sequence[Record]) -> Mutation | None:
+def score_mutations(records: Sequence[Record]) -> Mutation | None:
     """What the first process recorded; None where no faults were tried."""
-    found: Mapping[str, Any] | None = records[0].facts.get("mutation")
-    if not found:
+    recorded: Mapping[str, Any] | None = records[0].facts.get("mutation")
+    if not recorded:
         return None
-    clean, usual = found["clean"], set(_fired(records[0], records[0].facts["recitation"]))
+    clean, clean_rules = (
+        recorded["clean"],
+        set(_list_fired_rules(records[0], records[0].facts["recitation"])),
+    )
     return Mutation(
         clean["loss"][-1],
         len(clean["loss"]),
-        tuple(_mutant(records[0], fault, clean, usual) for fault in found["mutants"]),
-        tuple((skipped["name"], skipped["why"]) for skipped in found["skipped"]),
+        tuple(
+            _score_mutant(records[0], fault, clean, clean_rules) for fault in recorded["mutants"]
+        ),
+        tuple((skipped["name"], skipped["why"]) for skipped in recorded["skipped"]),
     )
 
 
-def _mutant(
-    record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], usual: set[str]
+def _score_mutant(
+    record: Record, fault: Mapping[str, Any], clean: Mapping[str, Any], clean_rules: set[str]
 ) -> Mutant:
+    """One fault with who noticed it; rules that fire without a fault, too, noticed nothing."""
     rows, pairs = fault["rows"], fault.get("pairs", ())
-    fired = _fired(record, {**record.facts["recitation"], **fault})
+    fired = _list_fired_rules(record, {**record.facts["recitation"], **fault})
+    recited = sum(row["recited"] for row in rows)
+    # Preference training recites nothing: a pair is learned where its margin grew.
+    if pairs:
+        recited = sum(pair["after"] > pair["before"] for pair in pairs)
     return Mutant(
         fault["name"],
         fault["what"],
         fault["loss"][-1],
-        shown(fault, clean),
-        (
-            sum(pair["after"] > pair["before"] for pair in pairs)
-            if pairs
-            else sum(row["recited"] for row in rows)
-        ),
+        find_visible_sign(fault, clean),
+        recited,
         None if pairs else sum(row["stopped"] for row in rows),
         len(pairs or rows),
-        tuple(name for name in fired if name not in usual),
+        tuple(name for name in fired if name not in clean_rules),
     )
 
 
-def shown(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
+def find_visible_sign(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str:
     """What would have caught the eye in the logs of a run with this fault, if one knew the clean run's; else empty."""
     last, good = fault["loss"][-1], clean["loss"][-1]
     if not math.isfinite(last):
         return "loss is no number"
     if last == 0:
         return "loss is 0"
-    if last > TIMES * good and last > LEAST:
+    if last > SUSPICIOUS_LOSS_RATIO * good and last > MIN_SUSPICIOUS_LOSS:
         return "loss"
     logs = fault["logs"]
     return next(
         (
             name
             for name, value in clean["logs"].items()
-            if not abs(logs.get(name, math.nan) - value) <= max(SHARE * abs(value), OFF)
+            if not abs(logs.get(name, math.nan) - value)
+            <= max(SUSPICIOUS_METRIC_SHARE * abs(value), MIN_METRIC_CHANGE)
         ),
         "",
     )
 
 
-def _fired(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
+def _list_fired_rules(record: Record, recitation: Mapping[str, Any]) -> Iterator[str]:
     """Names of the rules on recitations that this one breaks."""
     subject = Audit(
         (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()

@@ -1,4 +1,7 @@
-"""What a rehearsal found: an audit's report, and how the miniature answered."""
+"""The report of a rehearsal: an audit's report, and how the miniature answered.
+
+Answers are judged only where the miniature learned the rows: one that did not says nothing of the run.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,14 @@ from truetune.checks.audit import audit as judge
 from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recited import UNLEARNED
 from truetune.probe.run_record import Record
-from truetune.rehearsal.mutate import Mutation, mutation
+from truetune.rehearsal.mutation_score import Mutation, score_mutations
 from truetune.spec.run import RunSpec
 
 NO_PAIRS = "no two answers to one prompt were found"
 
 
 @dataclass(frozen=True, slots=True)
-class Recited:
+class RecitedRow:
     """One row after memorising."""
 
     row: int | None
@@ -34,7 +37,7 @@ class Recited:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class PreferencePair:
     """One pair after preference training; margins are log p(chosen) - log p(rejected), in nats."""
 
     prompt: str
@@ -48,8 +51,8 @@ class Pair:
 class RehearsalReport(AuditReport):
     """What reached the loss, and what a miniature of the model learned from it."""
 
-    recited: tuple[Recited, ...]
-    pairs: tuple[Pair, ...]
+    recited: tuple[RecitedRow, ...]
+    pairs: tuple[PreferencePair, ...]
     losses: tuple[float, ...]
     """Of the steps of memorising, in nats per token"""
     miniature: str
@@ -58,6 +61,7 @@ class RehearsalReport(AuditReport):
     """Faults put into the run's own batch, and who noticed; None where none were asked for"""
 
     def more(self) -> dict[str, Any]:
+        """The part of the JSON report that an audit does not have."""
         return {
             "recitation": {
                 "miniature": self.miniature,
@@ -69,22 +73,22 @@ class RehearsalReport(AuditReport):
         }
 
 
-def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalReport:
+def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalReport:
     """Judge what a rehearsal recorded. Raises TokenizerError or TemplateError where its tokenizer can't be read."""
     audited = judge(records, spec)
-    found: dict[str, Any] = records[0].facts.get("recitation", {})
-    taken = {field.name: getattr(audited, field.name) for field in fields(audited)}
-    taken["notes"] = (*audited.notes, *_unjudged(found))
-    if not (found.get("rows") or found.get("pairs")):
+    recitation: dict[str, Any] = records[0].facts.get("recitation", {})
+    audit_fields = {field.name: getattr(audited, field.name) for field in fields(audited)}
+    audit_fields["notes"] = (*audited.notes, *_note_unlearned_rows(recitation))
+    if not (recitation.get("rows") or recitation.get("pairs")):
         reason = (
             "nothing was recited:"
-            f" {found.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
+            f" {recitation.get('nothing') or records[0].facts.get('lost') or NO_PAIRS}"
         )
-        taken["not_judged"] = (NotJudged("recitation", reason), *audited.not_judged)
+        audit_fields["not_judged"] = (NotJudged("recitation", reason), *audited.not_judged)
     return RehearsalReport(
-        **taken,
+        **audit_fields,
         recited=tuple(
-            Recited(
+            RecitedRow(
                 row["number"],
                 row["question"],
                 row["reference"],
@@ -92,21 +96,21 @@ def report(records: Sequence[Record], spec: RunSpec | None = None) -> RehearsalR
                 row["recited"],
                 row["stopped"],
             )
-            for row in found.get("rows", ())
+            for row in recitation.get("rows", ())
         ),
-        pairs=tuple(Pair(**pair) for pair in found.get("pairs", ())),
-        losses=tuple(found.get("loss", ())),
-        miniature=_miniature(found),
-        mutation=mutation(records),
+        pairs=tuple(PreferencePair(**pair) for pair in recitation.get("pairs", ())),
+        losses=tuple(recitation.get("loss", ())),
+        miniature=_describe_miniature(recitation),
+        mutation=score_mutations(records),
     )
 
 
-def _unjudged(found: dict[str, Any]) -> Iterator[str]:
+def _note_unlearned_rows(recitation: dict[str, Any]) -> Iterator[str]:
     """Why answers were not judged, where the miniature did not learn the rows."""
-    losses, of_labels = found.get("loss", ()), found.get("label_loss")
-    if not found.get("rows") or not losses:
+    losses, of_labels = recitation.get("loss", ()), recitation.get("label_loss")
+    if not recitation.get("rows") or not losses:
         return
-    if not found["fell"]:
+    if not recitation["fell"]:
         yield (
             f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in"
             f" {len(losses)} steps): their answers are not judged"
@@ -118,8 +122,9 @@ def _unjudged(found: dict[str, Any]) -> Iterator[str]:
         )
 
 
-def _miniature(found: dict[str, Any]) -> str:
-    shape, words = found.get("shape", {}), found.get("vocabulary", {})
+def _describe_miniature(recitation: dict[str, Any]) -> str:
+    """Class, layers, width and vocabulary of the miniature; `none` where there was none."""
+    shape, words = recitation.get("shape", {}), recitation.get("vocabulary", {})
     if not shape:
         return "none"
     kept = f"{words['kept']:,} of {words['size']:,} ids"

@@ -1,4 +1,8 @@
-"""The prompt of a server: the ids that a serving stack makes of the messages of the recited rows."""
+"""Asks a server which ids its serving stack makes of the messages of the recited rows.
+
+What the miniature was asked is the prompt of the training's own template; whether a server builds the same one, only
+the server can say. Some tell ids, others their number alone, which proves less.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_ser
 from truetune.probe.run_record import Record
 
 
-def server_of(url: str, model: str | None = None) -> Server:
+def find_prompt_server(url: str, model: str | None = None) -> Server:
     """Raises UsageError where nothing answers at this URL."""
     try:
         return http_client.find_server(url, model)
@@ -20,22 +24,26 @@ def server_of(url: str, model: str | None = None) -> Server:
         raise UsageError(f"--endpoint: {error}") from None
 
 
-def ask(record: Record, server: Server) -> None:
+def ask_recited_prompts(record: Record, server: Server) -> None:
     """Ask for the prompt of each recited row whose messages are known: `facts["recitation"]["served"]`.
 
     Raises UsageError where the server stops answering, or has no way to tell any prompt.
     """
-    found = record.facts.get("recitation", {})
-    rows = [(i, row["asked"]) for i, row in enumerate(found.get("rows", ())) if row.get("asked")]
+    recitation = record.facts.get("recitation", {})
+    rows = [
+        (i, row["asked"]) for i, row in enumerate(recitation.get("rows", ())) if row.get("asked")
+    ]
     prompts: list[dict[str, Any]] = []
     refused: list[str] = []
-    for i, asked in rows:
-        made = ask_server_prompt(server, asked)
-        if isinstance(made, ServerPrompt) and made.count is not None:
-            prompts.append({"row": i, "ids": made.ids, "count": made.count})
+    for i, chat in rows:
+        served_prompt = ask_server_prompt(server, chat)
+        if isinstance(served_prompt, ServerPrompt) and served_prompt.count is not None:
+            prompts.append({"row": i, "ids": served_prompt.ids, "count": served_prompt.count})
         else:
             refused.append(
-                made if isinstance(made, str) else "it tells neither ids nor their number"
+                served_prompt
+                if isinstance(served_prompt, str)
+                else "it tells neither ids nor their number"
             )
     if refused and not prompts:
         raise UsageError(
@@ -43,11 +51,13 @@ def ask(record: Record, server: Server) -> None:
             " llama.cpp's server, or any other with /v1/chat/completions, which may need"
             " --served-model"
         )
-    found["served"] = {"url": server.root, "prompts": prompts}
-    record.facts["notes"] += list(_notes(server, prompts, refused))
+    recitation["served"] = {"url": server.root, "prompts": prompts}
+    record.facts["notes"] += list(_note_server_prompts(server, prompts, refused))
 
 
-def _notes(server: Server, prompts: list[dict[str, Any]], refused: list[str]) -> Iterator[str]:
+def _note_server_prompts(
+    server: Server, prompts: list[dict[str, Any]], refused: list[str]
+) -> Iterator[str]:
     if refused:
         yield (
             f"{server.root} refused {len(refused)} of {len(refused) + len(prompts)} chats:"

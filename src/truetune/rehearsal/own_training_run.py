@@ -1,6 +1,6 @@
 """truetune's own settings as a small run: encoded rows, transformers' Trainer, and the model's config.json.
 
-`python -m truetune.rehearsal.own FOLDER` is that run, as `prepared` left it in the folder.
+`python -m truetune.rehearsal.own_training_run FOLDER` is that run, as `prepared` left it in the folder.
 """
 
 from __future__ import annotations
@@ -12,19 +12,22 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from truetune.errors import UsageError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import RESULT
 from truetune.render.rendering import IGNORED
 from truetune.spec.run import RunSpec
 
-ROWS = 64
+# Chosen, not measured: a rehearsal looks at a few batches, and encoding so many takes well under a second.
+MAX_ENCODED_ROWS = 64
 """Rows that are encoded"""
-NEEDED = ("torch", "transformers", "datasets", "accelerate")
-NAME = "run.json"
+NEEDED_PACKAGES = ("torch", "transformers", "datasets", "accelerate")
+RUN_FILE = "run.json"
 
 
-def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
+def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     """Encode the first rows into `work`; the command that trains on them.
 
     Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
@@ -35,7 +38,8 @@ def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.stream import batch
 
-    if missing := [name for name in NEEDED if find_spec(name) is None]:
+    missing = [name for name in NEEDED_PACKAGES if find_spec(name) is None]
+    if missing:
         raise UsageError(
             f"a rehearsal of {path} needs {', '.join(missing)}: pip install 'truetune[train]'"
         )
@@ -43,31 +47,33 @@ def prepared(spec: RunSpec, path: str, work: Path) -> list[str]:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
     setup = prepare(spec, only_reference=True)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-    rows = islice(read(spec.data, format=spec.format, columns=spec.map), ROWS)
+    rows = islice(read(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS)
     views = views_of(batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary)
-    examples = [
-        {
-            "input_ids": view.ids.tolist(),
-            "labels": [
-                id if kept else IGNORED
-                for id, kept in zip(view.ids.tolist(), view.supervised, strict=True)
-            ],
-            "messages": [
-                {"role": m["role"], "content": m["content"]} for m in view.example.row.messages
-            ],
-        }
-        for view in views
-        if all(isinstance(m.get("content"), str) for m in view.example.row.messages)
-    ]
+    examples = []
+    for view in views:
+        messages = view.example.row.messages
+        # A data set's column has one type, which contents in parts would break.
+        if not all(isinstance(message.get("content"), str) for message in messages):
+            continue
+        ids = view.ids.tolist()
+        examples.append(
+            {
+                "input_ids": ids,
+                "labels": np.where(view.supervised, view.ids, IGNORED).tolist(),
+                "messages": [
+                    {"role": message["role"], "content": message["content"]} for message in messages
+                ],
+            }
+        )
     folder = str(setup.tokenizer.folder)
     model = spec.model or folder
-    work.joinpath(NAME).write_text(
+    work.joinpath(RUN_FILE).write_text(
         json.dumps({"rows": examples, "tokenizer": folder, "model": model})
     )
-    return [sys.executable, "-m", "truetune.rehearsal.own", str(work)]
+    return [sys.executable, "-m", "truetune.rehearsal.own_training_run", str(work)]
 
 
-def train(folder: Path) -> None:
+def train_miniature(folder: Path) -> None:
     """The run, to be rehearsed."""
     from datasets import Dataset
     from transformers import (
@@ -80,7 +86,7 @@ def train(folder: Path) -> None:
 
     from truetune.collate import PaddingCollator
 
-    run: dict[str, Any] = read_json(folder.joinpath(NAME), RESULT)
+    run: dict[str, Any] = read_json(folder.joinpath(RUN_FILE), RESULT)
     tokenizer = AutoTokenizer.from_pretrained(run["tokenizer"])
     if Path(run["model"], "config.json").is_file():
         model = AutoModelForCausalLM.from_pretrained(run["model"])
@@ -101,4 +107,4 @@ def train(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    train(Path(sys.argv[1]))
+    train_miniature(Path(sys.argv[1]))

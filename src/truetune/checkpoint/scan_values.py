@@ -1,4 +1,4 @@
-"""Values: NaN, infinity, zeros and constants in the tensors, read in blocks with bounded memory.
+"""Scans the tensors for NaN, infinity, zeros and constants, in blocks with bounded memory.
 
 All bytes are read up to a budget. Beyond it each tensor is sampled: blocks spread evenly, the first and the last among
 them.
@@ -12,20 +12,27 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import RawIOBase
 
-from truetune.checkpoint.bits import FLOATS, Float, Seen, look
-from truetune.checkpoint.safetensors import Tensor
+from truetune.checkpoint.float_formats import (
+    FLOAT_FORMATS,
+    BlockSummary,
+    FloatFormat,
+    summarise_block,
+)
+from truetune.checkpoint.safetensors_header import StoredTensor
 
-BUDGET = 2 << 30
+# Chosen, not measured: seconds on a fast disk; what breaks values breaks them in many tensors, so samples show it.
+MAX_SCANNED_BYTES = 2 << 30
 """Bytes that are read of one checkpoint"""
-BLOCK = 1 << 20
-THREADS = min(4, os.cpu_count() or 1)
+BLOCK_BYTES = 1 << 20
+# Chosen, not measured: numpy's passes release the lock; beyond four the disk is what waits.
+MAX_THREADS = min(4, os.cpu_count() or 1)
 
 Progress = Callable[[int], None]
 """Called with the bytes that were read since the last call"""
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class TensorValues:
     """What is in one tensor."""
 
     seen: int
@@ -38,17 +45,19 @@ class Values:
     """All that were seen are equal"""
 
 
-def scan(tensors: Iterable[Tensor], *, budget: int = BUDGET) -> dict[str, Values]:
+def scan_tensor_values(
+    tensors: Iterable[StoredTensor], *, budget: int = MAX_SCANNED_BYTES
+) -> dict[str, TensorValues]:
     """The values of all floating-point tensors that are whole, by name."""
-    wanted = [t for t in tensors if t.whole and t.size and t.dtype in FLOATS]
+    wanted = [t for t in tensors if t.whole and t.size and t.dtype in FLOAT_FORMATS]
     share = min(1.0, budget / max(1, sum(t.size for t in wanted)))
-    parts = [wanted[i::THREADS] for i in range(THREADS)]
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = pool.map(lambda part: list(_scan(part, share)), parts)
-        return {name: values for part in found for name, values in part}
+    parts = [wanted[i::MAX_THREADS] for i in range(MAX_THREADS)]
+    with ThreadPoolExecutor(MAX_THREADS) as pool:
+        results = pool.map(lambda part: list(_scan_files(part, share)), parts)
+        return {name: values for part in results for name, values in part}
 
 
-def blocks(size: int, share: float, unit: int = BLOCK) -> Sequence[tuple[int, int]]:
+def list_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tuple[int, int]]:
     """(start, length) of the blocks to read of `size` bytes, so that about `share` of them is read, at least one."""
     count = -(-size // unit)
     wanted = count if share >= 1 else max(1, round(count * share))
@@ -58,8 +67,10 @@ def blocks(size: int, share: float, unit: int = BLOCK) -> Sequence[tuple[int, in
     return [(i * unit, min(unit, size - i * unit)) for i in picked]
 
 
-def _scan(tensors: Sequence[Tensor], share: float) -> Iterator[tuple[str, Values]]:
-    buffer = bytearray(BLOCK)
+def _scan_files(
+    tensors: Sequence[StoredTensor], share: float
+) -> Iterator[tuple[str, TensorValues]]:
+    buffer = bytearray(BLOCK_BYTES)
     open_file: RawIOBase | None = None
     path = None
     try:
@@ -69,33 +80,37 @@ def _scan(tensors: Sequence[Tensor], share: float) -> Iterator[tuple[str, Values
                     open_file.close()
                 open_file, path = tensor.file.open("rb", buffering=0), tensor.file
             assert open_file is not None
-            kind = FLOATS[tensor.dtype]
+            kind = FLOAT_FORMATS[tensor.dtype]
             parts = [
-                _block(open_file, tensor.start + at, buffer, n, kind)
-                for at, n in blocks(tensor.size, share)
+                _read_block(open_file, tensor.start + at, buffer, n, kind)
+                for at, n in list_blocks(tensor.size, share)
             ]
-            yield tensor.name, _whole(parts, tensor, share)
+            yield tensor.name, _combine_blocks(parts, tensor, share)
     finally:
         if open_file is not None:
             open_file.close()
 
 
-def _block(file: RawIOBase, start: int, buffer: bytearray, length: int, kind: Float) -> Seen:
+def _read_block(
+    file: RawIOBase, start: int, buffer: bytearray, length: int, kind: FloatFormat
+) -> BlockSummary:
     view = memoryview(buffer)[:length]
     file.seek(start)
     done = 0
     while done < length:
-        got = file.readinto(view[done:])
-        if not got:
+        read_bytes = file.readinto(view[done:])
+        if not read_bytes:
             raise OSError("the file became shorter while it was read")
-        done += got
-    return look(view, kind)
+        done += read_bytes
+    return summarise_block(view, kind)
 
 
-def _whole(parts: Sequence[Seen], tensor: Tensor, share: float) -> Values:
+def _combine_blocks(
+    parts: Sequence[BlockSummary], tensor: StoredTensor, share: float
+) -> TensorValues:
     width = tensor.size // tensor.items
-    return Values(
-        seen=sum(n for _, n in blocks(tensor.size, share)) // width,
+    return TensorValues(
+        seen=sum(n for _, n in list_blocks(tensor.size, share)) // width,
         nan=sum(part.nan for part in parts),
         inf=sum(part.inf for part in parts),
         zero=all(part.zero for part in parts),

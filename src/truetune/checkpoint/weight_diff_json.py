@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checkpoint.movement import Kept, Manifest, Movement
+from truetune.checkpoint.weight_diff import KeptChange, MovementManifest, TensorMovement
 
 SCHEMA = "truetune.movement/1"
-MOST_ROWS = 10
+MAX_NAMED_ROWS = 10
 """Rows of an embedding that are named; all of them are counted"""
 
 
-def manifest_json(manifest: Manifest) -> dict[str, Any]:
+def manifest_json(manifest: MovementManifest) -> dict[str, Any]:
     """What the JSON of a report on movement has besides findings, schema `truetune.movement/1`."""
     tensors = [
         {
@@ -24,7 +24,7 @@ def manifest_json(manifest: Manifest) -> dict[str, Any]:
             "shape": list(t.shape),
             "values": t.values,
             "identical": t.same,
-            "change": _number(t.change),
+            "change": _finite_or_none(t.change),
             "rows": _rows_json(manifest, t),
             "merged": kept_json(t.merged),
         }
@@ -38,23 +38,25 @@ def manifest_json(manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def kept_json(kept: Kept | None) -> dict[str, Any] | None:
+def kept_json(kept: KeptChange | None) -> dict[str, Any] | None:
     """Numbers that JSON can hold"""
     return (
-        None if kept is None else {name: _number(value) for name, value in kept._asdict().items()}
+        None
+        if kept is None
+        else {name: _finite_or_none(value) for name, value in kept._asdict().items()}
     )
 
 
-def _rows_json(manifest: Manifest, tensor: Movement) -> dict[str, Any] | None:
+def _rows_json(manifest: MovementManifest, tensor: TensorMovement) -> dict[str, Any] | None:
     if tensor.rows is None:
         return None
     rows = tensor.rows
-    most = np.argsort(-rows.change, kind="stable")[:MOST_ROWS]
+    most = np.argsort(-rows.change, kind="stable")[:MAX_NAMED_ROWS]
     return {
         "rows": len(rows.same),
         "identical": int(rows.same.sum()),
         "most_moved": [
-            {"id": int(id), "change": _number(float(rows.change[id]))}
+            {"id": int(id), "change": _finite_or_none(float(rows.change[id]))}
             for id in most
             if not rows.same[id]
         ],
@@ -63,19 +65,19 @@ def _rows_json(manifest: Manifest, tensor: Movement) -> dict[str, Any] | None:
                 "token": text,
                 "id": id,
                 "identical": bool(rows.same[id]),
-                "change": _number(float(rows.change[id])),
+                "change": _finite_or_none(float(rows.change[id])),
             }
-            for text, id in new_tokens_of(manifest, tensor)
+            for text, id in list_new_tokens(manifest, tensor)
         ],
     }
 
 
-def new_tokens_of(manifest: Manifest, tensor: Movement) -> list[tuple[str, int]]:
+def list_new_tokens(manifest: MovementManifest, tensor: TensorMovement) -> list[tuple[str, int]]:
     """Text and id of the new tokens that have a row in this tensor."""
     new = manifest.after.new_tokens
     rows = tensor.shape[0]
     return [(text, id) for text, id in new.ids.items() if 0 <= id < rows] if new else []
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
