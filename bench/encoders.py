@@ -50,7 +50,7 @@ ENCODERS = {"kitoken": (_kitoken, 2), "gigatoken": (_gigatoken, 2), "tokenizers"
 
 def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     """Rows that the template refuses are left out, and counted."""
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
     from truetune.errors import TemplateError
     from truetune.render.probes import probes
     from truetune.render.tokenizer import load
@@ -60,7 +60,7 @@ def render(data: str, tokenizer: str, out: Path) -> dict[str, int]:
     renderer = probes(loaded, RunSpec(history="single")).renderer()
     texts = tokens = refused = 0
     with (out / "texts.jsonl").open("w") as file:
-        for row in read([data]):
+        for row in read_conversations([data]):
             try:
                 [rendering] = renderer.render(row)
             except TemplateError:

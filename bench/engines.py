@@ -386,12 +386,12 @@ def compared(given: argparse.Namespace, work: Path) -> list[dict[str, Any]]:
 def made_prompts(given: argparse.Namespace, out: Path) -> list[Any]:
     from dataclasses import asdict
 
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
     from truetune.generation.backends.model_source import find_model_source
     from truetune.generation.build_prompts import build_prompts
 
     probes = find_model_source(given.model).prepared()
-    prompts = build_prompts(probes.spec, read(given.data), given.n, probes=probes)
+    prompts = build_prompts(probes.spec, read_conversations(given.data), given.n, probes=probes)
     out.write_text(json.dumps([asdict(prompt) for prompt in prompts]), encoding="utf-8")
     return prompts
 

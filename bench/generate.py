@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def _prompts(asked: Any) -> tuple[Any, Any, Any]:
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
     from truetune.generation.backends.model_source import find_model_source
     from truetune.generation.build_prompts import build_prompts
 
@@ -64,7 +64,9 @@ def _prompts(asked: Any) -> tuple[Any, Any, Any]:
     probes = place.prepared()
     data = Path(asked.data) if asked.data else _demo()
     return (
-        build_prompts(probes.spec, read((str(data),)), max(asked.prompts, SCORED), probes=probes),
+        build_prompts(
+            probes.spec, read_conversations((str(data),)), max(asked.prompts, SCORED), probes=probes
+        ),
         place,
         probes,
     )

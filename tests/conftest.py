@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests import tiers
 from tests.parts import FAMILIES, folder
+from tests.parts.loaded_once import keep_tokenizers_of_parts
 
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 os.environ.update({**OFFLINE, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"})
@@ -23,6 +26,31 @@ settings.register_profile(
     "steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.load_profile("steady")
+keep_tokenizers_of_parts()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out what is not of the fast tier where that alone is asked for: to import it takes torch."""
+    if config.option.markexpr != "fast" or tiers.leads_to_fast(collection_path):
+        return None
+    return True
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Give each test the marker of its tier."""
+    if item.get_closest_marker("slow") is None:
+        item.add_marker(pytest.mark.fast if tiers.is_fast(item.path) else pytest.mark.real)
+
+
+@pytest.fixture(autouse=True)
+def _fast_tests_need_nothing_heavy(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test of the fast tier that imports torch or asks for parts."""
+    if request.node.get_closest_marker("fast") is None:
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        tiers.forbid_heavy(patch)
+        yield
 
 
 @pytest.fixture(params=FAMILIES)

@@ -267,7 +267,7 @@ def test_every_option_stands_in_the_docs() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom truetune.cli import commands\ntry: commands.main(['--help'])\nexcept"
+        "import sys\nfrom truetune.cli import truetune_group\ntry: truetune_group.main(['--help'])\nexcept"
         " SystemExit: pass\nprint([m for m in ('numpy', 'rich', 'tokenizers', 'pydantic', 'jinja2',"
         " 'pyarrow') if m in sys.modules])"
     )

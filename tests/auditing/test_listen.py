@@ -136,7 +136,7 @@ def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None
 
 
 def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
-    parent.ear._judge = lambda records: bool(1 / 0)
+    parent.ear._judge_run = lambda records: bool(1 / 0)
     assert await_verdict(parent.message(), parent.orders) == "go"
     assert "ZeroDivisionError" in parent.lost[0]
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from truetune.checks.lint import lint
+from truetune.checks.look import look
 from truetune.cli import truetune_group
+from truetune.spec.run import RunSpec
 
 
 def found(path: Path, text: str) -> list[tuple[str, str]]:
@@ -41,6 +44,21 @@ SLOW, EMPTY = ("server-generates-slowly", "warning"), ("server-loads-no-weights"
         ("serve.sh", "vllm serve m --load-format dummy", [EMPTY]),
         ("Dockerfile", 'FROM vllm/vllm-openai\nCMD ["--model", "m", "--enforce_eager"]', [SLOW]),
         ("Dockerfile", "FROM python\nCMD vllm serve m --enforce-eager", [SLOW]),
+        ("serve.sh", "vllm serve m --quantization bitsandbytes", [SLOW]),
+        ("serve.sh", "docker run i python3 -m sglang.launch_server --disable-cuda-graph", [SLOW]),
+        ("serve.sh", "./build/bin/llama-server -m m.gguf -ngl 0", [SLOW]),
+        ("serve.sh", "llama-server -m m.gguf -ngl 12", [(SLOW[0], "info")]),
+        ("serve.sh", "llama-server -m m.gguf -ngl 33 -c 8192", []),
+        ("serve.sh", "llama-server -m m.gguf -c 8192", []),
+        ("serve.sh", "python -m sglang.launch_server --model-path m --cuda-graph-max-bs 8", []),
+        ("serve.sh", "vllm serve m --quantization awq_marlin", []),
+        ("serve.sh", "text-generation-launcher --model-id m --cuda-graphs 0", [SLOW]),
+        (
+            "serve.sh",
+            "docker run h/text-generation-inference:3 --quantize bitsandbytes-nf4",
+            [SLOW],
+        ),
+        ("serve.sh", "docker run h/text-generation-inference:3 --quantize awq", []),
         ("serve.sh", "vllm serve m --max-num-seqs 64 --dtype bfloat16 --cpu-offload-gb 0", []),
         ("serve.sh", "vllm serve m --max-num-seqs $SEQS", []),
         ("serve.sh", "# vllm serve m --enforce-eager\nvllm serve m", []),
@@ -170,6 +188,11 @@ RESULTS = (
             "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template",
             [],
         ),
+        (
+            "e.sh",
+            "lm_eval --model_args pretrained=m-8b-chat --tasks gsm8k --apply_chat_template -f 5",
+            [GIVEN],
+        ),
         ("e.sh", "lm_eval --model_args pretrained=m-8b --tasks gsm8k", []),
         (
             "e.sh",
@@ -185,6 +208,31 @@ def test_chat_models_in_the_harness(
     tmp_path: Path, name: str, text: str, expected: list[tuple[str, str]]
 ) -> None:
     assert found(tmp_path / name, text + "\n") == expected
+
+
+RUN = "lm_eval --model hf --model_args {} --tasks gsm8k {}--output_path results/{}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        (
+            ("pretrained=m,dtype=auto", "", "a"),
+            ("pretrained=m,tokenizer=out,dtype=auto", "", "b"),
+            1,
+        ),
+        (("pretrained=m", "", "a"), ("pretrained=m", "", "b"), 1),
+        (("pretrained=m", "", "a"), ("pretrained=m,peft=out", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m,dtype=float16", "", "b"), 0),
+        (("pretrained=m", "", "a"), ("pretrained=m", "--num_fewshot 5 ", "b"), 0),
+        (("pretrained=$1", "", "a"), ("pretrained=$1", "", "b"), 0),
+    ],
+)
+def test_two_runs_of_the_harness_on_one_model(
+    tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...], same: int
+) -> None:
+    names = [name for name, _ in found(tmp_path / "e.sh", RUN.format(*first) + RUN.format(*second))]
+    assert names.count("harness-runs-ask-one-model") == same
 
 
 HALF = [("job-trains-in-float16", "warning")]
@@ -215,3 +263,70 @@ def test_jobs_that_train_in_float16(
     (tmp_path / "half.json").write_text('{"fp16": {"enabled": true}}', encoding="utf-8")
     (tmp_path / "auto.json").write_text('{"fp16": {"enabled": "auto"}}', encoding="utf-8")
     assert found(tmp_path / "job.sbatch", command + "\n") == expected
+
+
+WEAK = [("dpo-too-weak-or-frozen", "warning")]
+STRONG = [("preference-beta-out-of-range", "warning")]
+LORA = "--model_name_or_path m --dataset_name d --use_peft --output_dir out"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        (f"trl dpo {LORA} \\\n  --learning_rate 5e-8", WEAK),
+        (f"LR=5e-8\nsrun python -m trl.scripts.dpo {LORA} --learning_rate=$LR", WEAK),
+        (f"python trl/scripts/dpo.py {LORA} --learning_rate 1e-5 --beta 10 2>&1 | tee log", STRONG),
+        (
+            "llamafactory-cli train --stage dpo --finetuning_type lora --learning_rate 1e-8"
+            " --do_train True --model_name_or_path m --dataset d --template qwen --output_dir o",
+            WEAK,
+        ),
+        (f"trl dpo {LORA} --learning_rate 1e-5 --beta 0.1 --warmup_steps 9 > run.log", []),
+        (f"trl dpo {LORA} --learning_rate $LR --beta ${{BETA:-0.1}}", []),
+        ("trl dpo --config dpo.yaml --learning_rate 5e-8", []),
+        (f"echo 'trl dpo {LORA} --learning_rate 5e-8'", []),
+        ("trl env", []),
+    ],
+)
+def test_settings_in_commands(
+    tmp_path: Path, command: str, expected: list[tuple[str, str]]
+) -> None:
+    assert found(tmp_path / "job.sh", command + "\n") == expected
+
+
+def notebook(*cells: str) -> str:
+    made = [{"cell_type": "code", "source": cell, "outputs": []} for cell in cells]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4})
+
+
+LOADED = (
+    "from unsloth import FastLanguageModel\n"
+    'model, tokenizer = FastLanguageModel.from_pretrained("out/llama-3.1-8b-instruct-sft")\n'
+    'model.save_pretrained_merged("merged", tokenizer)'
+)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ((LOADED, "!lm_eval --model_args pretrained=merged --tasks gsm8k"), [PLAIN]),
+        (("%%bash\nlm_eval --model_args \\\n  pretrained=m-chat --tasks gsm8k",), [PLAIN]),
+        ((LOADED, "!lm_eval --model_args pretrained=other --tasks gsm8k"), []),
+        (("# !lm_eval --model_args pretrained=m-chat --tasks gsm8k",), []),
+        (('print("!lm_eval --model_args pretrained=m-chat --tasks gsm8k")',), []),
+    ],
+)
+def test_commands_of_notebooks(
+    tmp_path: Path, cells: tuple[str, ...], expected: list[tuple[str, str]]
+) -> None:
+    named = found(tmp_path / "eval.ipynb", notebook(*cells))
+    assert [one for one in named if one[0] == PLAIN[0]] == expected
+
+
+def test_results_of_the_harness_below_a_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "results" / "model"
+    folder.mkdir(parents=True)
+    (folder / "results_2026.json").write_text(RESULTS % "null", encoding="utf-8")
+    (tmp_path / "notes.md").write_text("Accuracy is low.", encoding="utf-8")
+    report = look([tmp_path], RunSpec())
+    assert [(f.rule, f.severity) for f in report.findings] == [PLAIN]

@@ -393,8 +393,8 @@ def test_an_option_of_another_tool_leads_to_ours() -> None:
 
 def test_a_search_imports_neither_rules_nor_the_readers_of_logs() -> None:
     code = (
-        "import sys; from truetune.cli import commands\n"
-        "commands.main(['explain', 'loss is flat'], standalone_mode=False)\n"
+        "import sys; from truetune.cli import truetune_group\n"
+        "truetune_group.main(['explain', 'loss is flat'], standalone_mode=False)\n"
         "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.log',"
         " 'truetune.report.report_terminal')\n"
         "print([name for name in slow if name in sys.modules], file=sys.stderr)"

@@ -12,7 +12,7 @@ from tests import parts
 from truetune.checks.report import DataReport
 from truetune.checks.run import check
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.media import Media, media_of
+from truetune.data.media import Media, count_media
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page
@@ -135,4 +135,4 @@ def test_published_rows_with_images() -> None:
 
 
 def test_a_row_from_no_file_has_none() -> None:
-    assert media_of([Conversation(Origin("", 1, 0), "text", text="a")]) == Media()
+    assert count_media([Conversation(Origin("", 1, 0), "text", text="a")]) == Media()

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import DataError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {
@@ -120,12 +120,12 @@ def test_every_kind_in_every_packing_gives_the_same(
         for packed, pack in PACK.items():
             path = folder / f"{plain.name}{packed}"
             path.write_bytes(pack(plain.read_bytes()))
-            assert bodies(list(read([str(path)]))) == wanted, path.name
+            assert bodies(list(read_conversations([str(path)]))) == wanted, path.name
             if write is delimited:
                 continue
             nameless = folder / f"nameless{packed}"
             nameless.write_bytes(path.read_bytes())
-            assert bodies(list(read([str(nameless)]))) == wanted, path.name
+            assert bodies(list(read_conversations([str(nameless)]))) == wanted, path.name
 
 
 def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
@@ -133,8 +133,8 @@ def test_lines_are_those_of_the_file(tmp_path: Path) -> None:
     lines.write_text('\n{"text": "a\\nb"}\n\n  {"text": "c"} \r\n{"text": "d"}')
     array = tmp_path / "a.json"
     array.write_text('[\n\n{"text":\n "a"}, {"text": "b"},\n{"text": "c"}]\n')
-    assert [row.origin.line for row in read([str(lines)])] == [2, 4, 5]
-    assert [row.origin.line for row in read([str(array)])] == [3, 4, 5]
+    assert [row.origin.line for row in read_conversations([str(lines)])] == [2, 4, 5]
+    assert [row.origin.line for row in read_conversations([str(array)])] == [3, 4, 5]
 
 
 def test_lines_hold_across_chunks_of_a_large_array(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ def test_lines_hold_across_chunks_of_a_large_array(tmp_path: Path) -> None:
         "[\n" + ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows) + "\n]",
         encoding="utf-8",
     )
-    found = list(read([str(path)]))
+    found = list(read_conversations([str(path)]))
     assert [row.text for row in found] == [row["text"] for row in rows]
     assert [row.origin.line for row in found] == list(range(2, 152))
 
@@ -158,12 +158,12 @@ def test_a_cut_packed_file_is_an_error(tmp_path: Path, packed: str) -> None:
     for share in (0.3, 0.6, 0.999):
         path.write_bytes(whole[: int(len(whole) * share)])
         with pytest.raises(DataError, match=r"a\.jsonl.*(is the file whole\?|not JSON)"):
-            list(read([str(path)]))
+            list(read_conversations([str(path)]))
     path.write_bytes(whole + whole)
-    assert sum(1 for _ in read([str(path)])) == 6_000
+    assert sum(1 for _ in read_conversations([str(path)])) == 6_000
     path.write_bytes(b"none of these")
     with pytest.raises(DataError, match=r"a\.jsonl"):
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))
 
 
 def test_a_folder_and_a_glob_are_sorted(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_a_folder_and_a_glob_are_sorted(tmp_path: Path) -> None:
         jsonl([{"text": name}], tmp_path / name)
     (tmp_path / "README.md").write_text("what these are")
     (tmp_path / "dataset_info.json").write_text("{}")
-    assert [row.text for row in read([str(tmp_path)])] == ["a.jsonl", "b.jsonl"]
-    assert [row.text for row in read([f"{tmp_path}/**/*.jsonl"])] == [
+    assert [row.text for row in read_conversations([str(tmp_path)])] == ["a.jsonl", "b.jsonl"]
+    assert [row.text for row in read_conversations([f"{tmp_path}/**/*.jsonl"])] == [
         "a.jsonl",
         "b.jsonl",
         "deep/er/c.jsonl",
@@ -181,22 +181,25 @@ def test_a_folder_and_a_glob_are_sorted(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"no data file in this folder.*there are some below: name .*er$"
     ):
-        list(read([str(tmp_path / "deep")]))
+        list(read_conversations([str(tmp_path / "deep")]))
 
 
 def test_an_array_that_is_called_jsonl(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('\ufeff [{"text": "a"},\n{"text": "b"}]', encoding="utf-8")
-    assert [(row.text, row.origin.line) for row in read([str(path)])] == [("a", 1), ("b", 2)]
+    assert [(row.text, row.origin.line) for row in read_conversations([str(path)])] == [
+        ("a", 1),
+        ("b", 2),
+    ]
 
 
 def test_a_datasets_folder_without_train_asks_which(tmp_path: Path) -> None:
     (tmp_path / "dataset_dict.json").write_text('{"splits": ["sft", "eval"]}')
     with pytest.raises(DataError, match="its splits are sft, eval; name one of these folders"):
-        list(read([str(tmp_path)]))
+        list(read_conversations([str(tmp_path)]))
     (tmp_path / "dataset_dict.json").write_text("{}")
     with pytest.raises(DataError, match=r"dataset_dict\.json: not as `datasets` saves it"):
-        list(read([str(tmp_path)]))
+        list(read_conversations([str(tmp_path)]))
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".jsonl.gz", ".json", ".csv", ".parquet", ".arrow"])
@@ -210,7 +213,13 @@ def test_progress_grows_to_the_size(tmp_path: Path, suffix: str) -> None:
     size = path.stat().st_size
     told: list[tuple[int, int, int]] = []
     assert (
-        sum(1 for _ in read([str(path), str(path)], progress=lambda *at: told.append(at))) == 2_000
+        sum(
+            1
+            for _ in read_conversations(
+                [str(path), str(path)], progress=lambda *at: told.append(at)
+            )
+        )
+        == 2_000
     )
     assert [rows for rows, _, _ in told] == [256, 512, 768, 1000, 1024, 1280, 1536, 1792, 2000]
     assert told[3][1:] == (size, 2 * size)
@@ -228,7 +237,12 @@ def test_progress_never_goes_back_in_a_file_of_many_columns(tmp_path: Path) -> N
     )
     told: list[int] = []
     assert (
-        sum(1 for _ in read([str(path)], progress=lambda rows, done, total: told.append(done)))
+        sum(
+            1
+            for _ in read_conversations(
+                [str(path)], progress=lambda rows, done, total: told.append(done)
+            )
+        )
         == 3_000
     )
     assert told == sorted(told)
@@ -244,7 +258,7 @@ def test_null_filled_structs_lose_only_what_no_row_said(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "a.parquet"
     parquet.write_table(arrow.Table.from_pylist(rows), path)
-    found = list(read([str(path)]))
+    found = list(read_conversations([str(path)]))
     assert [row.messages for row in found] == [row["messages"] for row in rows]
     assert [row.tools for row in found] == [row["tools"] for row in rows]
     assert [row.problems for row in found] == [(), ()]
@@ -279,4 +293,4 @@ def test_a_damaged_file_is_read_or_is_a_data_error(
     packed_path = path.with_name(path.name + packed)
     packed_path.write_bytes(PACK[packed](damaged))
     with contextlib.suppress(DataError):
-        list(read([str(packed_path)]))
+        list(read_conversations([str(packed_path)]))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import parts
-from truetune.data.columns import NAMES
+from truetune.data.columns import KNOWN_COLUMNS
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError
 
 USER, GOOD, BAD = (
@@ -28,7 +28,7 @@ def rows_of(tmp_path: Path) -> Any:
     def rows_of(*rows: dict[str, Any], **options: Any) -> list[Conversation]:
         path = tmp_path / "a.jsonl"
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return list(read([str(path)], **options))
+        return list(read_conversations([str(path)], **options))
 
     return rows_of
 
@@ -337,7 +337,7 @@ def test_calls_in_role_and_content(rows_of: Any) -> None:
 
 def test_calls_of_llamafactory_read_as_its_own_do() -> None:
     calls = results = 0
-    for row in read([str(parts.data("llamafactory/glaive_toolcall_en_demo.json"))]):
+    for row in read_conversations([str(parts.data("llamafactory/glaive_toolcall_en_demo.json"))]):
         assert row.tools is None or all("name" in tool for tool in row.tools)
         for message in row.messages:
             assert message["role"] in ("system", "user", "assistant", "tool")
@@ -350,12 +350,12 @@ def test_calls_of_llamafactory_read_as_its_own_do() -> None:
 
 
 def test_reasoning_of_llamafactory() -> None:
-    rows = list(read([str(parts.data("llamafactory/reason_tool_use_demo_50.jsonl"))]))
+    rows = list(read_conversations([str(parts.data("llamafactory/reason_tool_use_demo_50.jsonl"))]))
     answers = [m for row in rows for m in row.messages if m["role"] == "assistant"]
     assert all(m["reasoning_content"] and isinstance(m["content"], str) for m in answers)
     assert any(len(m.get("tool_calls", ())) > 1 for m in answers)
     assert sum(row.tools is not None for row in rows) > 40
-    weighted = next(read([str(parts.data("llamafactory/v1_sft_demo.jsonl"))]))
+    weighted = next(read_conversations([str(parts.data("llamafactory/v1_sft_demo.jsonl"))]))
     assert [(m["weight"], m.get("train", True)) for m in weighted.messages] == [
         (0.0, False),
         (1.0, True),
@@ -383,13 +383,17 @@ VALUES = st.recursive(
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.dictionaries(st.sampled_from(sorted(NAMES)), VALUES | VALUES.map(json.dumps), max_size=5))
+@given(
+    st.dictionaries(
+        st.sampled_from(sorted(KNOWN_COLUMNS)), VALUES | VALUES.map(json.dumps), max_size=5
+    )
+)
 def test_any_row_becomes_a_conversation_that_can_be_written(
     tmp_path_factory: pytest.TempPathFactory, row: dict[str, Any]
 ) -> None:
     path = tmp_path_factory.mktemp("any") / "a.jsonl"
     path.write_text(json.dumps({"text": "t"}) + "\n" + json.dumps(row) + "\n")
-    _, found = read([str(path)])
+    _, found = read_conversations([str(path)])
     held = [
         found.messages,
         found.tools,

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 import truetune
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
 
@@ -50,7 +50,7 @@ def snapshot(hub: Path, name: str, *files: str, revision: str = "abcdef12") -> P
 
 
 def names(name: str) -> list[str]:
-    return [source.path.name for source in resolve([name])]
+    return [source.path.name for source in find_sources([name])]
 
 
 SINGLE = {
@@ -106,9 +106,9 @@ def test_configurations(hub: Path) -> None:
     )
     with pytest.raises(DataError, match="main/train, socratic/train"):
         names("openai/gsm8k")
-    assert [source.path.parent.name for source in resolve(["openai/gsm8k:socratic/train"])] == [
-        "socratic"
-    ]
+    assert [
+        source.path.parent.name for source in find_sources(["openai/gsm8k:socratic/train"])
+    ] == ["socratic"]
 
 
 def test_what_datasets_has_prepared(hub: Path) -> None:

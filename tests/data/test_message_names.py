@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import SpecError
 
 MAP = {
@@ -24,7 +24,7 @@ def _turns(
 ) -> list[tuple[str, str]]:
     file = folder / "rows.jsonl"
     file.write_text(json.dumps({"talk": messages}) + "\n")
-    (row,) = read([str(file)], columns=columns)
+    (row,) = read_conversations([str(file)], columns=columns)
     return [(message["role"], message["content"]) for message in row.messages]
 
 

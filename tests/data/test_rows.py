@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from tests import parts
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError
 
 ROWS = [
@@ -44,7 +44,7 @@ def write_jsonl(path: Path, rows: list[Any]) -> Path:
 
 
 def all_of(*paths: Path | str, **options: Any) -> list[Conversation]:
-    return list(read([str(path) for path in paths], **options))
+    return list(read_conversations([str(path) for path in paths], **options))
 
 
 def bodies(rows: list[Conversation]) -> list[Any]:
@@ -339,9 +339,9 @@ def test_memory_is_flat(tmp_path: Path, suffix: str) -> None:
                 text = "".join(json.dumps(row) + "\n" for row in rows).encode()
                 path.write_bytes(gzip.compress(text, 1) if suffix.endswith("gz") else text)
         del rows, table
-        sum(1 for _ in read([str(path)]))
+        sum(1 for _ in read_conversations([str(path)]))
         tracemalloc.start()
-        assert sum(1 for _ in read([str(path)])) == count
+        assert sum(1 for _ in read_conversations([str(path)])) == count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < peaks[0] * 1.1 + 300_000, peaks

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from truetune.data.conversation import Origin
-from truetune.data.files import resolve
-from truetune.data.rows import read
-from truetune.data.stretches import read_stretch, scan
+from truetune.data.files import find_sources
+from truetune.data.rows import read_conversations
+from truetune.data.stretches import read_stretch, scan_lines
 from truetune.errors import DataError
 
 LINE = st.one_of(
@@ -33,8 +33,8 @@ def test_stretches_give_the_rows_of_the_whole(
     path = tmp_path_factory.mktemp("s") / "a.jsonl"
     body = ("\ufeff" * mark + '{"text": "first"}\n' + "\n".join(lines) + "\n" * last).encode()
     path.write_bytes(body)
-    (source,) = resolve([str(path)])
-    found = scan(source, size)
+    (source,) = find_sources([str(path)])
+    found = scan_lines(source, size)
     assert found.digest == hashlib.blake2b(body, digest_size=20).hexdigest()
     assert [s.start for s in found.stretches] == [0, *(s.stop for s in found.stretches[:-1])]
     assert found.stretches[-1].stop == len(body)
@@ -44,7 +44,7 @@ def test_stretches_give_the_rows_of_the_whole(
         assert len(part) == stretch.rows
         rows += part
     assert [(row.origin, row.text) for row in rows] == [
-        (row.origin, row.text) for row in read([str(path)])
+        (row.origin, row.text) for row in read_conversations([str(path)])
     ]
 
 
@@ -52,21 +52,22 @@ def test_files_that_can_only_be_read_from_their_start(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[{"text": "a"}]')
     (tmp_path / "b.jsonl").write_text('[{"text": "a"}]')
     for path in sorted(tmp_path.iterdir()):
-        (source,) = resolve([str(path)])
-        assert scan(source, 4).stretches == ()
+        (source,) = find_sources([str(path)])
+        assert scan_lines(source, 4).stretches == ()
         assert (
-            scan(source, 4).digest == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
+            scan_lines(source, 4).digest
+            == hashlib.blake2b(path.read_bytes(), digest_size=20).hexdigest()
         )
 
 
 def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text": "a"}\n{"text": \n[1]\n{"text": "\xff"}\n{"text": "b"}\n')
-    (source,) = resolve([str(path)])
+    (source,) = find_sources([str(path)])
     told: list[tuple[Origin, str]] = []
     rows = []
     number = 0
-    for stretch in scan(source, 10).stretches:
+    for stretch in scan_lines(source, 10).stretches:
         rows += read_stretch(source, stretch, number, on_broken=lambda *what: told.append(what))
         number += stretch.rows
     assert [(row.text, row.origin.row) for row in rows] == [("a", 0), ("b", 4)]
@@ -75,4 +76,4 @@ def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
     assert "found list" in told[1][1]
     assert "not UTF-8 (byte 0xff at byte 38" in told[2][1]
     with pytest.raises(DataError, match=r"a\.jsonl:2: not JSON"):
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))

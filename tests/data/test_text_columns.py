@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import truetune
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError
 
@@ -42,7 +42,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 def first(folder: Path, row: dict[str, Any]) -> Any:
     (folder / "rows.jsonl").write_text(json.dumps(row) + "\n", encoding="utf-8")
-    return next(read([str(folder / "rows.jsonl")]))
+    return next(read_conversations([str(folder / "rows.jsonl")]))
 
 
 @pytest.mark.parametrize("column", TAKEN)

@@ -91,6 +91,9 @@ def server(tmp_path: Path, transformers_serve: str) -> str:
     return imitated_server.started(handle)
 
 
+# Up to half a minute of processor time for a page that trains, rehearses or audits: each such command is a program that
+# imports torch and a trainer (6 s) and runs, as a reader's would. A command that stands twice runs once (SLOW).
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "chain", CHAINS, ids=lambda chain: "+".join([chain[0].id, *(str(b.line) for b in chain[1:])])
 )

@@ -300,7 +300,9 @@ def test_processes_that_share_a_cache_encode_once(world: Path) -> None:
     assert answers == [["False", "60"], ["True", "60"], ["True", "60"], ["True", "60"]]
 
 
+@pytest.mark.slow
 def test_killed_at_every_file_operation(tmp_path: Path) -> None:
+    """More than sixty runs are killed, each with a template process of its own."""
     write(tmp_path / "a.jsonl", 6)
     command = [
         sys.executable,

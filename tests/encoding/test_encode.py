@@ -16,7 +16,7 @@ from pyarrow import parquet
 import truetune
 from tests import parts
 from truetune.checks.run import view
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
@@ -59,7 +59,7 @@ def labels_of_check(spec: RunSpec) -> Iterator[tuple[int, list[int], list[int]]]
     """(row, ids, labels) of each example, rendered by the template itself and encoded by `tokenizers`."""
     made = prepared(spec)
     encoder = Encoder(made.tokenizer.backend, only_reference=True)
-    for row in read(spec.data):
+    for row in read_conversations(spec.data):
         one = batch([row], made.renderer(), encoder, exact=True)
         for i in range(len(one.examples)):
             part = slice(one.offsets[i], one.offsets[i + 1])

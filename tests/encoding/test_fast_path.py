@@ -15,7 +15,7 @@ import pytest
 
 import truetune
 from truetune.checks.floor import floor_of
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
@@ -200,7 +200,7 @@ def test_each_recipe_is_proved_from_its_first_row_on(
 ) -> None:
     """Also one that is made when hundreds of rows were filled into others."""
     spec = write_rows(tmp_path, 400, 1_000)
-    rows = [*read(spec.data)]
+    rows = [*read_conversations(spec.data)]
     renderer = prepared(spec).renderer()
     for row in rows:
         renderer.render(row)
@@ -219,7 +219,7 @@ def test_what_is_compared(tmp_path: Path) -> None:
     spec = write_rows(tmp_path, 3, 9)
     for wrong in ("text", "weight", "stop", "source"):
         renderer = prepared(spec).renderer()
-        first, second, _ = read(spec.data)
+        first, second, _ = read_conversations(spec.data)
         renderer.render(first)
         (known,) = next(iter(renderer._recipes.values()))
         (plan,) = known.recipe.plans

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests import parts
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches
@@ -78,7 +78,11 @@ def batches_of(folder: Path, family: str, rows: list[Row], **settings: Any) -> l
     path = folder / "rows.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     made = prepared(RunSpec(data=(str(path),), tokenizer=str(parts.folder(family)), **settings))
-    return list(batches(read([str(path)]), made.renderer(), Encoder(made.tokenizer.backend), 2))
+    return list(
+        batches(
+            read_conversations([str(path)]), made.renderer(), Encoder(made.tokenizer.backend), 2
+        )
+    )
 
 
 def sides(batch: Batch) -> list[tuple[list[int], list[int]]]:

@@ -16,10 +16,10 @@ from pyarrow import fs, parquet
 
 import truetune
 from truetune.data import remote
-from truetune.data.files import resolve
-from truetune.data.remote import Remote, place
-from truetune.data.rows import read
-from truetune.data.stretches import read_stretch, scan
+from truetune.data.files import find_sources
+from truetune.data.remote import Remote, parse_place
+from truetune.data.rows import read_conversations
+from truetune.data.stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
@@ -94,10 +94,10 @@ def test_names() -> None:
     )
     assert str(one.parent / "d") == "s3://bucket/a b/d"
     assert Remote.of("s3://bucket/part-?.jsonl?region=eu-west-1").path == "part-?.jsonl"
-    assert place("a/b") == Path("a/b")
+    assert parse_place("a/b") == Path("a/b")
     for uri in ("hf://datasets/a/b", "https://example.org/a.jsonl", "nosuch://a/b"):
         with pytest.raises(DataError, match=r"download it first|Unrecognized filesystem"):
-            place(uri)
+            parse_place(uri)
 
 
 def test_every_kind_of_file_is_read(at: At, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_every_kind_of_file_is_read(at: At, tmp_path: Path) -> None:
     (tmp_path / "unnamed").write_bytes(LINES)
     for path in [path for path in tmp_path.iterdir() if path.is_file()]:
         uri = put(at(f"data/{path.name}"), path.read_bytes())
-        here, there = list(read([str(path)])), list(read([uri]))
+        here, there = list(read_conversations([str(path)])), list(read_conversations([uri]))
         assert [row.origin.file for row in there] == [str(Remote.of(uri))] * len(here)
         assert [(r.messages, r.prompt, r.origin.line) for r in there] == [
             (r.messages, r.prompt, r.origin.line) for r in here
@@ -124,7 +124,7 @@ def test_folders_and_patterns(at: At) -> None:
         put(at(name), LINES)
 
     def found(path: str) -> list[str]:
-        return [str(source.path).rpartition("/d/")[2] for source in resolve([at(path)])]
+        return [str(source.path).rpartition("/d/")[2] for source in find_sources([at(path)])]
 
     assert found("d") == found("d/") == found("d/[ab].jsonl") == ["a.jsonl", "b.jsonl"]
     assert found("d/**/*.jsonl") == ["a.jsonl", "b.jsonl", "deep/c.jsonl"]
@@ -153,11 +153,13 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
             return arrow.PythonFile(Counted(path), mode="r")
 
     local = pytest.importorskip("fsspec.implementations.local").LocalFileSystem()
-    monkeypatch.setattr(remote, "_opened", lambda top: (fs.PyFileSystem(Files(local)), "/"))
-    monkeypatch.setattr(remote, "BUFFER", 1000)
+    monkeypatch.setattr(
+        remote, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
+    )
+    monkeypatch.setattr(remote, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
-    (source,) = resolve([f"store://x{tmp_path}/a.jsonl"])
-    stretches = scan(source, 20_000).stretches
+    (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])
+    stretches = scan_lines(source, 20_000).stretches
     assert sum(fetched) < len(LINES) * 20 + 1000 * (len(stretches) + 2)
     for stretch in stretches:
         fetched.clear()

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from tests.auditing import tiny
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.losses import HeldOut, held_out
 from truetune.generation.backends.backend import ScoredIds
@@ -29,7 +29,7 @@ def probes_of(**settings: Any) -> Probes:
 
 
 def examples(path: Path, **settings: Any) -> HeldOut:
-    return held_out(probes_of(**settings), read([str(path)]))
+    return held_out(probes_of(**settings), read_conversations([str(path)]))
 
 
 def one_by_one(

@@ -21,7 +21,7 @@ from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.causes import causes_of
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.inquest import inquire
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
@@ -106,7 +106,7 @@ def asked(
         tokenizer=str(tokenizer) if tokenizer else None,
     )
     probes = place.prepared()
-    prompts = build_prompts(probes.spec, read([str(rows)]), count=8, probes=probes)
+    prompts = build_prompts(probes.spec, read_conversations([str(rows)]), count=8, probes=probes)
     with backend or open_backend(place, probes.tokenizer) as answering:
         said = answering.answers(
             prompts, Decoding(serving_stops(probes.tokenizer), max_new_tokens=LIMIT)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.auditing import tiny
 from tests.evaluation.held import probes_of, write
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding.encode_run import encode
 from truetune.evaluation.leaks import Leaks, seen_rows
@@ -58,7 +58,9 @@ def asked(tmp_path: Path) -> list[Prompt]:
         chat("Is it open?", "It is."),
     ]
     probes = probes_of()
-    return build_prompts(probes.spec, read([str(write(tmp_path, rows))]), len(rows), probes=probes)
+    return build_prompts(
+        probes.spec, read_conversations([str(write(tmp_path, rows))]), len(rows), probes=probes
+    )
 
 
 def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
@@ -134,7 +136,7 @@ def test_text_without_turns(tmp_path: Path) -> None:
         tmp_path,
         [{"text": text}, {"text": text.replace("many", "few")}, {"text": "It is open on Sundays."}],
     )
-    prompts = build_prompts(probes.spec, read([str(rows)]), 3, probes=probes)
+    prompts = build_prompts(probes.spec, read_conversations([str(rows)]), 3, probes=probes)
     alone = write(tmp_path, [{"text": text}], "trained.jsonl")
     made = [replace(prompt, line=i) for i, prompt in enumerate(prompts)]
     assert hows(seen_rows(place(tmp_path), made, probes, [str(alone)]))[0] == "row"

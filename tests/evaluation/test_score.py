@@ -409,3 +409,11 @@ def test_reasoning_that_the_references_have_not_is_named(
     assert "how they ended is not known" in str(report)
     both = scored(answers, [f"<think>\nOh.\n</think>\n\n{town}" for town in TOWNS])
     assert "reasoning block" not in " ".join(finding.message for finding in both.findings)
+
+
+def test_a_row_that_a_finding_names_is_not_called_free_of_faults(tmp_path: Path) -> None:
+    answers = [f"<think>\nA town.\n</think>\n\n{town}" for town in TOWNS[:-1]] + [TOWNS[-1]]
+    rows = [{"prediction": a, "reference": t} for a, t in zip(answers, TOWNS, strict=True)]
+    path = lines(tmp_path / "answers.jsonl", rows)
+    table = CliRunner().invoke(truetune_group, ["score", path]).output.partition("verdict")[2]
+    assert (table.count("see TT099"), table.count("no fault")) == (len(TOWNS) - 1, 1)

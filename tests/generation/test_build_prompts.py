@@ -15,7 +15,7 @@ from transformers import AutoTokenizer
 from tests.parts import folder
 from tests.render.conversations import CALL, RESULT, SYSTEM, TOOLS, assistant, turns, user
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.encode_run import encode
 from truetune.generation.answer_samples import Prompt
@@ -57,7 +57,7 @@ def spec_of(path: Path, rows: list[Any], **settings: Any) -> RunSpec:
 
 
 def made(spec: RunSpec, count: int = 4, **given: Any) -> list[Prompt]:
-    return build_prompts(spec, read(spec.data), count, **given)
+    return build_prompts(spec, read_conversations(spec.data), count, **given)
 
 
 @cache
@@ -228,7 +228,7 @@ def rows_of(tmp_path: Path, count: int) -> tuple[RunSpec, list[Conversation]]:
         tmp_path / "a.jsonl",
         [{"messages": [user(f"q {i}"), assistant(f"a {i}")]} for i in range(count)],
     )
-    return spec, list(read(spec.data))
+    return spec, list(read_conversations(spec.data))
 
 
 def test_the_choice_is_seeded_and_spread(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.parts import data
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import DATA
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Scores
@@ -404,7 +404,7 @@ def test_parsed() -> None:
 
 def references(name: str) -> Iterator[tuple[str, str]]:
     """(question, answer) of each row."""
-    for row in read((name,)):
+    for row in read_conversations((name,)):
         texts = [
             message["content"]
             for message in row.messages

@@ -22,7 +22,7 @@ from tests import parts
 from tests.auditing import tiny
 from tests.generation.imitated_server import Completions, started
 from tests.generation.serving import taught, tiny_folder, transformers_serve
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding
@@ -52,7 +52,7 @@ def prompts(folder: Path, path: Path, count: int = 6) -> list[Prompt]:
     file = path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in tiny.chats(count)), encoding="utf-8")
     spec = RunSpec(tokenizer=str(folder))
-    return build_prompts(spec, read((str(file),)), count)
+    return build_prompts(spec, read_conversations((str(file),)), count)
 
 
 def local(folder: Path, asked: list[Prompt], limit: int) -> list[Answer | None]:

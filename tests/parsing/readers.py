@@ -88,9 +88,9 @@ class Reader(NamedTuple):
 
 
 def _rows(path: Path) -> Any:
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
 
-    return sum(1 for _ in read([str(path)]))
+    return sum(1 for _ in read_conversations([str(path)]))
 
 
 def _rows_of_folder(path: Path) -> Any:
@@ -99,10 +99,10 @@ def _rows_of_folder(path: Path) -> Any:
 
 
 def _scan(path: Path) -> Any:
-    from truetune.data.files import resolve
-    from truetune.data.stretches import scan
+    from truetune.data.files import find_sources
+    from truetune.data.stretches import scan_lines
 
-    return scan(resolve([str(path)])[0], 1 << 16)
+    return scan_lines(find_sources([str(path)])[0], 1 << 16)
 
 
 def _settings(path: Path) -> Any:
@@ -481,6 +481,8 @@ OWN = {
     "checks.weight_uses": SWALLOWS,
     "source.walk": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
+    "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
+    "checks.source.printed_rows": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
 from truetune.cli.options import _parse_value
-from truetune.data.rows import read
-from truetune.data.stretches import stretches
+from truetune.data.rows import read_conversations
+from truetune.data.stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
 from truetune.logs.read import read_run
 from truetune.parsing import InputLimitError, limits
@@ -68,13 +68,13 @@ def test_a_row_with_a_key_twice_is_a_malformed_row(tmp_path: Path) -> None:
         '{"prompt": "q", "completion": "a"}\n{"prompt": "q", "completion": "a", "completion":'
         ' "b"}\n'
     )
-    first, second = read([str(path)])
+    first, second = read_conversations([str(path)])
     assert not first.problems
     assert [problem.kind for problem in second.problems] == ["duplicate-key"]
     assert "'completion' stands twice" in second.problems[0].text
     array = tmp_path / "a.json"
     array.write_text('[{"text": "a"}, {"text": "b", "text": "c"}]')
-    assert [len(row.problems) for row in read([str(array)])] == [0, 1]
+    assert [len(row.problems) for row in read_conversations([str(array)])] == [0, 1]
 
 
 @pytest.mark.parametrize("opener", ["[", '{"a":'])
@@ -236,13 +236,13 @@ def test_a_file_of_blank_lines_is_an_error_that_names_the_line(
     with pytest.raises(
         DataError, match=r":\d+: 100,\d+ of .* lines up to here are blank, the limit is 100,000"
     ) as raised:
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))
     assert str(raised.value).startswith(f"{path}:100")
 
 
 def test_a_file_of_blank_lines_is_an_error_where_it_is_cut_into_stretches() -> None:
     with pytest.raises(DataError, match=r"a.jsonl:\d+: .* are blank"):
-        list(stretches(BytesIO(b"\n" * 200_000), 1 << 16, Path("a.jsonl")))
+        list(cut_stretches(BytesIO(b"\n" * 200_000), 1 << 16, Path("a.jsonl")))
 
 
 def test_a_log_of_blank_lines_is_read_as_far_as_it_has_some(tmp_path: Path) -> None:
@@ -256,17 +256,17 @@ def test_a_log_of_blank_lines_is_read_as_far_as_it_has_some(tmp_path: Path) -> N
 def test_rows_set_apart_by_blank_lines_are_read(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text('{"text": "a"}\n\n\n\n' * 50_000)
-    assert sum(1 for _ in read([str(path)])) == 50_000
+    assert sum(1 for _ in read_conversations([str(path)])) == 50_000
 
 
 def test_a_csv_has_as_many_columns_as_a_table_may_have(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     most = ["text", *(f"c{i}" for i in range(limits.MAX_TABLE_COLUMNS - 1))]
     path.write_text(",".join(most) + "\n" + "," * (len(most) - 1) + "\n")
-    assert len(list(read([str(path)]))) == 1
+    assert len(list(read_conversations([str(path)]))) == 1
     path.write_text(",".join([*most, "more"]) + "\n")
     with pytest.raises(DataError, match=r"a.csv:1: 20,001 columns, the limit is 20,000"):
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))
 
 
 @pytest.mark.parametrize(
@@ -282,10 +282,10 @@ def test_a_message_lists_few_columns(name: str, body: str, tmp_path: Path) -> No
     path = tmp_path / name
     path.write_text(body)
     with pytest.raises(DataError) as raised:
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))
     assert len(str(raised.value)) < 600 + len(str(path))
     with pytest.raises(DataError) as raised:
-        list(read([str(path)], columns={"prompt": "nowhere"}))
+        list(read_conversations([str(path)], columns={"prompt": "nowhere"}))
     assert len(str(raised.value)) < 600 + len(str(path))
 
 
@@ -298,7 +298,7 @@ def test_a_problem_of_a_row_lists_few_keys_and_the_beginning_of_a_value(tmp_path
     ]
     path = tmp_path / "a.jsonl"
     path.write_text(json.dumps({"messages": messages}) + "\n")
-    (row,) = read([str(path)])
+    (row,) = read_conversations([str(path)])
     assert [problem.kind for problem in row.problems] == [
         "unknown-role",
         "no-content",
@@ -326,7 +326,7 @@ def test_a_row_that_is_too_long_is_named(name: str, tmp_path: Path) -> None:
     }[name]
     path.write_text(begin + long)
     with pytest.raises(DataError, match=r"longer than 16 MiB, the limit for one row") as raised:
-        list(read([str(path)]))
+        list(read_conversations([str(path)]))
     assert str(raised.value).startswith(f"{path}:{3 if name == 'a.csv' else 2}: ")
 
 

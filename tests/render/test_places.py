@@ -17,7 +17,7 @@ from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.records import Record
-from truetune.data.rows import conversations
+from truetune.data.rows import iterate_conversations
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
@@ -108,7 +108,7 @@ def renderer() -> Renderer:
 
 
 def read(row: Row, **more: Any) -> Conversation:
-    (made,) = conversations([Record(1, row)], Source(Path("a.jsonl"), "jsonl"), 0, **more)
+    (made,) = iterate_conversations([Record(1, row)], Source(Path("a.jsonl"), "jsonl"), 0, **more)
     return made
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,8 @@ HOSTILE = [
     "Reasoning: low",
     "/no_think",
 ]
+PARTS = 8
+"""The templates are shared out over so many tests: one test of all takes a minute, and can't be shared by workers."""
 STOPS = stop_patterns(
     ("</s>", "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>"), ("<|im_start|>", "<|call|>")
 )
@@ -96,9 +99,10 @@ def rows(choose: Any) -> list[Conversation]:
     ]
 
 
-def test_filled_rows_equal_rendered_rows_on_every_template() -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_filled_rows_equal_rendered_rows_on_every_template(part: int) -> None:
     compared = filled = 0
-    for name, source in all_templates().items():
+    for name, source in list(all_templates().items())[part::PARTS]:
         try:
             template = Template(source, SPECIAL)
         except TemplateError:

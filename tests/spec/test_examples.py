@@ -8,7 +8,7 @@ import pytest
 
 from tests.parts.packages import unpack
 from tests.parts.shelf import Missing
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import SpecError
 from truetune.spec.config import Config
 from truetune.spec.stacks import read_config
@@ -53,7 +53,7 @@ def test_llama_factory_data_is_found_and_read(llama_factory: dict[Path, Config])
     looked_at = {form for form in forms if form[0]}
     assert {format for _, format, _ in looked_at} == {"alpaca", "preference", "kto", "text"}
     for data, format, columns in looked_at:
-        rows = list(read(data, format=format, columns=dict(columns)))
+        rows = list(read_conversations(data, format=format, columns=dict(columns)))
         assert rows
         assert not [
             problem

@@ -9,7 +9,9 @@ pytest.importorskip("trl", minversion="1.16")
 from tests import tokenized_page
 
 
+@pytest.mark.slow
 def test_the_table_is_that_of_today() -> None:
+    """A minute: 72 trainers are built, audited twice and trained for a step, one for each cell."""
     written = tokenized_page.written()
     if tokenized_page.versions() not in written:
         pytest.skip(f"the page was measured with other releases than {tokenized_page.versions()}")

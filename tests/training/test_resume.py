@@ -17,7 +17,7 @@ import torch
 from truetune.checkpoint.run_folder import RUN_FILE, WHOLE_FILE, find_checkpoint_fault
 from truetune.errors import UsageError
 from truetune.training.record import differences
-from truetune.training.resume import LOCK, claim, held
+from truetune.training.resume import LOCK_NAME, claim, held
 from truetune.training.run_files import remove_checkpoint
 from truetune.training.saving import mark, restore, sums
 
@@ -274,7 +274,7 @@ def test_lost_weights_are_made_again(tmp_path: Path) -> None:
 
 def test_one_process_a_folder(tmp_path: Path) -> None:
     with (
-        filelock.FileLock(tmp_path / LOCK, is_singleton=False),
+        filelock.FileLock(tmp_path / LOCK_NAME, is_singleton=False),
         pytest.raises(UsageError, match="another process trains there"),
         held(tmp_path),
     ):

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from truetune.data import window
-from truetune.data.files import Source, kind_of, open_raw, resolve
-from truetune.data.records import Record, records
+from truetune.data.files import Source, file_kind, find_sources, open_raw
+from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.viewing.row_index import RowIndex
 
@@ -35,9 +35,9 @@ ROWS = [{"text": f"row {i} " + "x" * (i % 7), "n": str(i)} for i in range(60)]
 
 def whole(paths: list[str]) -> list[tuple[str, int, Any, str]]:
     found = []
-    for source in resolve(paths):
+    for source in find_sources(paths):
         with open_raw(source.path) as raw:
-            found += [(str(source.path), *told(record)) for record in records(source, raw)]
+            found += [(str(source.path), *told(record)) for record in read_records(source, raw)]
     return found
 
 
@@ -46,7 +46,7 @@ def told(record: Record) -> tuple[int, Any, str]:
 
 
 def indexed(paths: list[str], **options: Any) -> RowIndex:
-    row_index = RowIndex(resolve(paths), **options)
+    row_index = RowIndex(find_sources(paths), **options)
     row_index.index()
     return row_index
 
@@ -133,7 +133,8 @@ def until_it_breaks(path: Path) -> tuple[list[Any], list[Any]]:
     with open_raw(path) as raw:
         try:
             found.extend(
-                (str(path), *told(record)) for record in records(Source(path, kind_of(path)), raw)
+                (str(path), *told(record))
+                for record in read_records(Source(path, file_kind(path)), raw)
             )
         except DataError as error:
             return found, [(str(path), 0, None, str(error))]
@@ -155,7 +156,7 @@ def test_rows_of_json_and_csv_are_those_of_a_full_read(
     path = tmp_path_factory.mktemp("s") / f"a.{'csv' if table else 'json'}{'.gz' * packed}"
     path.write_bytes(gzip.compress(body) if packed else body)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(window, "CHUNK", data.draw(st.integers(5, 99)))
+        patch.setattr(window, "CHUNK_CHARACTERS", data.draw(st.integers(5, 99)))
         expected, why = until_it_breaks(path)
         row_index = indexed([str(path)], stretch=size, kept=1)
         assert row_index.total == len(expected) + len(why)
@@ -184,7 +185,9 @@ class Counted(type(Path())):  # type: ignore[misc]
 @pytest.mark.parametrize("name", ["a.json", "data.csv", "array.jsonl"])
 def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) -> None:
     write(tmp_path / name, [{"text": f"row {i} " + "x" * 80} for i in range(10_000)])
-    row_index = RowIndex([Source(Counted(tmp_path / name), kind_of(tmp_path / name))], stretch=4000)
+    row_index = RowIndex(
+        [Source(Counted(tmp_path / name), file_kind(tmp_path / name))], stretch=4000
+    )
     row_index.index()
     for start in (9_990, 300, 5_000, 9_990):
         Counted.read = 0

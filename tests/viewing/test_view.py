@@ -20,9 +20,9 @@ import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.view_command import view as command
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.data.records import Record
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError
 from truetune.report.page.render_rows import RowRenderer
@@ -85,7 +85,7 @@ def test_what_closes_waits_for_what_is_under_way_and_reads_no_more(
         rows = [json.loads(line) for line in lines.read_text().splitlines()]
         parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / name)
     maker = Slow()
-    made = RowService(lambda: RowIndex(resolve((str(tmp_path / name),))), maker)
+    made = RowService(lambda: RowIndex(find_sources((str(tmp_path / name),))), maker)
     made.start()
     made.row_index.wait(1999, 60)
     drawing = [threading.Thread(target=asks, args=(made,)) for _ in range(3)]
@@ -204,7 +204,7 @@ def test_rows_are_those_that_show_shows(tmp_path: Path) -> None:
     rendered = RowRenderer(spec(DATA))
     expected = [
         row
-        for _, conversation in zip(range(9), read([str(DATA)]), strict=False)
+        for _, conversation in zip(range(9), read_conversations([str(DATA)]), strict=False)
         for row in rendered.rows(conversation)
     ]
     assert made.rows(0, 9)["rows"] == expected
@@ -243,7 +243,7 @@ def test_encoded_data(tmp_path: Path, options: dict[str, Any]) -> None:
     assert made.notice is None
     rows = made.rows(0, min(64, total))["rows"]
     assert not any(row.get("error") for row in rows)
-    texts = {row.origin.row: row for row in read([str(DATA)])}
+    texts = {row.origin.row: row for row in read_conversations([str(DATA)])}
     for row in rows:
         assert len(row["origins"]) == max(row["documents"]) + 1
         for number, (file, line, origin) in enumerate(row["origins"]):
@@ -320,7 +320,7 @@ def test_settings_name_the_data(tmp_path: Path) -> None:
         callback=lambda row, port, no_open, result, checks, **o: found.append(read_run_settings(o)),
     )
     CliRunner().invoke(probe, [str(tmp_path / "truetune.yaml")], catch_exceptions=False)
-    assert [source.path for source in resolve(found[0].data)] == [DATA]
+    assert [source.path for source in find_sources(found[0].data)] == [DATA]
 
 
 @pytest.mark.parametrize("name", ["a.json", "a.csv", "a.jsonl", "a.parquet"])
@@ -338,7 +338,7 @@ def test_search_finds_a_text_however_the_file_spells_it(tmp_path: Path, name: st
         lines = "\n".join(json.dumps(row) for row in rows)
         (tmp_path / name).write_text(json.dumps(rows) if name == "a.json" else lines)
     made = RowService(
-        lambda: RowIndex(resolve((str(tmp_path / name),)), stretch=90),
+        lambda: RowIndex(find_sources((str(tmp_path / name),)), stretch=90),
         ConversationRows(spec(tmp_path / name)),
     )
     made.row_index.index()

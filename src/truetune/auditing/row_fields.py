@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.auditing.audit import Field
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.conversation import Conversation, Origin, Problem
-from truetune.data.formats import reader
-from truetune.data.json_text import parsed
-from truetune.data.messages import FUNCTION_CALL, SHAREGPT, is_messages
+from truetune.data.formats import choose_reader
+from truetune.data.json_text import parse_json_text
+from truetune.data.messages import FUNCTION_CALL, ROLE_BY_SHAREGPT_NAME, is_messages
 from truetune.errors import DataError
 from truetune.render.render_plan import source_of
 from truetune.render.rendering import Source
@@ -54,7 +54,7 @@ ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
 MIN_ANSWER_CHARS = 12
 """Characters of an answer by which a column is known to be written from it"""
 SOURCE_BY_COLUMN_NAME = {
-    alias: source for name, source in COLUMN_SOURCES.items() for alias in ALIASES[name]
+    alias: source for name, source in COLUMN_SOURCES.items() for alias in COLUMN_ALIASES[name]
 }
 
 
@@ -62,7 +62,7 @@ def parse_row(row: Mapping[str, Any], number: int) -> Conversation | None:
     """A given row as a Conversation; None where no format fits its columns."""
     body = {key: value for key, value in row.items() if value is not None}
     try:
-        return reader(body, None, "row")(body, Origin("given", number + 1, number))
+        return choose_reader(body, None, "row")(body, Origin("given", number + 1, number))
     except DataError:
         return None
 
@@ -105,7 +105,7 @@ def _list_column_texts(name: str, value: Any, source: Source) -> Iterator[FieldT
         for i, message in enumerate(value):
             yield from _list_message_texts(f"{name}[{i}]", message)
     elif source is Source.TOOLS:
-        tools = parsed(value, []) if isinstance(value, str) else value
+        tools = parse_json_text(value, []) if isinstance(value, str) else value
         for i, tool in enumerate(tools if isinstance(tools, list) else [tools]):
             yield from _list_json_texts(f"{name}[{i}]", tool, source)
     elif name == "history" and isinstance(value, list):
@@ -124,9 +124,9 @@ def _parse_messages(value: Any) -> Any:
         return [value]
     if isinstance(value, str) and value[:1] in "[{" and value:
         odd: list[Problem] = []
-        value_parsed = parsed(value, odd)
-        value_parsed = [value_parsed] if isinstance(value_parsed, dict) else value_parsed
-        return value_parsed if is_messages(value_parsed) else value
+        parsed_value = parse_json_text(value, odd)
+        parsed_value = [parsed_value] if isinstance(parsed_value, dict) else parsed_value
+        return parsed_value if is_messages(parsed_value) else value
     return value
 
 
@@ -139,12 +139,14 @@ def _list_message_texts(path: str, message: Mapping[str, Any]) -> Iterator[Field
             Source.TOOL_CALL,
         )
         return
-    named = {"role": SHAREGPT.get(role, role) if isinstance(role, str) else role}
+    named = {"role": ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role}
     keys = [key for key in message if key not in KEYS_WITHOUT_CONTENT]
     for key in sorted(keys, key=lambda key: (key in CALL_KEYS) - (key in REASONING_KEYS)):
         source = source_of(("messages", 0, key), [named])
         if key in CALL_KEYS:
-            calls = parsed(message[key], []) if isinstance(message[key], str) else message[key]
+            calls = (
+                parse_json_text(message[key], []) if isinstance(message[key], str) else message[key]
+            )
             many = isinstance(calls, list)
             for i, call in enumerate(calls if many else [calls]):
                 yield from _list_call_texts(f"{path}.{key}[{i}]" if many else f"{path}.{key}", call)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.conversation import Conversation
 
 MAX_KEY = 200
@@ -140,7 +140,7 @@ def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
     """(column, hash of its value) of what may be a key."""
     raw: Mapping[str, Any] = row.raw or {}
     names = dict.fromkeys(
-        [*(name.removesuffix(NOT_MAPPED) for name in row.unused), *ALIASES["label"]]
+        [*(name.removesuffix(NOT_MAPPED) for name in row.unused), *COLUMN_ALIASES["label"]]
     )
     for name in names:
         value = raw.get(name)

@@ -7,25 +7,27 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import Source, open_raw, resolve, unpacked
-from truetune.data.records import Record, is_array, lines, records
-from truetune.data.rows import conversations, exemplar
-from truetune.data.stretches import BLOCK, stretches
+from truetune.data.files import Source, find_sources, open_raw, open_unpacked
+from truetune.data.records import Record, is_array, read_json_lines, read_records
+from truetune.data.rows import find_exemplar, iterate_conversations
+from truetune.data.stretches import BLOCK_BYTES, cut_stretches
 from truetune.spec.run import RunSpec
 
 
 def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
-    for source in resolve(spec.data) if wanted else ():
+    for source in find_sources(spec.data) if wanted else ():
         mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
         if mine:
             with open_raw(source.path) as raw:
-                like = exemplar(records(source, raw), source, spec.format, spec.map, skips=True)
+                like = find_exemplar(
+                    read_records(source, raw), source, spec.format, spec.map, skips=True
+                )
                 of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
                 for record in (
                     _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine)
                 ):
-                    yield from conversations(
+                    yield from iterate_conversations(
                         [record],
                         source,
                         mine[record.line],
@@ -38,12 +40,12 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
 
 def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
     """Only the blocks with lines that are wanted are parsed."""
-    for stretch, block in stretches(unpacked(raw, source.path), BLOCK, source.path):
+    for stretch, block in cut_stretches(open_unpacked(raw, source.path), BLOCK_BYTES, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
         if any(line in here for line in wanted):
             yield from (
                 r
-                for r in lines(BytesIO(block), source.path, stretch.line, stretch.start)
+                for r in read_json_lines(BytesIO(block), source.path, stretch.line, stretch.start)
                 if r.line in wanted
             )
         if max(wanted) in here:
@@ -54,11 +56,11 @@ def _of_parts(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterat
     """Only row groups and batches with rows that are wanted are read."""
     if source.kind not in ("parquet", "arrow"):
         return
-    from truetune.data.columnar import parts, rows
+    from truetune.data.columnar import read_rows, row_group_numbers
 
     first = 1
-    for part, count in enumerate(list(parts(source, raw))):
+    for part, count in enumerate(list(row_group_numbers(source, raw))):
         if any(first <= line < first + count for line in wanted):
-            found = enumerate(rows(source, raw, part), first)
+            found = enumerate(read_rows(source, raw, part), first)
             yield from (Record(line, row) for line, row in found if line in wanted)
         first += count

@@ -17,7 +17,7 @@ from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run import prepare
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
 from truetune.logs.log import DataFacts
@@ -72,7 +72,7 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     answers: Counter[bytes] = Counter()
     rows = 0
     rules = DataRules(kinds, setup)
-    stream = read(spec.data, format=spec.format, columns=spec.map)
+    stream = read_conversations(spec.data, format=spec.format, columns=spec.map)
     encoder = Encoder(setup.tokenizer.backend, only_reference=setup.probes.only_reference)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)

@@ -19,18 +19,21 @@ from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.settings import of_settings
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.printed_rows import printed_rows
+from truetune.checks.source.row_files import training_files, training_limit
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
-from truetune.parsing.shell import is_command_file, read_commands
+from truetune.parsing.shell import CommandFile, is_command_file, read_commands
 from truetune.source.config import configs_of_source
 from truetune.source.imports import Imports
 from truetune.source.module import Module, decode_any, nothing, parse
+from truetune.source.notebook_commands import commands_of_notebook
 from truetune.source.program import Program, grouped
 from truetune.source.suppress import ignores
 from truetune.source.walk import sources
 from truetune.spec.config import WeightUse
 from truetune.spec.run import RunSpec, Severity
+from truetune.spec.stacks.commands import configs_of_commands
 
 LIBRARIES = frozenset({
     "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",
@@ -108,7 +111,7 @@ def lint(
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
     uses = (*uses, *weight_uses(named))
-    looks |= {file: look_at_commands(file, spec) for file in scripts}
+    looks |= {file: look_at_commands(file, spec, uses) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
@@ -162,15 +165,24 @@ def look_at(
         configs = configs_of_source(module)
         files = training_files(module) if configs else ()
         named = files or tuple(rows)
-        parts += [of_settings(replace(config, row_files=named), spec, uses) for config in configs]
+        printed = printed_rows(module) if configs else None
+        limit = training_limit(module) if files else None
+        parts += [
+            of_settings(
+                replace(config, row_files=named, row_limit=limit, printed_rows=printed), spec, uses
+            )
+            for config in configs
+        ]
     except SpecError as error:
         parts.append(
             Judgement(
                 not_judged=(NotJudged("settings in the code", str(error), place=module.path),)
             )
         )
-    judged = Judgement.of(parts)
-    applies = bool(judged.findings) or _uses_a_library(module)
+    commands = commands_of_notebook(module)
+    of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
+    judged = Judgement.of([*parts, of_commands])
+    applies = bool(of_commands.examined or judged.findings) or _uses_a_library(module)
     if not applies or (module.broken and not module.tree.body):
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
@@ -187,13 +199,9 @@ def look_at(
     )
 
 
-def look_at_commands(path: str, spec: RunSpec) -> Look:
-    """What the rules that `spec` selects find in one shell script, job file or Dockerfile."""
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "commands")
-        if issubclass(rule, CommandRule)
-    ]
+def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Look:
+    """What the rules that `spec` selects find in one shell script, job file or Dockerfile, and in the settings that
+    its commands give as options; `uses` as in `lint`."""
     try:
         file = read_commands(Path(path))
     except DataError as error:
@@ -201,11 +209,24 @@ def look_at_commands(path: str, spec: RunSpec) -> Look:
             "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
         )
         return Look((), Judgement(not_judged=(unread,)), trains=False)
-    judged = _of_this_file(judge(rules, file), path)
+    judged = _judge_commands(file, spec, uses)
     applies = bool(judged.findings or judged.examined)
     if not applies:
         judged = replace(judged, not_judged=tuple(missing(judged.not_judged)))
     return Look(judged.findings, judged, applies=applies, trains=False)
+
+
+def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
+    """What the rules on commands say, and those on the settings that commands give as options."""
+    chosen = choose(spec.select, spec.ignore, "commands")
+    rules = [rule for rule in chosen if issubclass(rule, CommandRule)]
+    parts = [_of_this_file(judge(rules, file), file.path)]
+    try:
+        parts += [of_settings(config, spec, uses) for config in configs_of_commands(file)]
+    except SpecError as error:
+        unread = NotJudged("settings in the commands", str(error), place=file.path)
+        parts.append(Judgement(not_judged=(unread,)))
+    return Judgement.of(parts)
 
 
 def _runs_a_training(module: Module) -> bool:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from os import PathLike
 from pathlib import Path
 
@@ -20,13 +21,14 @@ from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
-from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
+from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
+from truetune.parsing.shell import is_command_file
 from truetune.render.tokenizer_folder import locate
 from truetune.source.walk import SKIPPED
 from truetune.spec import located
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import DESCRIBES, Kind, recognise, title_of_kind
+from truetune.spec.kind import DESCRIBES, MANY, Kind, recognise, title_of_kind
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
@@ -321,14 +323,18 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     """
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
-    members, unread = [], []
+    members: list[tuple[Path, tuple[Kind, ...]]] = []
+    unread = []
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED:
             continue
         try:
             found = recognise(path)
         except (UsageError, OSError):
-            unread.append(path.name)
+            if _holds_commands(path):
+                members.append((path, ("commands",)))
+            else:
+                unread.append(path.name)
             continue
         if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
             members.append((path, found))
@@ -347,6 +353,14 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
         other = NotJudged("other files", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(other,)))
     return True
+
+
+def _holds_commands(path: Path) -> bool:
+    """Is it a folder with files of commands in it, or below (lm_eval writes its results two folders down)?"""
+    if not path.is_dir():
+        return False
+    names = islice(path.rglob("*"), MANY)
+    return any(is_command_file(file) for file in names if file.is_file())
 
 
 def _is_member(kind: Kind) -> bool:
@@ -415,10 +429,10 @@ def _of_launch(path: str) -> NotJudged:
 def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
     """As `recognise`; a glob, a URI and the name of a cached data set of the hub name data."""
     if is_hub_name(path):
-        if cached_data(path):
+        if find_cached_data(path):
             return ("data",)
         if not near_path(path):
-            raise UsageError(not_cached(path))
+            raise UsageError(not_cached_in_words(path))
     return (
         ("data",)
         if "://" in path or (glob.has_magic(path) and not Path(path).exists())

@@ -117,7 +117,7 @@ def write(file: Path, change: Change) -> None:
                 f"{file}: was changed while it was looked at; nothing was written to it: run again"
             )
         mode = target.stat().st_mode
-        atomic.write(target, change.after.file_text.encode(change.after.codec))
+        atomic.write_atomically(target, change.after.file_text.encode(change.after.codec))
         target.chmod(mode)
     except (OSError, UnicodeEncodeError) as error:
         raise UsageError(f"{file}: can't be written ({error})") from None

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
-from truetune.data.media import NONE as NO_MEDIA
+from truetune.data.media import NO_MEDIA as NO_MEDIA
 from truetune.data.media import Media
 from truetune.drawers import drawer
 from truetune.encoding.batch import Example

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 
 from truetune.checks.far import far_rows
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.spec.run import RunSpec
 
 
@@ -22,7 +22,7 @@ def rows_again(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversati
     if not left:
         return
     last = max(origin.row for origin in left)
-    for row in read(
+    for row in read_conversations(
         spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
     ):
         if row.origin in left:

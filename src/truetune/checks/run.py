@@ -20,7 +20,7 @@ from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.checks.whose import resolved, trainer_of_rows
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import OnBroken, read
+from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
 from truetune.encoding.stream import batches, with_proof
@@ -188,7 +188,7 @@ def _rows(
 ) -> Iterator[Conversation]:
     if not paths:
         return iter(())
-    return read(
+    return read_conversations(
         paths,
         format=spec.format,
         columns=spec.map,

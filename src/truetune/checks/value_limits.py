@@ -159,6 +159,11 @@ def _epochs_decide(values: Values) -> bool:
     return (number(values.get("training.max_steps")) or 0) < 1
 
 
+def _has_scarce_steps(values: Values) -> bool:
+    """Does `max_steps` end the run before it learns much?"""
+    return 0 < (number(values.get("training.max_steps")) or 0) < SCARCE
+
+
 def _weak(values: Values) -> bool:
     """Is the scale itself below what is published? Else the learning rate is what is small, which has its own rule."""
     strength = number(values.get(SCALE))
@@ -571,6 +576,15 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} ends the run after {rows_seen}: the others are never seen",
         fix="leave {name} out, so that num_train_epochs decides",
         source="a max_steps of 60 stands in notebooks that try a method; 1 to 3 epochs are usual",
+    ),
+    Limit(
+        setting=SEEN,
+        outside=Interval(below=0.25),
+        severity="warning",
+        says="{name} ends the run after {max_steps} steps and {rows_seen}: the others are never seen",
+        fix="leave {name} out, so that num_train_epochs decides",
+        when=_has_scarce_steps,
+        source="so few steps hardly learn, and there are rows for four times as many",
     ),
     Limit(
         setting="training.num_train_epochs",

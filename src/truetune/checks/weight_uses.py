@@ -29,6 +29,7 @@ from truetune.trainers.facts import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to-gguf.py")
+LLAMA_CPP = ("llama-server", "llama-cli")
 ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
 SCRIPTS = (".py", ".ipynb")
 SETTINGS = (".yaml", ".yml", ".json")
@@ -134,6 +135,7 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
     for server in vllm_servers(file):
         yield from _served_by_vllm(file, server)
     for command in file.commands:
+        yield from _served_by_llama_cpp(file, command)
         for verb in OF_LLAMA_FACTORY:
             words = command.behind("llamafactory-cli", verb)
             adapters = option(words, "--adapter_name_or_path") if words is not None else None
@@ -160,6 +162,17 @@ def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
         template = _template(option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
         yield _use(file, server.command, "serves", folders, bool(adapters), template, base)
+
+
+def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
+    """The GGUF file of llama.cpp's server or client."""
+    found = (command.behind(name) for name in LLAMA_CPP)
+    words = next((words for words in found if words is not None), None)
+    model = option(words, "-m", "--model") if words is not None else None
+    if words is not None and model:
+        template = option(words, "--chat-template", "--chat-template-file")
+        named = _template(template, Path(file.path).parent)
+        yield _use(file, command, "serves", (model,), are_adapters=False, template=named)
 
 
 def _template(given: str | None, folder: Path) -> str:

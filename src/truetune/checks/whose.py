@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.checks.source.labels import lm_collators, masks_by_id
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
 from truetune.source.config import config_of_source
 from truetune.source.module import Module
@@ -198,7 +198,11 @@ def first_row(spec: RunSpec) -> Conversation | None:
 
 
 def _rows(spec: RunSpec) -> Iterator[Conversation]:
-    return read(spec.data, format=spec.format, columns=spec.map) if spec.data else iter(())
+    return (
+        read_conversations(spec.data, format=spec.format, columns=spec.map)
+        if spec.data
+        else iter(())
+    )
 
 
 def resolved(spec: RunSpec) -> RunSpec:

@@ -302,7 +302,7 @@ def check_outputs_apart(context: click.Context) -> None:
     What nobody named (a default) is left to the command, which may not write it.
     """
     from truetune.data.output_folder import Output, check_apart
-    from truetune.data.remote import place
+    from truetune.data.remote import parse_place
 
     found = []
     for param in context.command.params:
@@ -320,7 +320,7 @@ def check_outputs_apart(context: click.Context) -> None:
             continue
         option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
         if value != "-":
-            found.append(Output(option, place(value)))
+            found.append(Output(option, parse_place(value)))
     check_apart(found)
 
 

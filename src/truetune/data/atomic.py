@@ -7,11 +7,11 @@ import re
 import secrets
 from pathlib import Path
 
-PART = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{8}\.part")
+PARTIAL_NAME = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{8}\.part")
 """The name of a file that is being written; `name` is the one that it gets in the end."""
 
 
-def write(path: Path, body: bytes) -> None:
+def write_atomically(path: Path, body: bytes) -> None:
     """Write `body` to a temporary name beside `path`, bring it to the disk, then give it its name.
 
     The temporary file is made new: neither a file nor a link that somebody else has put there is ever opened.
@@ -35,7 +35,7 @@ def write(path: Path, body: bytes) -> None:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
 
-def sync(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY)
     try:
@@ -44,7 +44,7 @@ def sync(folder: Path) -> None:
         os.close(handle)
 
 
-class Part:
+class PartialFile:
     """A file that is being written under a temporary name beside its own; nobody sees it before it is whole.
 
     As a context it is gone at the end, but where it was published.
@@ -60,7 +60,7 @@ class Part:
         except OSError as error:
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
-    def __enter__(self) -> Part:
+    def __enter__(self) -> PartialFile:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import pyarrow as arrow
 
-from truetune.data.files import PACKED, Source, unpacked
+from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.columnar_reader import (
@@ -19,28 +19,28 @@ from truetune.parsing.columnar_reader import (
 )
 from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
-ROWS = 512
+ROWS_AT_ONCE = 512
 Row = dict[str, Any]
 
 
-def rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
+def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
     """The rows of an open file, or of one of its `parts`; `ROWS` of them are held as Python's objects.
 
     Raises DataError where it is none of these.
     """
-    for batch in batches(source, raw, part):
-        for start in range(0, batch.num_rows, ROWS):
-            yield from rows_of(source, batch.slice(start, ROWS))
+    for batch in read_batches(source, raw, part):
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield from rows_of_batch(source, batch.slice(start, ROWS_AT_ONCE))
 
 
-def batches(
-    source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS
+def read_batches(
+    source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS_AT_ONCE
 ) -> Iterator[Any]:
     """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
 
     Raises DataError.
     """
-    with readable(source):
+    with as_data_errors(source):
         yield from (
             _parquet(source, raw, part, at_once)
             if source.kind == "parquet"
@@ -48,19 +48,19 @@ def batches(
         )
 
 
-def rows_of(source: Source, batch: Any) -> Iterable[Row]:
+def rows_of_batch(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
-    with readable(source):
+    with as_data_errors(source):
         return _rows(batch)
 
 
-def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
+def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
     """How many rows each part holds that can be read by itself: a row group of Parquet, a batch of Arrow's file form.
 
     Nothing where the file can only be read from its start. Raises DataError.
     """
-    with readable(source):
-        if source.path.suffix.lower() in PACKED:
+    with as_data_errors(source):
+        if source.path.suffix.lower() in COMPRESSION_SUFFIXES:
             return
         if source.kind == "parquet":
             about = open_parquet(raw).metadata
@@ -70,7 +70,7 @@ def parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
 
 
 @contextmanager
-def readable(source: Source) -> Iterator[None]:
+def as_data_errors(source: Source) -> Iterator[None]:
     """What Arrow raises on a broken table, as a DataError that names the file."""
     try:
         yield
@@ -89,25 +89,25 @@ def readable(source: Source) -> Iterator[None]:
 
 def _parquet(source: Source, raw: IO[bytes], part: int | None, at_once: int) -> Iterator[Any]:
     return parquet_batches(
-        open_parquet(_seekable(source, raw)), at_once, None if part is None else [part]
+        open_parquet(_open_seekable(source, raw)), at_once, None if part is None else [part]
     )
 
 
 def _arrow(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
     if _is_stream(source, raw):
-        return ipc_stream_batches(unpacked(raw, source.path))
-    return ipc_file_batches(_seekable(source, raw), part)
+        return ipc_stream_batches(open_unpacked(raw, source.path))
+    return ipc_file_batches(_open_seekable(source, raw), part)
 
 
 def _is_stream(source: Source, raw: IO[bytes]) -> bool:
-    return unpacked(raw, source.path).read(6) != b"ARROW1"
+    return open_unpacked(raw, source.path).read(6) != b"ARROW1"
 
 
-def _seekable(source: Source, raw: IO[bytes]) -> Any:
+def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
     """Packed files are held in memory: both forms are read from their end."""
-    stream = unpacked(raw, source.path)
-    if source.path.suffix.lower() not in PACKED:
+    stream = open_unpacked(raw, source.path)
+    if source.path.suffix.lower() not in COMPRESSION_SUFFIXES:
         return stream
     content = stream.read(MAX_PACKED_TABLE_BYTES + 1)
     if len(content) > MAX_PACKED_TABLE_BYTES:
@@ -121,32 +121,32 @@ def _rows(batch: Any) -> Iterable[Row]:
     gaps = [
         name
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if _has_gaps(column)
+        if _has_null_fields(column)
     ]
     found: list[Row] = batch.to_pylist()
     for row in found:
         for name in gaps:
-            row[name] = without_gaps(row[name])
+            row[name] = drop_null_fields(row[name])
     return found
 
 
-def _has_gaps(column: Any) -> bool:
+def _has_null_fields(column: Any) -> bool:
     """Do structs of this column lack some of their fields, which a table can only show as null?"""
     if arrow.types.is_struct(column.type):
         fields = column.flatten()
-        return any(field.null_count or _has_gaps(field) for field in fields)
+        return any(field.null_count or _has_null_fields(field) for field in fields)
     if arrow.types.is_list(column.type) or arrow.types.is_large_list(column.type):
-        return _has_gaps(column.flatten())
+        return _has_null_fields(column.flatten())
     return False
 
 
-def without_gaps(value: Any) -> Any:
+def drop_null_fields(value: Any) -> Any:
     """Without the keys that hold null; a message keeps its content, which tells a call from an empty answer."""
     if isinstance(value, dict):
         keep = "content" if "role" in value else None
         return {
-            key: without_gaps(item)
+            key: drop_null_fields(item)
             for key, item in value.items()
             if item is not None or key == keep
         }
-    return [without_gaps(item) for item in value] if isinstance(value, list) else value
+    return [drop_null_fields(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,9 @@
-"""Columns: what truetune calls them, what files call them, and which of a row's columns are used."""
+"""Columns: what truetune calls them, what files call them, and which of a row's columns are used.
+
+A name is looked up in a table of aliases, never guessed by its content, so that two files with the same columns are
+read in the same way. The one exception is a row with a single column of text, which needs no name
+(`find_only_text_column`).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +20,7 @@ from truetune.spec.run import Format
 
 Row = dict[str, Any]
 
-ALIASES = {
+COLUMN_ALIASES = {
     "messages": ("messages", "dialogue", "dialog"),
     "conversations": ("conversations", "conversation"),
     "instruction": ("instruction", "question", "query", "prompt"),
@@ -36,7 +41,7 @@ ALIASES = {
 """What truetune calls a column of its own formats, and what files call it; `aliases` has those of plug-ins too."""
 TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
 """Columns of token ids, by TRL's names; those that end in `_input_ids` are too"""
-ABOUT_THE_ROW = frozenset(
+METADATA_COLUMNS = frozenset(
     (
         "id",
         "ids",
@@ -84,7 +89,7 @@ ABOUT_THE_ROW = frozenset(
     + ("category", "type", "tag", "tags", "meta", "metadata", "score", "dump")
 )
 """Words in the names of columns that say something about a row"""
-ANSWERS = frozenset(
+ANSWER_COLUMNS = frozenset(
     (
         "answer",
         "answers",
@@ -99,28 +104,28 @@ ANSWERS = frozenset(
 )
 """Words in the names of columns that are answers, numbers too"""
 MIN_TEXT = 20
-"""Characters of a text that is none of a name, a code or a word"""
+"""Characters. A shorter text of an unknown column may be a name, a code or a class: not trained unasked (chosen)"""
 MESSAGE_COLUMNS = frozenset(
     alias
     for name in ("messages", "conversations", "prompt", "completion", "chosen", "rejected")
-    for alias in ALIASES[name]
+    for alias in COLUMN_ALIASES[name]
 )
 """Columns that may hold messages"""
-NAMES = frozenset(alias for aliases in ALIASES.values() for alias in aliases)
+KNOWN_COLUMNS = frozenset(alias for aliases in COLUMN_ALIASES.values() for alias in aliases)
 _MAP_ALIASES = {
     "answer": "output",
     "response": "output",
     "question": "instruction",
     "query": "instruction",
 }
-_OF_PAIRS = {"output": "completion", "instruction": "prompt"}
+_PAIR_COLUMNS = {"output": "completion", "instruction": "prompt"}
 """What an alias in a map means where the format is said to be prompt-completion."""
 
 
 @cache
-def aliases() -> Mapping[str, tuple[str, ...]]:
+def column_aliases() -> Mapping[str, tuple[str, ...]]:
     """What truetune calls a column, of any format, and what files call it."""
-    names: dict[str, tuple[str, ...]] = dict(ALIASES)
+    names: dict[str, tuple[str, ...]] = dict(COLUMN_ALIASES)
     for format in row_formats().values():
         names.update({name: (name,) for name in format.columns if name not in names})
         names.update(format.aliases)
@@ -139,16 +144,16 @@ def token_columns(row: Row) -> list[str]:
     ]
 
 
-def column(row: Row, name: str) -> tuple[str, Any]:
+def find_column(row: Row, name: str) -> tuple[str, Any]:
     """What the row calls a column, and what stands there; None where nothing does."""
-    for alias in aliases()[name]:
+    for alias in column_aliases()[name]:
         value = row.get(alias)
         if value is not None:
             return alias, value
     return name, None
 
 
-def only_text_column(row: Row) -> str | None:
+def find_only_text_column(row: Row) -> str | None:
     """The column that holds the text of a row of no format: the only one with text besides ids, names and dates.
 
     None where several hold text, for one of them may be the prompt of another; where another column is an answer by
@@ -160,11 +165,11 @@ def only_text_column(row: Row) -> str | None:
     (name,) = texts
     text = row[name].strip()
     is_long = len(text) >= MIN_TEXT and (" " in text or not text.isascii())
-    return name if is_long and name not in NAMES - {"text"} else None
+    return name if is_long and name not in KNOWN_COLUMNS - {"text"} else None
 
 
 def _is_answer(name: str) -> bool:
-    return not ANSWERS.isdisjoint(_words(name))
+    return not ANSWER_COLUMNS.isdisjoint(_words_of_name(name))
 
 
 def text_columns(row: Row) -> list[str]:
@@ -174,31 +179,31 @@ def text_columns(row: Row) -> list[str]:
     return [
         name
         for name, value in row.items()
-        if isinstance(value, str) and value.strip() and not _is_about(name)
+        if isinstance(value, str) and value.strip() and not _is_metadata(name)
     ]
 
 
-def _is_about(name: str) -> bool:
+def _is_metadata(name: str) -> bool:
     """Is it a column on the row, by its name, and not the row's text?"""
-    return not ABOUT_THE_ROW.isdisjoint(_words(name))
+    return not METADATA_COLUMNS.isdisjoint(_words_of_name(name))
 
 
-def _words(name: str) -> list[str]:
+def _words_of_name(name: str) -> list[str]:
     """`docId`, `doc_id` -> doc, id."""
     return re.split(r"[\W_]+", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower())
 
 
-def holds(row: Row, name: str) -> bool:
+def has_column(row: Row, name: str) -> bool:
     """Has the row this column, and something in it?"""
-    return column(row, name)[1] is not None
+    return find_column(row, name)[1] is not None
 
 
-def called(row: Row, name: str) -> str | None:
+def name_in_row(row: Row, name: str) -> str | None:
     """What the row calls a column, be it empty; None where there is none."""
-    return next((alias for alias in aliases()[name] if alias in row), None)
+    return next((alias for alias in column_aliases()[name] if alias in row), None)
 
 
-def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
     Raises SpecError for a name that truetune does not know.
@@ -216,33 +221,39 @@ def renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row]
 
 
 def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
-    """As `renamer`, of a map that speaks of columns alone."""
-    names: dict[str, str] = {}
-    for ours, theirs in columns.items():
-        name = _MAP_ALIASES.get(ours, ours)
-        if format == "prompt-completion" and ours in _MAP_ALIASES:
-            name = _OF_PAIRS[name]
-        if name not in aliases():
-            near = difflib.get_close_matches(ours, [*aliases(), *_MAP_ALIASES], n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(aliases())}"
-            raise SpecError(f"--map {ours}={theirs}: {ours} is no column that truetune knows{hint}")
-        names[theirs] = name
+    """As `make_renamer`, of a map that speaks of columns alone."""
+    names = {theirs: _own_name(ours, theirs, format) for ours, theirs in columns.items()}
     if len(set(names.values())) < len(columns):
-        raise SpecError(
-            "--map names a column twice:"
-            f" {', '.join(f'{ours}={theirs}' for ours, theirs in columns.items())}"
-        )
-    taken = {alias for name in names.values() for alias in aliases()[name]}
-    along = (
-        _crossed if names.get("chosen") == "rejected" and names.get("rejected") == "chosen" else str
-    )
-    return lambda row: {
-        names.get(key) or (f"{key} (not mapped)" if key in taken else along(key)): value
-        for key, value in row.items()
-    }
+        pairs = ", ".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+        raise SpecError(f"--map names a column twice: {pairs}")
+    taken = {alias for name in names.values() for alias in column_aliases()[name]}
+    is_exchanged = names.get("chosen") == "rejected" and names.get("rejected") == "chosen"
+
+    def rename(key: str) -> str:
+        """The new name of one column."""
+        mapped = names.get(key)
+        if mapped is not None:
+            return mapped
+        if key in taken:
+            return f"{key} (not mapped)"
+        return _name_beside_exchanged_sides(key) if is_exchanged else key
+
+    return lambda row: {rename(key): value for key, value in row.items()}
 
 
-def _crossed(key: str) -> str:
+def _own_name(ours: str, theirs: str, format: Format | None) -> str:
+    """The column of truetune's that the left side of --map OURS=THEIRS means. Raises SpecError where it is none."""
+    name = _MAP_ALIASES.get(ours, ours)
+    if format == "prompt-completion" and ours in _MAP_ALIASES:
+        name = _PAIR_COLUMNS[name]
+    if name in column_aliases():
+        return name
+    near = difflib.get_close_matches(ours, [*column_aliases(), *_MAP_ALIASES], n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(column_aliases())}"
+    raise SpecError(f"--map {ours}={theirs}: {ours} is no column that truetune knows; {hint}")
+
+
+def _name_beside_exchanged_sides(key: str) -> str:
     """The name of a column beside two sides that are exchanged: `score_chosen` goes with its side."""
     if "margin" in key.lower():
         return f"{key} (exchanged)"
@@ -251,7 +262,7 @@ def _crossed(key: str) -> str:
     )
 
 
-def missing(row: Row, columns: Mapping[str, str], where: str) -> None:
+def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
     for ours, theirs in columns.items():
         if theirs not in row and not is_inside_messages(ours):

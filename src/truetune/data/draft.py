@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from truetune.data.columns import Row, column
+from truetune.data.columns import Row, find_column
 from truetune.data.conversation import Conversation, Message, Origin, Problem
-from truetune.data.json_text import parsed
+from truetune.data.json_text import parse_json_text
 from truetune.data.messages import is_messages
 from truetune.spec.run import Format
 
-GROUPS = (
+GROUP_COLUMNS = (
     "source",
     "dataset",
     "dataset_name",
@@ -36,7 +36,7 @@ class Draft:
 
     def take(self, name: str) -> Any:
         """What stands in a column; None where nothing does."""
-        alias, value = column(self.row, name)
+        alias, value = find_column(self.row, name)
         if value is not None:
             self.taken.add(alias)
         return value
@@ -57,7 +57,7 @@ class Draft:
             return [value]
         if isinstance(value, str):
             odd: list[Problem] = []
-            found = parsed(value, odd)
+            found = parse_json_text(value, odd)
             found = [found] if isinstance(found, dict) else found
             if is_messages(found):
                 self.problems += odd
@@ -66,7 +66,7 @@ class Draft:
 
     def structure(self, name: str, kind: type) -> Any:
         """A column that holds a list or an object, maybe as JSON; None where it is empty."""
-        value = parsed(self.take(name), self.problems)
+        value = parse_json_text(self.take(name), self.problems)
         if isinstance(value, kind) or value in (None, "", [], {}):
             return value or None
         found = type(value).__name__
@@ -112,7 +112,7 @@ class Draft:
         """What the row says that it is one of."""
         names = (
             name
-            for name in GROUPS
+            for name in GROUP_COLUMNS
             if isinstance(self.row.get(name), str) and name not in self.taken
         )
         return next((self.row[name][:80] for name in names), None)

@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
-from truetune.data.hub_cache import cached_data, is_hub_name, not_cached
-from truetune.data.remote import Place, Remote, place
+from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
+from truetune.data.remote import Place, Remote, parse_place
 from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
-KINDS = {
+KIND_BY_SUFFIX = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
-PACKED = SUFFIXES
-MAGIC = (
+COMPRESSION_SUFFIXES = SUFFIXES
+MAGIC_BYTES = (
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
     (b"\xff\xff\xff\xff", "arrow"),
@@ -39,56 +39,55 @@ class Source(NamedTuple):
     """jsonl, json, csv, parquet or arrow"""
 
 
-def resolve(paths: Iterable[str]) -> list[Source]:
+def find_sources(paths: Iterable[str]) -> list[Source]:
     """The files, in order. Raises DataError for a path that is not there or holds no data."""
     found: list[Source] = []
     for name in paths:
-        path = place(name)
+        path = parse_place(name)
         name = str(path) if isinstance(path, Remote) else name
         if path.is_dir():
-            found += _folder(path)
+            found += _sources_of_folder(path)
         elif path.is_file():
-            found.append(Source(path, kind_of(path)))
+            found.append(Source(path, file_kind(path)))
         elif glob.has_magic(name):
-            files = _files(_matches(path))
+            files = _files_of(_matches(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
-            found += [Source(match, kind_of(match)) for match in files]
-        elif is_hub_name(name) and (cached := cached_data(name)):
-            found += [Source(file, kind_of(file)) for file in cached]
+            found += [Source(match, file_kind(match)) for match in files]
+        elif is_hub_name(name) and (cached := find_cached_data(name)):
+            found += [Source(file, file_kind(file)) for file in cached]
         else:
-            raise DataError(_not_there(name, path))
+            raise DataError(_missing_in_words(name, path))
     return found
 
 
 def _matches(pattern: Place) -> Iterable[Place]:
-    return (
-        pattern.expanded()
-        if isinstance(pattern, Remote)
-        else map(Path, glob.glob(str(pattern), recursive=True))
-    )
+    """The places that a glob means, on this machine or in a store."""
+    if isinstance(pattern, Remote):
+        return pattern.expanded()
+    return map(Path, glob.glob(str(pattern), recursive=True))
 
 
-def _files(found: Iterable[Place]) -> list[Place]:
+def _files_of(found: Iterable[Place]) -> list[Place]:
     return sorted((path for path in found if path.is_file()), key=str)
 
 
-def kind_of(path: Place) -> str:
+def file_kind(path: Place) -> str:
     """By the name, else by the first bytes. Raises DataError where neither tells."""
     if named := _kind_by_name(path):
         return named
     try:
         with open_raw(path) as raw:
-            head = unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
+            head = open_unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     except UNREADABLE as error:
         raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-    for magic, kind in MAGIC:
+    for magic, kind in MAGIC_BYTES:
         if head.startswith(magic):
             return kind
-    known = ", ".join(KINDS)
+    known = ", ".join(KIND_BY_SUFFIX)
     raise DataError(
         f"{path}: unknown kind of file; expected one of {known}, or one of these with"
-        f" {', '.join(PACKED)}"
+        f" {', '.join(COMPRESSION_SUFFIXES)}"
     )
 
 
@@ -100,48 +99,54 @@ def open_raw(path: Place) -> IO[bytes]:
         raise DataError(f"{path}: {error.strerror or error}") from None
 
 
-def unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
+def open_unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
     raw.seek(0)
     suffix = path.suffix.lower()
-    return open_decompressed(raw, suffix) if suffix in PACKED else raw
+    return open_decompressed(raw, suffix) if suffix in COMPRESSION_SUFFIXES else raw
 
 
 def _kind_by_name(path: Place) -> str | None:
+    """The kind by the last suffix, `.gz` and the like aside; None where it tells nothing."""
     name = PurePath(path.name)
-    return KINDS.get(
-        (name.with_suffix("") if name.suffix.lower() in PACKED else name).suffix.lower()
-    )
+    if name.suffix.lower() in COMPRESSION_SUFFIXES:
+        name = name.with_suffix("")
+    return KIND_BY_SUFFIX.get(name.suffix.lower())
 
 
-def _folder(folder: Place) -> list[Source]:
+def _sources_of_folder(folder: Place) -> list[Source]:
     """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
     splits = folder / "dataset_dict.json"
     if splits.is_file():
-        names = _described(splits, "splits")
-        if "train" not in names:
-            raise DataError(
-                f"{folder}: its splits are {name_list(names)}; name one of these folders"
-            )
-        if not (folder / "train").is_dir():
-            raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
-        return _folder(folder / "train")
+        return _sources_of_folder(_train_split(folder, splits))
     state = folder / "state.json"
     if state.is_file():
-        return [_table_of(folder, entry) for entry in _described(state, "_data_files")]
-    found = [
-        Source(path, kind)
-        for path in _files(folder.iterdir())
-        if path.name not in NOT_ROWS and (kind := _kind_by_name(path))
-    ]
-    if not found:
-        below = next((path for path in _files(folder.rglob("*")) if _kind_by_name(path)), None)
-        hint = f"; there are some below: name {below.parent}" if below else ""
-        raise DataError(f"{folder}: no data file in this folder; expected {', '.join(KINDS)}{hint}")
-    return found
+        return [_table_of(folder, entry) for entry in _read_description(state, "_data_files")]
+    sources = []
+    for path in _files_of(folder.iterdir()):
+        kind = _kind_by_name(path)
+        if kind is not None and path.name not in NOT_ROWS:
+            sources.append(Source(path, kind))
+    if sources:
+        return sources
+    below = next((path for path in _files_of(folder.rglob("*")) if _kind_by_name(path)), None)
+    hint = f"; there are some below: name {below.parent}" if below else ""
+    raise DataError(
+        f"{folder}: no data file in this folder; expected {', '.join(KIND_BY_SUFFIX)}{hint}"
+    )
 
 
-def _described(path: Place, key: str) -> list[Any]:
+def _train_split(folder: Place, splits: Place) -> Place:
+    """The folder of the split `train` of a `datasets` folder. Raises DataError where there is none."""
+    names = _read_description(splits, "splits")
+    if "train" not in names:
+        raise DataError(f"{folder}: its splits are {name_list(names)}; name one of these folders")
+    if not (folder / "train").is_dir():
+        raise DataError(f"{folder / 'train'}: no such folder, though {splits.name} names it")
+    return folder / "train"
+
+
+def _read_description(path: Place, key: str) -> list[Any]:
     """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
     wrong = f"{path}: not as `datasets` saves it"
     try:
@@ -170,13 +175,11 @@ def _table_of(folder: Place, entry: Any) -> Source:
     return Source(path, "arrow")
 
 
-def _not_there(name: str, path: Place) -> str:
+def _missing_in_words(name: str, path: Place) -> str:
     """What is said of a path that is none, with what may have been meant."""
     if isinstance(path, Remote):
         return f"{name}: no such file or folder"
     hint = near_path(path)
-    return (
-        not_cached(name)
-        if not hint and is_hub_name(name)
-        else f"{name}: no such file or folder{hint}"
-    )
+    if not hint and is_hub_name(name):
+        return not_cached_in_words(name)
+    return f"{name}: no such file or folder{hint}"

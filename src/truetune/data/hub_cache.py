@@ -15,7 +15,7 @@ from pathlib import Path
 from truetune.errors import DataError, name_list
 
 HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
-ROWS = frozenset(
+ROW_SUFFIXES = frozenset(
     (
         ".parquet",
         ".jsonl",
@@ -30,10 +30,10 @@ ROWS = frozenset(
         ".xz",
     )
 )
-NOT_ROWS = frozenset(
+NOT_ROW_NAMES = frozenset(
     ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "state.json", "config.json")
 )
-PART = re.compile(r"-\d{5}-of-\d{5}.*")
+PART_NAME = re.compile(r"-\d{5}-of-\d{5}.*")
 """Behind the split in the name of one of several files"""
 SPLIT_WORD = re.compile(
     r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE
@@ -64,7 +64,7 @@ def is_hub_name(name: str) -> bool:
     found = HUB_NAME.fullmatch(name)
     if found is None or Path(name).exists() or Path(found[1]).exists():
         return False
-    return Path(found[2]).suffix.lower() not in ROWS | {
+    return Path(found[2]).suffix.lower() not in ROW_SUFFIXES | {
         ".yaml",
         ".yml",
         ".py",
@@ -74,7 +74,7 @@ def is_hub_name(name: str) -> bool:
     }
 
 
-def cached_data(name: str) -> list[Path]:
+def find_cached_data(name: str) -> list[Path]:
     """The files of a data set of the hub that is cached, in order; none where it is not.
 
     Raises DataError where it has several splits or configurations and the name tells none of them.
@@ -84,14 +84,16 @@ def cached_data(name: str) -> list[Path]:
         return []
     owner, repository, wanted = found[1], found[2], found[3]
     splits: dict[str, list[Path]] = {}
-    for split, path in [*_of_snapshot(owner, repository)] or _of_prepared(owner, repository):
+    for split, path in [*_files_of_snapshot(owner, repository)] or _files_of_prepared(
+        owner, repository
+    ):
         splits.setdefault(split, []).append(path)
     if not splits:
         return []
-    return sorted(splits[_chosen(f"{owner}/{repository}", list(splits), wanted)])
+    return sorted(splits[_choose_split(f"{owner}/{repository}", list(splits), wanted)])
 
 
-def not_cached(name: str) -> str:
+def not_cached_in_words(name: str) -> str:
     """What is said of the name of a repository that is not cached as data."""
     found = HUB_NAME.fullmatch(name)
     assert found is not None, "it is asked for names of repositories"
@@ -108,37 +110,40 @@ def not_cached(name: str) -> str:
     )
 
 
-def _chosen(repository: str, splits: list[str], wanted: str | None) -> str:
+def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str:
     """The split that is meant."""
+    names = {split: split.rpartition("/")[2] for split in splits}
     if wanted is not None:
-        fits = [split for split in splits if wanted in (split, split.rpartition("/")[2])]
+        fits = [split for split, name in names.items() if wanted in (split, name)]
     else:
-        fits = [split for split in splits if split.rpartition("/")[2] == "train"]
-        fits = fits or (splits if len(splits) == 1 else [])
-        fits = fits or [split for split in splits if split.rpartition("/")[2].startswith("train")]
+        fits = [split for split, name in names.items() if name == "train"]
+        if not fits and len(splits) == 1:
+            fits = splits
+        if not fits:
+            fits = [split for split, name in names.items() if name.startswith("train")]
     if len(fits) == 1:
         return fits[0]
     wrong = "" if wanted is None else f":{wanted}"
-    named = f"{repository}:{(fits or splits)[0]}"
+    example = f"{repository}:{(fits or splits)[0]}"
     raise DataError(
-        f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {named}"
+        f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {example}"
     )
 
 
-def _of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the newest snapshot in the hub cache."""
     folder = hub_cache() / f"datasets--{owner}--{repository}"
-    snapshot = _snapshot(folder)
+    snapshot = _newest_snapshot(folder)
     if snapshot is None:
         return
-    for path in _files(snapshot):
-        if path.name not in NOT_ROWS and not any(
+    for path in _row_files(snapshot):
+        if path.name not in NOT_ROW_NAMES and not any(
             part.startswith(".") for part in path.relative_to(snapshot).parts
         ):
             yield _split_of(path.relative_to(snapshot)), path
 
 
-def _snapshot(folder: Path) -> Path | None:
+def _newest_snapshot(folder: Path) -> Path | None:
     """The snapshot that `main` names, else the newest; None where there is none."""
     try:
         named = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
@@ -146,19 +151,19 @@ def _snapshot(folder: Path) -> Path | None:
         named = ""
     if re.fullmatch(r"[0-9a-f]{7,64}", named) and (folder / "snapshots" / named).is_dir():
         return folder / "snapshots" / named
-    snapshots = [path for path in _entries(folder / "snapshots") if path.is_dir()]
+    snapshots = [path for path in _folder_entries(folder / "snapshots") if path.is_dir()]
     return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the `datasets` cache: owner___name/configuration/version/hash/name-split.arrow."""
     wanted = f"{owner}___{repository}".lower()
-    for folder in _entries(datasets_cache()):
+    for folder in _folder_entries(datasets_cache()):
         if folder.name.lower() != wanted:
             continue
-        for path in _files(folder):
+        for path in _row_files(folder):
             configuration, *_ = path.relative_to(folder).parts
-            stem = PART.sub("", path.stem)
+            stem = PART_NAME.sub("", path.stem)
             split = stem.rpartition("-")[2]
             if path.suffix == ".arrow" and not path.name.startswith("cache-"):
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
@@ -168,23 +173,25 @@ def _split_of(path: Path) -> str:
     """The split of a file by its name and folders, with its configuration: `data/train-00000-of-00002.parquet` is of
     `train`, `main/test-00000-of-00001.parquet` of `main/test`."""
     stem = path.name
-    while Path(stem).suffix.lower() in ROWS:
+    while Path(stem).suffix.lower() in ROW_SUFFIXES:
         stem = Path(stem).stem
-    stem = PART.sub("", stem)
+    stem = PART_NAME.sub("", stem)
     folders = [part for part in path.parts[:-1] if part != "data"]
-    if not PART.search(path.name):
+    if not PART_NAME.search(path.name):
         word = SPLIT_WORD.search(stem) or next(filter(None, map(SPLIT_WORD.search, folders)), None)
         stem = "train" if word is None else word[1].lower()
         folders = [part for part in folders if SPLIT_WORD.fullmatch(part) is None]
     return "/".join([*folders, stem])
 
 
-def _files(folder: Path) -> Iterable[Path]:
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in ROWS and path.is_file())
+def _row_files(folder: Path) -> Iterable[Path]:
+    found = (
+        path for path in folder.rglob("*") if path.suffix.lower() in ROW_SUFFIXES and path.is_file()
+    )
     return (path for path, _ in zip(found, range(MAX_FILES), strict=False))
 
 
-def _entries(folder: Path) -> list[Path]:
+def _folder_entries(folder: Path) -> list[Path]:
     try:
         return sorted(folder.iterdir())
     except OSError:

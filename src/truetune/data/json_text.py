@@ -19,7 +19,7 @@ def duplicate_key_problem(key: str) -> Problem:
     )
 
 
-def parsed(value: Any, problems: list[Problem]) -> Any:
+def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     """A list or object that stands in a column as JSON text; anything else as it is."""
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value

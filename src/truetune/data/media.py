@@ -12,14 +12,14 @@ from typing import Any
 
 from truetune.data.conversation import Conversation
 
-KINDS = ("image", "sound", "video")
-COLUMNS = {
+MEDIA_KINDS = ("image", "sound", "video")
+MEDIA_COLUMNS = {
     "image": "image", "images": "image", "image_path": "image", "image_url": "image", "img": "image",
     "audio": "sound", "audios": "sound", "sound": "sound", "speech": "sound",
     "video": "video", "videos": "video", "video_path": "video",
 }  # fmt: skip
 """Columns in which data sets keep them: paths, URLs, or the bytes"""
-PARTS = {
+MEDIA_PARTS = {
     "image": "image", "image_url": "image", "input_image": "image",
     "audio": "sound", "audio_url": "sound", "input_audio": "sound",
     "video": "video", "video_url": "video", "input_video": "video",
@@ -49,7 +49,7 @@ class Media:
 
     def __str__(self) -> str:
         """`30 images and 1 video`"""
-        counts = zip(KINDS, (self.images, self.sounds, self.videos), strict=True)
+        counts = zip(MEDIA_KINDS, (self.images, self.sounds, self.videos), strict=True)
         return " and ".join(
             f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in counts if count
         )
@@ -60,36 +60,36 @@ class Media:
         return f"the tokens of {self} are not counted"
 
 
-NONE = Media()
+NO_MEDIA = Media()
 
 
-def media_of(rows: Iterable[Conversation]) -> Media:
+def count_media(rows: Iterable[Conversation]) -> Media:
     """The media of some rows, by their columns and by the parts of their contents."""
-    total = NONE
+    total = NO_MEDIA
     for row in rows:
-        in_columns = COLUMNS.keys() & row.raw.keys() if row.raw else ()
+        in_columns = MEDIA_COLUMNS.keys() & row.raw.keys() if row.raw else ()
         parts = [part for message in row.messages if type(part := message.get("content")) is list]
         if in_columns or parts:
-            total += _of_row(row, in_columns, parts)
+            total += _count_in_row(row, in_columns, parts)
     return total
 
 
-def _of_row(row: Conversation, columns: Iterable[str], contents: list[list[Any]]) -> Media:
+def _count_in_row(row: Conversation, columns: Iterable[str], contents: list[list[Any]]) -> Media:
     """Of one row; what a column holds and a part stands for is one, so that the greater number counts."""
-    held, placed = dict.fromkeys(KINDS, 0), dict.fromkeys(KINDS, 0)
+    held, placed = dict.fromkeys(MEDIA_KINDS, 0), dict.fromkeys(MEDIA_KINDS, 0)
     for column in columns:
-        held[COLUMNS[column]] += _items((row.raw or {})[column])
+        held[MEDIA_COLUMNS[column]] += _count_items((row.raw or {})[column])
     for part in (part for content in contents for part in content if isinstance(part, dict)):
-        if (kind := PARTS.get(str(part.get("type")))) is not None:
+        if (kind := MEDIA_PARTS.get(str(part.get("type")))) is not None:
             placed[kind] += 1
-    counts = [max(held[kind], placed[kind]) for kind in KINDS]
-    return Media(1, *counts) if any(counts) else NONE
+    counts = [max(held[kind], placed[kind]) for kind in MEDIA_KINDS]
+    return Media(1, *counts) if any(counts) else NO_MEDIA
 
 
-def _items(value: Any) -> int:
+def _count_items(value: Any) -> int:
     """How many a column's value holds: a list holds several, an empty value none."""
     if isinstance(value, list):
-        return sum(map(_items, value))
+        return sum(map(_count_items, value))
     if isinstance(value, dict):
         return int(any(part is not None for part in value.values()))
     return int(bool(value))

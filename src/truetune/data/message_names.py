@@ -13,7 +13,7 @@ from typing import Any
 from truetune.errors import SpecError
 
 KEY, ROLE = "message.", "role."
-KEYS = ("role", "content")
+MESSAGE_KEYS = ("role", "content")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
@@ -22,7 +22,7 @@ def is_inside_messages(name: str) -> bool:
     return name.startswith((KEY, ROLE))
 
 
-def roles_named(columns: Mapping[str, str]) -> dict[str, str]:
+def roles_in_map(columns: Mapping[str, str]) -> dict[str, str]:
     """Each role as the file calls it -> truetune's, as far as a map says so."""
     return {
         source: ours.removeprefix(ROLE)
@@ -49,13 +49,13 @@ class MessageNames:
         """
         inside = [name for name in columns if is_inside_messages(name)]
         for name in inside:
-            known = [KEY + key for key in KEYS] + [ROLE + role for role in ROLES]
+            known = [KEY + key for key in MESSAGE_KEYS] + [ROLE + role for role in ROLES]
             if name not in known:
                 raise SpecError(f"--map {name}={columns[name]}: expected one of {', '.join(known)}")
         if not inside:
             return None
-        keys = {columns[KEY + key]: key for key in KEYS if KEY + key in columns}
-        return cls(keys, roles_named(columns))
+        keys = {columns[KEY + key]: key for key in MESSAGE_KEYS if KEY + key in columns}
+        return cls(keys, roles_in_map(columns))
 
     def renamed(self, value: Any) -> Any:
         """A column's value with its messages in truetune's names; what is no list of messages stays as it is."""

@@ -8,29 +8,31 @@ from operator import add
 from typing import Any
 
 from truetune.data.conversation import Message, Problem
-from truetune.data.json_text import parsed
+from truetune.data.json_text import parse_json_text
 from truetune.errors import name_list, shortened
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
-SHAREGPT = {
+ROLE_BY_SHAREGPT_NAME = {
     "human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant",
     "bing": "assistant", "bard": "assistant", "system": "system", "tool": "tool", "observation": "tool",
     "function_response": "tool",
 }  # fmt: skip
 FUNCTION_CALL = "function_call"
 MAX_WEIGHT = 1e9
-"""A weight beyond is a mistake."""
+"""A weight beyond is a mistake: times a loss of 10 it would overflow half precision many times over (chosen)."""
 
 
-def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) -> list[Message]:
+def read_messages_value(
+    value: Any, problems: list[Problem], *, sharegpt: bool = False
+) -> list[Message]:
     """A list of messages (role/content, or from/value); what is odd about them goes to `problems`.
 
     `sharegpt` translates its names of roles in role/content messages too.
     """
-    value = parsed(value, problems)
+    value = parse_json_text(value, problems)
     if not isinstance(value, list):
         problems.append(
-            Problem("not-messages", f"expected a list of messages, found {_shown(value)}")
+            Problem("not-messages", f"expected a list of messages, found {_shorten(value)}")
         )
         return []
     if not value:
@@ -38,26 +40,28 @@ def messages_of(value: Any, problems: list[Problem], *, sharegpt: bool = False) 
     made: list[Message] = []
     for item in value:
         if isinstance(item, dict):
-            made.append(_quick(item) or _message(item, len(made), problems, sharegpt))
+            made.append(
+                _take_simple_message(item) or _read_message(item, len(made), problems, sharegpt)
+            )
         else:
             problems.append(
                 Problem(
                     "not-messages",
-                    f"expected a message with role and content, found {_shown(item)}",
+                    f"expected a message with role and content, found {_shorten(item)}",
                 )
             )
     return made
 
 
-def _quick(item: Message) -> Message | None:
+def _take_simple_message(item: Message) -> Message | None:
     """The message where there is nothing to check. So it is with nearly all; this is what reading them costs."""
     if len(item) != 2:
         return None
     role, source = item.get("role"), item.get("from")
     if type(role) is str and role in ROLES and type(item.get("content")) is str:
         return item
-    if type(source) is str and source in SHAREGPT and type(item.get("value")) is str:
-        return {"role": SHAREGPT[source], "content": item["value"]}
+    if type(source) is str and source in ROLE_BY_SHAREGPT_NAME and type(item.get("value")) is str:
+        return {"role": ROLE_BY_SHAREGPT_NAME[source], "content": item["value"]}
     return None
 
 
@@ -70,27 +74,25 @@ def is_messages(value: Any) -> bool:
     )
 
 
-def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool) -> Message:
+def _read_message(
+    item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool
+) -> Message:
     message = {key: value for key, value in item.items() if value is not None or key == "content"}
-    if ("role" not in message and "from" in message) or (
-        sharegpt and message.get("role") == FUNCTION_CALL
-    ):
+    is_sharegpt_turn = "role" not in message and "from" in message
+    if is_sharegpt_turn or (sharegpt and message.get("role") == FUNCTION_CALL):
         message = _from_sharegpt(message, index, problems)
     elif sharegpt:
-        message["role"] = _translated(message.get("role"))
-    role = message.get("role")
+        message["role"] = _translate_role(message.get("role"))
     if "role" not in item and "from" not in item:
         found = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
         problems.append(
             Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message)
         )
+        # A role is needed further on; rules see the problem, not this word.
         message["role"] = "None"
-    elif not (isinstance(role, str) and role in ROLES):
-        problems.append(
-            Problem("unknown-role", f"turn {index} has the role {_value(role)}", message)
-        )
-        message["role"] = str(role)
+    else:
+        _check_role(message, index, problems)
     if "tool_calls" in message:
         _take_calls(message, index, problems)
     _take_content(message, index, problems)
@@ -98,18 +100,31 @@ def _message(item: dict[str, Any], index: int, problems: list[Problem], sharegpt
     return message
 
 
+def _check_role(message: Message, index: int, problems: list[Problem]) -> None:
+    """A role that nobody knows becomes a problem, and a text."""
+    role = message.get("role")
+    if isinstance(role, str) and role in ROLES:
+        return
+    problems.append(
+        Problem("unknown-role", f"turn {index} has the role {_value_in_words(role)}", message)
+    )
+    message["role"] = str(role)
+
+
 def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Message:
-    source, value = item.get("role", item.get("from")), item.get("value", item.get("content"))
+    """A turn with `from` and `value` as a message; a `function_call` becomes a tool call."""
+    source = item.get("role", item.get("from"))
+    value = item.get("value", item.get("content"))
     rest = {
         key: entry for key, entry in item.items() if key not in ("role", "from", "value", "content")
     }
     if source != FUNCTION_CALL:
-        return {"role": _translated(source), "content": value, **rest}
-    call = parsed(value, problems)
+        return {"role": _translate_role(source), "content": value, **rest}
+    call = parse_json_text(value, problems)
     calls = call if isinstance(call, list) else [call]
     if all(isinstance(entry, dict) and "name" in entry for entry in calls):
-        made = [{"type": "function", "function": entry} for entry in calls]
-        return {"role": "assistant", "content": "", "tool_calls": made, **rest}
+        tool_calls = [{"type": "function", "function": entry} for entry in calls]
+        return {"role": "assistant", "content": "", "tool_calls": tool_calls, **rest}
     message = {"role": "assistant", "content": value, **rest}
     problems.append(
         Problem(
@@ -121,12 +136,12 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
     return message
 
 
-def _translated(role: Any) -> Any:
-    return SHAREGPT.get(role, role) if isinstance(role, str) else role
+def _translate_role(role: Any) -> Any:
+    return ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role
 
 
 def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
-    calls = _tidy(parsed(message["tool_calls"], problems))
+    calls = _without_empty(parse_json_text(message["tool_calls"], problems))
     message["tool_calls"] = calls
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
         problems.append(
@@ -161,33 +176,23 @@ def _take_content(message: Message, index: int, problems: list[Problem]) -> None
 
 def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
     """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
-    if not parts or not all(
+    is_llama_factory = bool(parts) and all(
         isinstance(part, dict) and "value" in part and "text" not in part for part in parts
-    ):
-        message["content"] = _tidy(parts)
+    )
+    if not is_llama_factory:
+        message["content"] = _without_empty(parts)
         return
-    by_type: dict[str, list[str]] = {}
-    for part in parts:
-        if not isinstance(part["value"], str):
-            text = (
-                f"a content part of the type {_value(part.get('type'))} holds"
-                f" {type(part['value']).__name__}, not text"
-            )
-            problems.append(Problem("not-a-string", text, message))
-        by_type.setdefault(str(part.get("type")), []).append(str(part["value"]))
-    message["content"] = _joined(by_type.pop("text", []))
-    if reasoning := by_type.pop("reasoning", None):
-        message["reasoning_content"] = _joined(reasoning)
-    if calls := by_type.pop("tool_call", None):
-        functions = [parsed(call, problems) for call in calls]
+    by_type = _texts_by_type(message, parts, problems)
+    message["content"] = _join_texts(by_type.pop("text", []))
+    reasoning = by_type.pop("reasoning", None)
+    if reasoning:
+        message["reasoning_content"] = _join_texts(reasoning)
+    calls = by_type.pop("tool_call", None)
+    if calls:
+        functions = [parse_json_text(call, problems) for call in calls]
         if not all(isinstance(function, dict) for function in functions):
-            problems.append(
-                Problem(
-                    "bad-tool-call",
-                    "a content part of the type tool_call is no JSON object",
-                    message,
-                )
-            )
+            text = "a content part of the type tool_call is no JSON object"
+            problems.append(Problem("bad-tool-call", text, message))
         message["tool_calls"] = [
             {"type": "function", "function": function} for function in functions
         ]
@@ -197,7 +202,25 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
         )
 
 
-def _joined(texts: list[str]) -> str:
+def _texts_by_type(
+    message: Message, parts: list[Any], problems: list[Problem]
+) -> dict[str, list[str]]:
+    """The values of parts by their type, in order; what is no text becomes one, and a problem."""
+    by_type: dict[str, list[str]] = {}
+    for part in parts:
+        value = part["value"]
+        if not isinstance(value, str):
+            text = (
+                f"a content part of the type {_value_in_words(part.get('type'))} holds"
+                f" {type(value).__name__}, not text"
+            )
+            problems.append(Problem("not-a-string", text, message))
+        by_type.setdefault(str(part.get("type")), []).append(str(value))
+    return by_type
+
+
+def _join_texts(texts: list[str]) -> str:
+    """The texts as one, by `+`: `str.join` would lose where each part stands in the file."""
     return reduce(add, texts, "")
 
 
@@ -207,19 +230,19 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
         other = message.pop("loss_weight")
         if message.get("weight", other) != other:
             text = (
-                f"turn {index} has two weights, {_value(message['weight'])} and {_value(other)}"
+                f"turn {index} has two weights, {_value_in_words(message['weight'])} and {_value_in_words(other)}"
                 " (loss_weight)"
             )
             problems.append(Problem("not-a-number", text, message))
         message["weight"] = other
     if "weight" in message and not _is_weight(message["weight"]):
-        found = _value(message.pop("weight"))
+        found = _value_in_words(message.pop("weight"))
         text = (
             f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
         )
         problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):
-        text = f"`train` of turn {index} is {_value(message.pop('train'))}; expected true or false"
+        text = f"`train` of turn {index} is {_value_in_words(message.pop('train'))}; expected true or false"
         problems.append(Problem("not-a-bool", text, message))
     if not message.get("weight", 1):
         message["train"] = False
@@ -232,21 +255,21 @@ def _is_weight(value: Any) -> bool:
     )
 
 
-def _value(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     """A value as a message shows it."""
     return shortened(repr(value))
 
 
-def _tidy(value: Any) -> Any:
+def _without_empty(value: Any) -> Any:
     """Without the empty keys that columnar files fill structs with; arguments of calls stay as given."""
     if isinstance(value, dict):
         return {
-            key: item if key == "arguments" else _tidy(item)
+            key: item if key == "arguments" else _without_empty(item)
             for key, item in value.items()
             if item is not None
         }
-    return [_tidy(item) for item in value] if isinstance(value, list) else value
+    return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"

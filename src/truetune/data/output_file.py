@@ -78,7 +78,7 @@ def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path
         if path.exists() and not path.is_file():
             path.write_bytes(body)
         else:
-            atomic.write(path.resolve(), body)
+            atomic.write_atomically(path.resolve(), body)
     except OSError as error:
         raise UsageError(
             f"{path}: can't be written: {error.strerror}; make room or name another file"

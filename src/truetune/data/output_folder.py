@@ -33,9 +33,9 @@ from truetune.parsing.files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
-LOCK = ".lock"
+LOCK_NAME = ".lock"
 """An empty file, held while a command writes into a folder."""
-ELSEWHERE = "nothing was written: move it elsewhere, or name another folder with -o"
+MOVE_ELSEWHERE = "nothing was written: move it elsewhere, or name another folder with -o"
 SHARDS_KEPT = (
     "what is encoded is kept in .work, and nothing was replaced: move it elsewhere, and run the"
     " command again"
@@ -148,7 +148,7 @@ def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-
         option: the one that names the folder.
     """
     for given in inputs:
-        relation = _relation(output, given.place)
+        relation = _relation_to_input(output, given.place)
         if relation is not None:
             raise UsageError(
                 f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
@@ -254,7 +254,7 @@ OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
-def _relation(output: Place, given: Place) -> str | None:
+def _relation_to_input(output: Place, given: Place) -> str | None:
     """How the output would touch an input; None where it does not."""
     output, given = _on_this_machine(output), _on_this_machine(given)
     if isinstance(output, Remote) or isinstance(given, Remote):
@@ -266,17 +266,24 @@ def _relation(output: Place, given: Place) -> str | None:
     target, source = output.resolve(), given.resolve()
     if target == source or _same_file(target, found):
         return "is"
-    own = target.stat() if target.exists() else None
-    if target in source.parents or (
-        own and any(_same_file(parent, own) for parent in source.parents)
-    ):
+    if target in source.parents or _is_folder_around(target, source):
         return "holds"
     if stat.S_ISDIR(found.st_mode):
         if any(_same_file(parent, found) for parent in target.parents):
             return "lies inside"
-    elif found.st_nlink > 1 and (link := _hard_link(target, found)) is not None:
-        return f"holds {link.name}, a hard link to"
+    elif found.st_nlink > 1:
+        link = _hard_link(target, found)
+        if link is not None:
+            return f"holds {link.name}, a hard link to"
     return None
+
+
+def _is_folder_around(target: Path, source: Path) -> bool:
+    """Is one of the folders around `source` the same one as `target`? By identity: a mount has two names."""
+    if not target.exists():
+        return False
+    own = target.stat()
+    return any(_same_file(parent, own) for parent in source.parents)
 
 
 def _on_this_machine(place: Place) -> Place:
@@ -298,7 +305,7 @@ def _same_file(path: Path, known: os.stat_result) -> bool:
 
 def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
-    for path, found in _walk(folder):
+    for path, found in _walk_unlisted(folder):
         if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
             known.st_dev,
             known.st_ino,
@@ -325,7 +332,7 @@ def _remote_relation(
     return None
 
 
-def strangers(
+def find_strangers(
     folder: Path,
     listed: Listing,
     *,
@@ -346,7 +353,7 @@ def strangers(
     Raises OSError where the folder can't be read.
     """
     parents = {parent for name in listed for parent in PurePosixPath(name).parents}
-    for path, found in _walk(folder, skip=also_ours):
+    for path, found in _walk_unlisted(folder, skip=also_ours):
         name = PurePosixPath(path.relative_to(folder).as_posix())
         why = None
         if stat.S_ISLNK(found.st_mode):
@@ -356,12 +363,12 @@ def strangers(
         elif str(name) not in listed:
             why = "truetune did not write it"
         else:
-            why = _difference(path, found, listed[str(name)], digest)
+            why = _difference_from_listing(path, found, listed[str(name)], digest)
         if why is not None:
             yield Stranger(path, why)
 
 
-def _walk(
+def _walk_unlisted(
     folder: Path, skip: Callable[[Path], bool] | None = None
 ) -> Iterator[tuple[Path, os.stat_result]]:
     """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
@@ -385,7 +392,9 @@ def _walk(
                 waiting.append(path)
 
 
-def _difference(path: Path, found: os.stat_result, listed: Listed, digest: Digest) -> str | None:
+def _difference_from_listing(
+    path: Path, found: os.stat_result, listed: Listed, digest: Digest
+) -> str | None:
     """Why a file is not the one that a record lists; None where it is."""
     if not stat.S_ISREG(found.st_mode):
         return "is no ordinary file"
@@ -401,7 +410,7 @@ def _difference(path: Path, found: os.stat_result, listed: Listed, digest: Diges
     return None if same else "is not as truetune wrote it: its contents have changed"
 
 
-def refuse(stranger: Stranger, instead: str = ELSEWHERE) -> UsageError:
+def stranger_error(stranger: Stranger, instead: str = MOVE_ELSEWHERE) -> UsageError:
     """The error that names a stranger."""
     return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
 
@@ -411,7 +420,7 @@ def is_listed_file(path: Path, listed: Listed | None, digest: Digest = file_dige
     if listed is None:
         return False
     try:
-        return _difference(path, path.lstat(), listed, digest) is None
+        return _difference_from_listing(path, path.lstat(), listed, digest) is None
     except OSError:
         return False
 

@@ -15,13 +15,13 @@ from os import PathLike, fspath
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.files import open_raw, resolve, unpacked
+from truetune.data.files import find_sources, open_raw, open_unpacked
 from truetune.data.prediction_columns import NAMES, find_columns, plain_name
 from truetune.data.prediction_rows import Line, Said, messages_of, texts_in, unfolded
-from truetune.data.records import records
-from truetune.data.remote import place
+from truetune.data.records import read_records
+from truetune.data.remote import parse_place
 from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
-from truetune.data.rows import read as read_conversations
+from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
 from truetune.parsing.files import bounded_lines
 
@@ -89,9 +89,9 @@ def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = N
         if _is_plain_text(path):
             values += _plain_lines(path)
             continue
-        for source in resolve([path]):
+        for source in find_sources([path]):
             with open_raw(source.path) as raw:
-                for record in records(source, raw):
+                for record in read_records(source, raw):
                     if record.error is not None or not isinstance(record.row, dict | list):
                         broken.append(
                             str(record.error or f"{source.path}:{record.line}: no object")
@@ -106,11 +106,11 @@ def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = N
 
 def _is_plain_text(path: str) -> bool:
     """Is it a file of one answer a line, as scripts on summaries and translations write it?"""
-    file = place(path)
+    file = parse_place(path)
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
-        return unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (
+        return open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (
             b"{",
             b"[",
             b"",
@@ -119,10 +119,10 @@ def _is_plain_text(path: str) -> bool:
 
 def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
     """Raises DataError where a line is too long or no UTF-8."""
-    file = place(path)
+    file = parse_place(path)
     with open_raw(file) as raw:
         try:
-            for number, (line, _) in enumerate(bounded_lines(unpacked(raw, file)), 1):
+            for number, (line, _) in enumerate(bounded_lines(open_unpacked(raw, file)), 1):
                 yield (
                     {"prediction": line.decode().removeprefix("\ufeff").rstrip("\r\n")},
                     path,
@@ -213,9 +213,9 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
 def _requests(data: Sequence[str]) -> dict[str, Messages]:
     """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
     found: dict[str, Messages] = {}
-    for source in resolve(data):
+    for source in find_sources(data):
         with open_raw(source.path) as raw:
-            for record in records(source, raw):
+            for record in read_records(source, raw):
                 row = record.row if isinstance(record.row, dict) else {}
                 if "custom_id" not in row:
                     return {}
@@ -229,11 +229,11 @@ def score_hint(path: str | PathLike[str]) -> str:
     """`; did you mean: truetune score PATH?` for a file of answers that is given to a command for models or runs;
     nothing for any other."""
     try:
-        source = resolve([fspath(path)])[0]
+        source = find_sources([fspath(path)])[0]
         with open_raw(source.path) as raw:
             rows = [
                 record.row
-                for record in islice(records(source, raw), FIRST)
+                for record in islice(read_records(source, raw), FIRST)
                 if isinstance(record.row, dict | list)
             ]
     except (DataError, IndexError):

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
-from truetune.data.files import Source, unpacked
+from truetune.data.files import Source, open_unpacked
 from truetune.data.remote import Place
-from truetune.data.window import Window, not_utf8, shown
+from truetune.data.window import Window, not_utf8, shorten_token
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
 from truetune.parsing.csv_reader import CsvReader
@@ -18,7 +18,7 @@ from truetune.parsing.files import bounded_lines, too_long
 from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"
-SHORT = 8
+MAX_SHOWN_CHARACTERS = 8
 """Bytes; a shorter line may be blank, and a blank one need not fail as JSON first."""
 
 
@@ -38,45 +38,47 @@ class Record(NamedTuple):
     """How many bytes of a JSON text that is not one of lines stand before the row; 0 elsewhere."""
 
 
-def records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
+def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     """The rows of an open file, one after the other. Raises DataError, naming file and line, where it can't go on."""
     try:
         match source.kind:
             case "jsonl" if not is_array(source.path, raw):
-                yield from lines(unpacked(raw, source.path), source.path)
+                yield from read_json_lines(open_unpacked(raw, source.path), source.path)
             case "jsonl" | "json":
-                yield from _json(source.path, raw)
+                yield from _read_json(source.path, raw)
             case "csv":
-                yield from _csv(unpacked(raw, source.path), source.path)
+                yield from _read_csv(open_unpacked(raw, source.path), source.path)
             case _:
-                from truetune.data.columnar import rows
+                from truetune.data.columnar import read_rows
 
-                for line, row in enumerate(rows(source, raw), 1):
+                for line, row in enumerate(read_rows(source, raw), 1):
                     yield Record(line, row)
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def records_of(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
+def read_part(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterator[Record]:
     """The rows of a part of a JSON or CSV text that begins and ends behind one; lines are counted from 1."""
     yield from (
-        _csv(part, source.path, columns)
+        _read_csv(part, source.path, columns)
         if source.kind == "csv"
-        else _values(Window(part, source.path))
+        else _read_values(Window(part, source.path))
     )
 
 
 def is_array(path: Place, raw: IO[bytes]) -> bool:
     """Is it one JSON array? They are often called .jsonl."""
-    return unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
+    return open_unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
-def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iterator[Record]:
+def read_json_lines(
+    file: IO[bytes], path: Place, first: int = 1, offset: int = 0
+) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decoder = RowDecoder()
     for number, line, size in _numbered_lines(file, path, first):
-        if size < SHORT and line.isspace():
+        if size < MAX_SHOWN_CHARACTERS and line.isspace():
             offset += size
             continue
         try:
@@ -86,11 +88,11 @@ def lines(file: IO[bytes], path: Place, first: int = 1, offset: int = 0) -> Iter
         except ValueError:
             whole = False
         if whole:
-            yield _record(number, found, text)
+            yield _record_of_line(number, found, text)
         elif not line:
             yield Record(number, None, error=DataError(f"{path}:{number}: {too_long()}"))
         elif line.strip():
-            yield _odd_line(line, number, offset, path)
+            yield _record_of_odd_line(line, number, offset, path)
         offset += size
 
 
@@ -103,19 +105,19 @@ def _numbered_lines(file: IO[bytes], path: Place, first: int) -> Iterator[tuple[
         raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
 
 
-def _record(number: int, found: Decoded, text: str) -> Record:
+def _record_of_line(number: int, found: Decoded, text: str) -> Record:
     row, mended = replace_surrogates(found.value, text)
     return Record(number, row, mended, None, 0, found.duplicate_key)
 
 
-def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
+def _record_of_odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
         found = RowDecoder().read_line(text)
         if found.end < len(text):
             raise JSONDecodeError("Extra data", text, found.end)
-        return _record(number, found, text)
+        return _record_of_line(number, found, text)
     except UnicodeDecodeError as error:
         return Record(number, None, error=not_utf8(path, number, offset, error))
     except InputLimitError as error:
@@ -125,25 +127,25 @@ def _odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
             error=DataError(f"{path}:{number}: not JSON that can be read: {error.msg}"),
         )
     except ValueError as error:
-        expected = f"expected one JSON object on each line, found {shown(text)}"
+        expected = f"expected one JSON object on each line, found {shorten_token(text)}"
         return Record(
             number, None, error=DataError(f"{path}:{number}: not JSON: {error}; {expected}")
         )
 
 
-def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
+def _read_json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
     """An array of rows, an object that holds one, or rows one after the other; decoded one by one."""
-    window = Window(unpacked(raw, path), path)
+    window = Window(open_unpacked(raw, path), path)
     first = window.peek()
     if first == "[":
-        yield from _array(window)
+        yield from _read_array(window)
         window.close("")
     elif first != "{":
         raise DataError(
             f"{path}:{window.line}: expected an array of rows, found {window.here or 'nothing'}"
         )
     elif (name := window.into_rows()) is not None:
-        yield from _array(window)
+        yield from _read_array(window)
         if (other := window.into_rows()) is not None:
             raise DataError(
                 f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
@@ -152,29 +154,31 @@ def _json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
         window.close("}")
         window.close("")
     else:
-        window = Window(unpacked(raw, path), path)
+        window = Window(open_unpacked(raw, path), path)
         while window.peek():
-            yield _value(window)
+            yield _read_value(window)
 
 
-def _array(window: Window) -> Iterator[Record]:
+def _read_array(window: Window) -> Iterator[Record]:
     window.step()
-    yield from _values(window)
+    yield from _read_values(window)
     window.close("]")
 
 
-def _values(window: Window) -> Iterator[Record]:
+def _read_values(window: Window) -> Iterator[Record]:
     while window.peek() not in ("]", ""):
-        yield _value(window)
+        yield _read_value(window)
 
 
-def _value(window: Window) -> Record:
+def _read_value(window: Window) -> Record:
     line, start = window.line, window.offset
     row, changed, key = window.value()
     return Record(line, row, changed, None, window.offset, key, start)
 
 
-def _csv(lines: IO[bytes], path: Place, columns: Sequence[str] | None = None) -> Iterator[Record]:
+def _read_csv(
+    lines: IO[bytes], path: Place, columns: Sequence[str] | None = None
+) -> Iterator[Record]:
     """`columns`: those of the file, where its header stands before these lines."""
     text = _Decoded(lines, path, 1 if columns is None else 2)
     reader = CsvReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)

@@ -21,9 +21,9 @@ from typing import IO, Any, NamedTuple
 
 from truetune.errors import DataError
 
-BUFFER = 1 << 20
+BUFFER_BYTES = 1 << 20
 """Bytes that a small read fetches at once; a larger read fetches what it asks for."""
-ELSEWHERE = ("hf", "http", "https", "ftp")
+REFUSED_SCHEMES = ("hf", "http", "https", "ftp")
 _URI = re.compile(r"([a-z][a-z0-9+.-]*://[^/?]*)/?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 
 
@@ -47,10 +47,10 @@ class Remote:
         match = _URI.fullmatch(uri)
         if match is None:
             raise DataError(f"{uri}: expected a URI, as s3://bucket/folder/file.jsonl")
-        if uri.partition(":")[0] in ELSEWHERE:
+        if uri.partition(":")[0] in REFUSED_SCHEMES:
             raise DataError(f"{uri}: for a data set of the hub or the web, download it first")
         remote = cls(f"{match[1]}/{match[3] or ''}", match[2])
-        _opened(remote.top)
+        _open_filesystem(remote.top)
         return remote
 
     def __str__(self) -> str:
@@ -112,12 +112,12 @@ class Remote:
 
     def expanded(self) -> Iterator[Remote]:
         """The places that fit this one as a pattern; `**` stands for any folders."""
-        yield from _fitting(Remote(self.top, ""), self.path.split("/"))
+        yield from _matching_places(Remote(self.top, ""), self.path.split("/"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Bytes to read; only those that are read are fetched. Raises OSError, DataError."""
         with self._told():
-            return io.BufferedReader(self._filesystem.open_input_file(self._inside), BUFFER)
+            return io.BufferedReader(self._filesystem.open_input_file(self._inside), BUFFER_BYTES)
 
     def read_bytes(self) -> bytes:
         """Raises OSError, DataError."""
@@ -152,12 +152,12 @@ class Remote:
 
     @property
     def _filesystem(self) -> Any:
-        return _opened(self.top)[0]
+        return _open_filesystem(self.top)[0]
 
     @property
     def _inside(self) -> str:
         """The path as the filesystem takes it."""
-        base: str = _opened(self.top)[1]
+        base: str = _open_filesystem(self.top)[1]
         return f"{base.rstrip('/')}/{self.path}" if base else self.path
 
     @cached_property
@@ -192,7 +192,7 @@ class Remote:
 Place = Path | Remote
 
 
-def place(name: str | PathLike[str] | Remote) -> Place:
+def parse_place(name: str | PathLike[str] | Remote) -> Place:
     """What a path or a URI names. Raises DataError for a URI that Arrow has no filesystem for."""
     if isinstance(name, Remote):
         return name
@@ -200,7 +200,7 @@ def place(name: str | PathLike[str] | Remote) -> Place:
 
 
 @lru_cache(maxsize=64)
-def _opened(top: str) -> tuple[Any, str]:
+def _open_filesystem(top: str) -> tuple[Any, str]:
     """(filesystem, the path of its top)"""
     from pyarrow.fs import FileSystem
 
@@ -211,19 +211,19 @@ def _opened(top: str) -> tuple[Any, str]:
     return filesystem, base
 
 
-def _fitting(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
+def _matching_places(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
     part, *rest = pattern
     if part == "**":
         if rest:
-            yield from _fitting(folder, rest)
+            yield from _matching_places(folder, rest)
         for found in folder.iterdir():
             if found.is_dir():
-                yield from _fitting(found, pattern)
+                yield from _matching_places(found, pattern)
             elif not rest:
                 yield found
     elif not glob.has_magic(part):
-        yield from _fitting(folder / part, rest) if rest else [folder / part]
+        yield from _matching_places(folder / part, rest) if rest else [folder / part]
     else:
         for found in folder.iterdir():
             if fnmatchcase(found.name, part):
-                yield from _fitting(found, rest) if rest else [found]
+                yield from _matching_places(found, rest) if rest else [found]

@@ -46,12 +46,12 @@ def chat_of_rendered(text: str) -> Messages | None:
         return None
     ends = [*(header.start() for header in found[1:]), len(text)]
     turns = [
-        (_role(header), _CONTROL.sub("", text[header.end() : end]).strip())
+        (_role_of_header(header), _CONTROL.sub("", text[header.end() : end]).strip())
         for header, end in zip(found, ends, strict=True)
     ]
     if turns[-1] != ("assistant", "") or not any(role == "user" and said for role, said in turns):
         return None
-    return tuple(_joined(turns[:-1]))
+    return tuple(_join_turns(turns[:-1]))
 
 
 def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
@@ -62,12 +62,12 @@ def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
     return text[: found.start()], True if _STOPPED.search(found[0]) else None
 
 
-def _role(header: re.Match[str]) -> str:
+def _role_of_header(header: re.Match[str]) -> str:
     name = header[str(header.lastgroup)].casefold()
     return _ROLES.get(name, name)
 
 
-def _joined(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
+def _join_turns(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
     """Messages; neighbours of one role (an instruction and its input) are one."""
     messages: list[dict[str, str]] = []
     for role, said in turns:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from truetune.data.columns import Row, missing, renamer
+from truetune.data.columns import Row, check_mapped_columns, make_renamer
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import Source, open_raw, resolve
-from truetune.data.formats import reader
+from truetune.data.files import Source, find_sources, open_raw
+from truetune.data.formats import choose_reader
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
-from truetune.data.records import Record, records
+from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.spec.run import Format
 
@@ -19,7 +19,7 @@ OnBroken = Callable[[Origin, str], None]
 """Told of a line that holds no row: where it is, and why, with its place"""
 
 
-def read(
+def read_conversations(
     paths: Sequence[str],
     *,
     format: Format | None = None,
@@ -37,7 +37,7 @@ def read(
     Raises DataError for a file that is missing or broken, and for what no callback is told of. A row of the wrong shape
     is a Conversation with `problems`.
     """
-    sources = resolve(paths)
+    sources = find_sources(paths)
     sizes = [source.path.stat().st_size for source in sources]
     total, number, done, reached = sum(sizes), 0, 0, 0
 
@@ -51,8 +51,8 @@ def read(
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             first = number
-            found = records(source, raw)
-            for row in conversations(
+            found = read_records(source, raw)
+            for row in iterate_conversations(
                 found, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
@@ -69,7 +69,7 @@ def read(
             progress(number, done, total)
 
 
-def conversations(
+def iterate_conversations(
     found: Iterable[Record],
     source: Source,
     row: int,
@@ -85,14 +85,14 @@ def conversations(
     `on_broken` is told of lines that hold no row; without it they raise DataError.
     """
     file = str(source.path)
-    rename = renamer(columns, format) if columns else None
-    read_row = None if like is None else _reader(like, file, format, columns or {}, rename)
+    rename = make_renamer(columns, format) if columns else None
+    read_row = None if like is None else _make_reader(like, file, format, columns or {}, rename)
     for number, record in enumerate(found, row):
         origin = Origin(file, record.line, number)
         try:
-            body = _body(record, file)
+            body = _row_of_record(record, file)
             if read_row is None:
-                read_row = _reader(record, file, format, columns or {}, rename)
+                read_row = _make_reader(record, file, format, columns or {}, rename)
         except DataError as error:
             if on_broken is None:
                 raise
@@ -110,7 +110,7 @@ def conversations(
         yield conversation
 
 
-def exemplar(
+def find_exemplar(
     found: Iterable[Record],
     source: Source,
     format: Format | None,
@@ -122,10 +122,10 @@ def exemplar(
 
     With `skips` those that hold no row are passed over. Raises DataError.
     """
-    rename = renamer(columns, format) if columns else None
+    rename = make_renamer(columns, format) if columns else None
     for record in found:
         try:
-            _reader(record, str(source.path), format, columns or {}, rename)
+            _make_reader(record, str(source.path), format, columns or {}, rename)
             return record
         except DataError:
             if not skips:
@@ -133,7 +133,7 @@ def exemplar(
     return None
 
 
-def _body(record: Record, file: str) -> Row:
+def _row_of_record(record: Record, file: str) -> Row:
     if record.error is not None:
         raise record.error
     if not isinstance(record.row, dict):
@@ -144,21 +144,21 @@ def _body(record: Record, file: str) -> Row:
     return record.row
 
 
-def _reader(
+def _make_reader(
     record: Record,
     file: str,
     format: Format | None,
     columns: Mapping[str, str],
     rename: Callable[[Row], Row] | None,
 ) -> Callable[[Row, Origin], Conversation]:
-    body, where = _body(record, file), f"{file}:{record.line}"
-    missing(body, columns, where)
+    body, where = _row_of_record(record, file), f"{file}:{record.line}"
+    check_mapped_columns(body, columns, where)
     if rename is None:
-        return reader(body, format, where)
-    return partial(_renamed, rename, reader(rename(body), format, where))
+        return choose_reader(body, format, where)
+    return partial(_rename_row, rename, choose_reader(rename(body), format, where))
 
 
-def _renamed(
+def _rename_row(
     rename: Callable[[Row], Row],
     read_row: Callable[[Row, Origin], Conversation],
     row: Row,

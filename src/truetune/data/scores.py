@@ -21,12 +21,16 @@ def scores_of(row: Row) -> tuple[float, float] | None:
     margin = None
     for key, value in row.items():
         name = str(key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
-        if "score" in name or "rating" in name or "reward" in name or name == "margin":
-            number = _number(value)
-            if number is not None and (found := _SIDE.fullmatch(name)):
-                sides.setdefault(found["before"] or found["behind"], number)
-            elif number is not None and _MARGIN.fullmatch(name):
-                margin = number
+        side = _SIDE.fullmatch(name)
+        if side is None and _MARGIN.fullmatch(name) is None:
+            continue
+        number = _number(value)
+        if number is None:
+            continue
+        if side:
+            sides.setdefault(side["before"] or side["behind"], number)
+        else:
+            margin = number
     if len(sides) == 2:
         return sides["chosen"], sides["rejected"]
     return None if margin is None else (margin, 0.0)

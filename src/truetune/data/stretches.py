@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import PACKED, Source, open_raw
-from truetune.data.records import is_array, lines, records
+from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw
+from truetune.data.records import is_array, read_json_lines, read_records
 from truetune.data.remote import Place
-from truetune.data.rows import conversations, exemplar
+from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.files import check_blank_lines, too_long
 from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 NEWLINE = b"\n"
 
 
@@ -43,7 +43,7 @@ class Scan(NamedTuple):
     """Empty where the file can only be read from its start."""
 
 
-def scan(source: Source, size: int, progress: Callable[[int], None] | None = None) -> Scan:
+def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None = None) -> Scan:
     """Read a file once; cut it into stretches of about `size` bytes where it is one of lines.
 
     `progress` is told the bytes of each block that was read. Raises DataError where it can't be read.
@@ -53,12 +53,12 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     with open_raw(source.path) as raw:
         cuts = (
             source.kind == "jsonl"
-            and source.path.suffix.lower() not in PACKED
+            and source.path.suffix.lower() not in COMPRESSION_SUFFIXES
             and not is_array(source.path, raw)
         )
         raw.seek(0)
-        blocks = ((None, block) for block in _blocks(raw, BLOCK))
-        for stretch, block in stretches(raw, size, source.path) if cuts else blocks:
+        blocks = ((None, block) for block in _blocks(raw, BLOCK_BYTES))
+        for stretch, block in cut_stretches(raw, size, source.path) if cuts else blocks:
             digest.update(block)
             if progress is not None:
                 progress(len(block))
@@ -67,7 +67,7 @@ def scan(source: Source, size: int, progress: Callable[[int], None] | None = Non
     return Scan(digest.hexdigest(), tuple(found))
 
 
-def stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretch, bytes]]:
+def cut_stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretch, bytes]]:
     """A stream of lines cut into stretches of about `size` bytes, each with its bytes.
 
     Raises DataError for a line that is longer than a row may be, and for a file of blank lines.
@@ -89,9 +89,11 @@ def stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretc
         start, line = start + len(block), line + count
 
 
-def one_by_one(sources: Sequence[Source], size: int, progress: Callable[[int], None]) -> list[Scan]:
+def scan_one_by_one(
+    sources: Sequence[Source], size: int, progress: Callable[[int], None]
+) -> list[Scan]:
     """`scan` of each file."""
-    return [scan(source, size, progress) for source in sources]
+    return [scan_lines(source, size, progress) for source in sources]
 
 
 def read_stretch(
@@ -108,11 +110,13 @@ def read_stretch(
     The format is that of the file's first row. Raises DataError.
     """
     with open_raw(source.path) as raw:
-        like = exemplar(records(source, raw), source, format, columns, skips=on_broken is not None)
+        like = find_exemplar(
+            read_records(source, raw), source, format, columns, skips=on_broken is not None
+        )
         raw.seek(stretch.start)
         part = io.BytesIO(raw.read(stretch.stop - stretch.start))
-    found = lines(part, source.path, stretch.line, stretch.start)
-    yield from conversations(
+    found = read_json_lines(part, source.path, stretch.line, stretch.start)
+    yield from iterate_conversations(
         found, source, row, format=format, columns=columns, like=like, on_broken=on_broken
     )
 

@@ -6,14 +6,14 @@ import codecs
 import re
 from typing import IO, Any
 
-from truetune.data.columns import NAMES
+from truetune.data.columns import KNOWN_COLUMNS
 from truetune.data.remote import Place
 from truetune.errors import DataError
 from truetune.parsing.files import too_long
 from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
 from truetune.parsing.limits import ROW
 
-CHUNK = 1 << 20
+CHUNK_CHARACTERS = 1 << 20
 _SPACE = re.compile(r"[\s,]*")
 _OBJECTS = re.compile(r"\[\s*\{")
 
@@ -34,7 +34,7 @@ class Window:
     @property
     def here(self) -> str:
         """The beginning of what comes next, for messages."""
-        return shown(self._text[self._at : self._at + 40])
+        return shorten_token(self._text[self._at : self._at + 40])
 
     def peek(self) -> str:
         """The next character that is no white space and no comma; empty at the end."""
@@ -98,21 +98,21 @@ class Window:
             name = str(self.value()[0])
             if self.peek() == ":":
                 self.step()
-            if self.peek() == "[" and name not in NAMES and _OBJECTS.match(self._ahead()):
+            if self.peek() == "[" and name not in KNOWN_COLUMNS and _OBJECTS.match(self._ahead()):
                 return name
             self.value()
         return None
 
     def _ahead(self) -> str:
         """Enough text to see how a list begins."""
-        while len(self._text) - self._at < CHUNK and self._grow():
+        while len(self._text) - self._at < CHUNK_CHARACTERS and self._grow():
             pass
-        return self._text[self._at : self._at + CHUNK]
+        return self._text[self._at : self._at + CHUNK_CHARACTERS]
 
     def _grow(self) -> bool:
         if len(self._text) - self._at > ROW.max_bytes:
             raise DataError(f"{self.path}:{self.line}: {too_long()}")
-        more = self._file.read(max(CHUNK, len(self._text) - self._at))
+        more = self._file.read(max(CHUNK_CHARACTERS, len(self._text) - self._at))
         try:
             text = self._utf8.decode(more, final=not more)
         except UnicodeDecodeError as error:
@@ -145,6 +145,6 @@ def not_utf8(path: Place, line: int, offset: int, error: UnicodeDecodeError) -> 
     )
 
 
-def shown(text: str) -> str:
+def shorten_token(text: str) -> str:
     """The beginning of a text, quoted for a message."""
     return repr(text.strip()[:40])

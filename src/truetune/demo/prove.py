@@ -17,7 +17,7 @@ from truetune.checks.report import TokenView
 from truetune.checks.run import prepare
 from truetune.checks.views import views_of
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.demo.faults import broken_tokenizer
 from truetune.encoding.encoder import Encoder
@@ -85,7 +85,9 @@ def prove(seed: int = 0, progress: Progress = lambda name, loss: None) -> Proof:
 def short_views() -> list[TokenView]:
     """The first rows of the mended chats that have one question and one answer, as truetune encodes them."""
     setup = prepare(RunSpec(tokenizer=str(TOKENIZER)), only_reference=True)
-    rows: Iterable[Conversation] = (row for row in read((str(DATA),)) if len(row.messages) == 2)
+    rows: Iterable[Conversation] = (
+        row for row in read_conversations((str(DATA),)) if len(row.messages) == 2
+    )
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     return views_of(
         batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary

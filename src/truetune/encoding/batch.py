@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.data.conversation import Conversation
-from truetune.data.media import Media, media_of
+from truetune.data.media import Media, count_media
 from truetune.encoding.fingerprint import (
     CONTENT,
     Fingerprints,
@@ -91,7 +91,7 @@ class Batch:
     @cached_property
     def media(self) -> Media:
         """The images, sound and video of the rows; `ids` hold nothing of them but placeholders."""
-        return media_of(self.rows)
+        return count_media(self.rows)
 
     @cached_property
     def contexts(self) -> NDArray[np.int64]:

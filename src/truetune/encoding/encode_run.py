@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.files import Source, open_raw, resolve
+from truetune.data.files import Source, find_sources, open_raw
 from truetune.data.output_folder import Input
-from truetune.data.records import records
-from truetune.data.remote import Place, Remote, place
-from truetune.data.rows import conversations, read
-from truetune.data.stretches import Scan, one_by_one
+from truetune.data.records import read_records
+from truetune.data.remote import Place, Remote, parse_place
+from truetune.data.rows import iterate_conversations, read_conversations
+from truetune.data.stretches import Scan, scan_one_by_one
 from truetune.encoding import on_ray
 from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import inputs_of, key_of
@@ -67,7 +67,7 @@ ESTIMATE_ROWS = 1000
 
 Name = str | PathLike[str] | Remote
 Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
-ENGINES: dict[str, Scans] = {"local": one_by_one, "ray": on_ray.scan_on_cluster}
+ENGINES: dict[str, Scans] = {"local": scan_one_by_one, "ray": on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -185,7 +185,7 @@ def encode(
 def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> list[Input]:
     """What is read to encode: an output must be none of it."""
     # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
-    inputs = [Input("data", place(name)) for name in spec.data]
+    inputs = [Input("data", parse_place(name)) for name in spec.data]
     inputs += [Input("data", source.path) for source in sources]
     inputs.append(Input("the tokenizer", probes.tokenizer.folder))
     inputs.append(Input("the model", probes.tokenizer.weights))
@@ -238,9 +238,11 @@ class Estimate:
 
 def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
-    job = Job.of(spec, None, one_by_one)
+    job = Job.of(spec, None, scan_one_by_one)
     entry = _open_entry(out, cache, job.key)
-    rows = list(islice(read(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS))
+    rows = list(
+        islice(read_conversations(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS)
+    )
 
     def encode_rows(only_reference: bool) -> DocumentsResult:
         maker = maker_of(job.made, only_reference=only_reference)
@@ -336,7 +338,7 @@ class Job:
         """
         _check_settings(spec)
         probes = prepared(spec)
-        sources = resolve(spec.data)
+        sources = find_sources(spec.data)
         total = sum(source.path.stat().st_size for source in sources)
         size = max(MIN_SHARD_BYTES, min(MAX_SHARD_BYTES, total // MAX_SHARDS))
         if spec.encode.packing != "none":
@@ -398,7 +400,7 @@ class Job:
                 "columns": self.spec.map,
                 "on_broken": on_broken,
             }
-            stream = conversations(records(source, raw), source, row, **form)
+            stream = iterate_conversations(read_records(source, raw), source, row, **form)
             reached = 0
             is_empty = True
             rows = list(islice(stream, STREAMED_ROWS))
@@ -421,12 +423,14 @@ def cache_home() -> Place:
         os.environ.get("TRUETUNE_CACHE")
         or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
     )
-    return place(root) / "encoded"
+    return parse_place(root) / "encoded"
 
 
 def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
     """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
-    return entry_of(place(out) if out is not None else place(cache or cache_home()) / key[:20])
+    return entry_of(
+        parse_place(out) if out is not None else parse_place(cache or cache_home()) / key[:20]
+    )
 
 
 def _choose_workers(engine: str, jobs: int | None, tasks: int | None) -> Run:

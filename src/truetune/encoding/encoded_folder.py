@@ -22,8 +22,8 @@ import filelock
 
 from truetune.data import atomic
 from truetune.data.output_folder import (
-    ELSEWHERE,
     HALF_PUBLISHED,
+    MOVE_ELSEWHERE,
     SHARDS_KEPT,
     Input,
     Listed,
@@ -31,20 +31,20 @@ from truetune.data.output_folder import (
     StatDigests,
     Stranger,
     check_output_folder,
+    find_strangers,
     is_listed_file,
     is_our_lock,
     listing_from,
-    refuse,
     remove_empty_folders,
     remove_listed_files,
-    strangers,
+    stranger_error,
 )
-from truetune.data.remote import Place, Remote, place
+from truetune.data.remote import Place, Remote, parse_place
 from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
     FORMAT,
-    LOCK,
+    LOCK_NAME,
     MANIFEST,
     ORIGIN,
     WORK,
@@ -72,7 +72,7 @@ class DiskStore(NamedTuple):
     path: Path
 
     def write(self, name: str, body: Any) -> None:
-        atomic.write(self.path / name, body)
+        atomic.write_atomically(self.path / name, body)
 
 
 class Publication(NamedTuple):
@@ -125,7 +125,7 @@ class DiskEntry:
 
         Raises UsageError for a folder that holds anything that truetune did not write, before anything is changed.
         """
-        lock = self.folder / LOCK
+        lock = self.folder / LOCK_NAME
         try:
             # A lock of ours is taken first, for another process may be writing. Where there is none, nothing is made
             # in a folder before it is known to be ours; if one has come meanwhile, what was seen was half written.
@@ -134,7 +134,7 @@ class DiskEntry:
                 and (stranger := self._stranger()) is not None
                 and not is_our_lock(lock)
             ):
-                raise refuse(stranger)
+                raise stranger_error(stranger)
             self.folder.mkdir(parents=True, exist_ok=True)
             held = filelock.FileLock(lock).acquire()
         except OSError as error:
@@ -169,7 +169,7 @@ class DiskEntry:
         if owner != key:
             self._clear_work()
             self.work.mkdir(exist_ok=True)
-            atomic.write(self.work / OWNER, _owner_body(key))
+            atomic.write_atomically(self.work / OWNER, _owner_body(key))
         (self.work / DATA).mkdir(exist_ok=True)
         self._remove_parts()
         whole: dict[int, Shard] = {}
@@ -233,9 +233,9 @@ class DiskEntry:
         sources |= {name: Path(name).name for name in bodies}
         publication = Publication(self._published(), new, sources)
         # The record of what is to come stands before the first of it: a run that is killed here is ended by the next.
-        atomic.write(self.work / PUBLISH, publication.as_json())
+        atomic.write_atomically(self.work / PUBLISH, publication.as_json())
         for name, text in bodies.items():
-            atomic.write(self.work / sources[name], text)
+            atomic.write_atomically(self.work / sources[name], text)
         self._check_strangers(SHARDS_KEPT)
         self._carry_out(publication)
         published: dict[str, Any] = json.loads(bodies[MANIFEST])
@@ -275,7 +275,7 @@ class DiskEntry:
                 remove_listed_files(
                     self.folder, publication.old, digest=self._digest, only=[MANIFEST]
                 )
-            atomic.sync(self.folder)
+            atomic.sync_folder(self.folder)
             # What is not waiting was moved by the run that was killed: it is new already, and stays.
             outdated = [
                 name for name in publication.old if name in waiting or name not in publication.new
@@ -283,19 +283,21 @@ class DiskEntry:
             remove_listed_files(self.folder, publication.old, digest=self._digest, only=outdated)
             for name in sorted(waiting, key=lambda name: name == MANIFEST):
                 self._move_to_place(publication, name)
-            atomic.sync(self.folder)
+            atomic.sync_folder(self.folder)
         self._clear_work()
 
     def _move_to_place(self, publication: Publication, name: str) -> None:
         """Move a new file to its place, where nothing may stand. Raises UsageError where something does."""
         target = self.folder / name
         if os.path.lexists(target):
-            raise refuse(Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED)
+            raise stranger_error(
+                Stranger(target, "has come here while truetune wrote"), HALF_PUBLISHED
+            )
         target.parent.mkdir(parents=True, exist_ok=True)
         if name == MANIFEST:
             # All others are on the disk before the file that says so: power may fail between two renames.
             for folder in {(self.folder / other).parent for other in publication.new}:
-                atomic.sync(folder)
+                atomic.sync_folder(folder)
         (self.work / publication.sources[name]).rename(target)
 
     def _finish_publishing(self) -> None:
@@ -320,10 +322,10 @@ class DiskEntry:
             remove_listed_files(self.work, describing, digest=self._digest)
             (self.work / PUBLISH).unlink()
 
-    def _check_strangers(self, instead: str = ELSEWHERE) -> None:
+    def _check_strangers(self, instead: str = MOVE_ELSEWHERE) -> None:
         """Raise UsageError, which ends with `instead`, for the first thing that no record of ours lists as it is."""
         if (stranger := self._stranger()) is not None:
-            raise refuse(stranger, instead)
+            raise stranger_error(stranger, instead)
 
     def _stranger(self) -> Stranger | None:
         """The first thing in the folder that no record of ours lists as it is; None where all is ours."""
@@ -346,7 +348,7 @@ class DiskEntry:
             return self._is_ours(path, entry, has_listing=listing is not None)
 
         folders = (DATA, ORIGIN) if publication is not None else ()
-        yield from strangers(
+        yield from find_strangers(
             self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
         )
 
@@ -359,7 +361,7 @@ class DiskEntry:
             has_listing: is manifest.json one that we wrote?
         """
         here = self.folder / path
-        if path == Path(LOCK):
+        if path == Path(LOCK_NAME):
             return is_our_lock(here)
         if path == Path(MANIFEST):
             return has_listing and not here.is_symlink()
@@ -371,7 +373,7 @@ class DiskEntry:
         if not self.work.is_dir():
             return
         if _owner_of(self.work) is None:
-            yield from strangers(
+            yield from find_strangers(
                 self.work, {}, also_ours=lambda path: _is_begun_owner(self.work / path)
             )
             return
@@ -389,7 +391,7 @@ class DiskEntry:
                 or _is_part(path)
             )
 
-        yield from strangers(
+        yield from find_strangers(
             self.work,
             self._work_listing(),
             digest=self._digest,
@@ -462,7 +464,7 @@ PARTS = (".json", ".parquet", ".arrow", ORIGINS, *(f".{name}" for name in ASIDE)
 
 def _is_part(path: Path) -> bool:
     """Is this, below .work/, the name of a file that a run of ours is writing?"""
-    part = atomic.PART.fullmatch(path.name)
+    part = atomic.PARTIAL_NAME.fullmatch(path.name)
     if part is None:
         return False
     if path.parent == Path():
@@ -506,7 +508,7 @@ def _owner_of(work: Path) -> str | None:
 
 def _is_begun_owner(path: Path) -> bool:
     """Is this an owner.json that a killed run was just writing: under its temporary name, with the beginning of it?"""
-    part = atomic.PART.fullmatch(path.name)
+    part = atomic.PARTIAL_NAME.fullmatch(path.name)
     if part is None or part["name"] != OWNER or path.is_symlink() or not path.is_file():
         return False
     body, head = path.read_bytes(), OWNER_HEAD.encode()
@@ -527,7 +529,7 @@ AnyEntry = DiskEntry | ObjectEntry
 
 def entry_of(folder: str | Path | Remote) -> AnyEntry:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
-    where = place(folder)
+    where = parse_place(folder)
     return ObjectEntry(where) if isinstance(where, Remote) else DiskEntry(where)
 
 

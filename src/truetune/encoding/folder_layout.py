@@ -21,7 +21,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.data.output_folder import LOCK, Listed, Listing, listing_from
+from truetune.data.output_folder import LOCK_NAME, Listed, Listing, listing_from
 from truetune.data.remote import Place
 from truetune.encoding.shard import Shard
 from truetune.parsing.json_reader import parse_json
@@ -39,7 +39,7 @@ PUBLISHED_NAMES = re.compile(
 """Of all files that a manifest may list: one that lists others is none of ours."""
 KEY = re.compile(r"[0-9a-f]{40}")
 
-__all__ = ["ASIDE", "DATA", "FORMAT", "LOCK", "MANIFEST", "ORIGIN", "WORK"]
+__all__ = ["ASIDE", "DATA", "FORMAT", "LOCK_NAME", "MANIFEST", "ORIGIN", "WORK"]
 
 
 def manifest_of(

@@ -18,7 +18,13 @@ from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
-from truetune.data.output_folder import ELSEWHERE, Input, Listed, check_output_folder, listing_from
+from truetune.data.output_folder import (
+    MOVE_ELSEWHERE,
+    Input,
+    Listed,
+    check_output_folder,
+    listing_from,
+)
 from truetune.data.remote import Remote
 from truetune.encoding.folder_layout import (
     ASIDE,
@@ -90,7 +96,7 @@ class ObjectEntry:
         Raises UsageError for a folder that holds anything that truetune did not write, DataError.
         """
         for stranger, why in self._strangers():
-            raise UsageError(f"{stranger}: {why}; {ELSEWHERE}")
+            raise UsageError(f"{stranger}: {why}; {MOVE_ELSEWHERE}")
         yield
         self._sweep()
 
@@ -116,7 +122,7 @@ class ObjectEntry:
                 return f"{path}: {error.strerror}"
             if not is_unchanged:
                 raise UsageError(
-                    f"{path}: is not as truetune wrote it: its contents have changed; {ELSEWHERE}"
+                    f"{path}: is not as truetune wrote it: its contents have changed; {MOVE_ELSEWHERE}"
                 )
             return None
 

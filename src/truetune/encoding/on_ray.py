@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.files import Source
-from truetune.data.stretches import Scan, scan
+from truetune.data.stretches import Scan, scan_lines
 from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.workers import TASKS_PER_WORKER, Run
@@ -128,7 +128,7 @@ def _encode_in_worker(
 
 def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
     _enter_folder(here)
-    return number, scan(source, size)
+    return number, scan_lines(source, size)
 
 
 # By the reference of the parcel, which is one for a run. It comes in a list, for Ray would else hand over its contents.

@@ -20,9 +20,9 @@ from pyarrow import parquet
 
 from truetune.data.conversation import Conversation
 from truetune.data.files import Source, open_raw
-from truetune.data.records import records
+from truetune.data.records import read_records
 from truetune.data.remote import Place
-from truetune.data.rows import conversations
+from truetune.data.rows import iterate_conversations
 from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
 from truetune.encoding.encoded_folder import AnyEntry
@@ -79,7 +79,7 @@ def _read_rows(
         found = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
         return [row for row in found if row.origin.row in wanted]
     with open_raw(source.path) as raw:
-        found = conversations(records(source, raw), source, shard["row"], **form)
+        found = iterate_conversations(read_records(source, raw), source, shard["row"], **form)
         return [
             row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted
         ]

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.data.output_folder import file_digest
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.evaluation.leaks import seen_rows
 from truetune.generation.answer_samples import Prompt
@@ -97,7 +97,7 @@ def again(probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]) -> lis
 
 def rows_of(spec: RunSpec, data: Sequence[str]) -> Iterator[Conversation]:
     """Raises DataError."""
-    return read(data, format=spec.format, columns=spec.map)
+    return read_conversations(data, format=spec.format, columns=spec.map)
 
 
 def data_of(run: Mapping[str, Any], data: Sequence[str]) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class Trained:
             for entry in inputs
             if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()
         ]
-        paths = [source.path for source in resolve(data)] if files else []
+        paths = [source.path for source in find_sources(data)] if files else []
         given = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
         known = {entry["digest"]: number for number, entry in enumerate(files)}
         rows = frozenset(record.get("held_out") or ())
@@ -194,7 +194,9 @@ class Trained:
 def _files_of_run(run: Mapping[str, Any]) -> dict[str, str]:
     """Digest -> path of the files that the run's settings name, as far as they are on this machine."""
     try:
-        paths = [source.path for source in resolve((run.get("settings") or {}).get("data") or ())]
+        paths = [
+            source.path for source in find_sources((run.get("settings") or {}).get("data") or ())
+        ]
         return {file_digest(path): str(path) for path in paths if isinstance(path, Path)}
     except (OSError, TruetuneError, TypeError):
         return {}
@@ -221,4 +223,4 @@ def _length(file: str, digest: str) -> int:
     """Rows of a file of the run. Raises OSError or DataError where it is not there as it was."""
     if file_digest(Path(file)) != digest:
         raise DataError(file)
-    return sum(1 for _ in read([file]))
+    return sum(1 for _ in read_conversations([file]))

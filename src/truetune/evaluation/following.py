@@ -24,8 +24,8 @@ from truetune.checkpoint.run_folder import (
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, judgement_of, news
-from truetune.data.atomic import write
-from truetune.data.output_folder import Input, check_output_folder, refuse, strangers
+from truetune.data.atomic import write_atomically
+from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, asked, columns_of, data_of
 from truetune.evaluation.report import SampleReport, Success
@@ -259,10 +259,10 @@ def _kept(folder: Path, given: dict[str, Any]) -> Path:
         )
 
     stranger = next(
-        strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None
+        find_strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None
     )
     if stranger is not None:
-        raise refuse(
+        raise stranger_error(
             stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
         )
     if before is not None and before != given:
@@ -274,7 +274,7 @@ def _kept(folder: Path, given: dict[str, Any]) -> Path:
     if before is None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            write(folder / ASKED, json.dumps(given, indent=1).encode())
+            write_atomically(folder / ASKED, json.dumps(given, indent=1).encode())
         except OSError as error:
             raise UsageError(
                 f"{error.filename or folder}: can't be written: {error.strerror}"

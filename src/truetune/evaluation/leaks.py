@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation
 from truetune.data.output_folder import file_digest
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.folder_layout import DATA, manifest_in
 from truetune.encoding.stream import batches, with_proof
@@ -128,7 +128,7 @@ def _recorded(place: ModelSource, probes: Probes) -> tuple[Iterator[_Example], s
 def _of_files(
     probes: Probes, files: Sequence[str], held: frozenset[int] = frozenset()
 ) -> Iterator[_Example]:
-    rows = read(files, format=probes.spec.format, columns=probes.spec.map)
+    rows = read_conversations(files, format=probes.spec.format, columns=probes.spec.map)
     kept: Iterable[Conversation] = (row for row in rows if row.origin.row not in held)
     encoder = Encoder(probes.tokenizer.backend, only_reference=probes.only_reference)
     for batch in batches(kept, probes.renderer(), encoder):

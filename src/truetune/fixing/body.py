@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
-from truetune.data.columnar import without_gaps
+from truetune.data.columnar import drop_null_fields
 from truetune.fixing.csv_cells import rewritten
 from truetune.fixing.edits import (
     Edit,
@@ -98,7 +98,9 @@ class TableBody:
     value: dict[str, Any]
 
     def read(self) -> Reading:
-        return Reading({name: without_gaps(item) for name, item in self.value.items()}, False, None)
+        return Reading(
+            {name: drop_null_fields(item) for name, item in self.value.items()}, False, None
+        )
 
     def edited(self, edit: Edit) -> TableBody:
         found = edit_value(self.value, edit)

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from truetune.data.atomic import Part
-from truetune.data.files import KINDS, PACKED
+from truetune.data.atomic import PartialFile
+from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
 from truetune.data.output_file import Form, check_output_file, starts_with
 from truetune.data.output_folder import Listed, file_digest, is_listed_file
 from truetune.errors import UsageError
@@ -75,8 +75,8 @@ def check_same_kind(data: Path, output: Path) -> None:
 
 def _form_of(path: Path) -> tuple[str, str]:
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    packed = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
-    kind = suffixes[-1] if suffixes and suffixes[-1] in KINDS else ""
+    packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSION_SUFFIXES else ""
+    kind = suffixes[-1] if suffixes and suffixes[-1] in KIND_BY_SUFFIX else ""
     return kind, packed
 
 
@@ -100,7 +100,7 @@ def packing(file: IO[bytes], suffix: str) -> IO[bytes]:
 class ChangeLog:
     """The record of changes, written while they are made."""
 
-    def __init__(self, part: Part, about: Mapping[str, Any]) -> None:
+    def __init__(self, part: PartialFile, about: Mapping[str, Any]) -> None:
         self._part = part
         self._write({"schema": SCHEMA, "truetune": __version__, **about})
 
@@ -118,7 +118,7 @@ class ChangeLog:
             }
         )
 
-    def end(self, fixed: Part) -> None:
+    def end(self, fixed: PartialFile) -> None:
         """The last line: what was written. Raises OSError."""
         place = fixed.name_now()
         self._write(

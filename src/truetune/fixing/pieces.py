@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
-from truetune.data.files import Source, open_raw, unpacked
-from truetune.data.records import BOM, Record, is_array, lines, records
+from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.records import BOM, Record, is_array, read_json_lines, read_records
 from truetune.errors import DataError
 from truetune.fixing.body import CsvBody, JsonBody
 from truetune.fixing.csv_cells import delimiter_of
@@ -75,9 +75,9 @@ def is_lines(source: Source) -> bool:
 
 
 def _of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
-    kept = _Lines(unpacked(raw, source.path), source)
+    kept = _Lines(open_unpacked(raw, source.path), source)
     stream: Any = kept
-    for record in lines(stream, source.path):
+    for record in read_json_lines(stream, source.path):
         *blank, line = kept.taken()
         yield Piece(b"".join(blank), line, record)
     yield Piece(b"".join(kept.taken()), b"", None)
@@ -86,9 +86,9 @@ def _of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
 def _by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The reader says at which byte each row ends; a second stream of the same file gives the bytes."""
     with open_raw(source.path) as again:
-        stream = unpacked(again, source.path)
+        stream = open_unpacked(again, source.path)
         reached = 0
-        for record in records(source, raw):
+        for record in read_records(source, raw):
             chunk = stream.read(record.stop - reached)
             cut = record.start - reached
             if source.kind == "csv":

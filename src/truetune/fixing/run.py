@@ -14,11 +14,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged, conclude, failure, missing
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.run import Progress, prepare
-from truetune.data.atomic import Part
+from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
-from truetune.data.files import PACKED, Source, open_raw, resolve
+from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
 from truetune.data.remote import Remote
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.fingerprint import Fingerprints
 from truetune.encoding.stream import with_proof
 from truetune.errors import DataError, TruetuneError, UsageError
@@ -141,7 +141,7 @@ def fix(
 
 def _source(spec: RunSpec) -> Source:
     """The one file. Raises DataError, UsageError."""
-    found = resolve(spec.data)
+    found = find_sources(spec.data)
     if len(found) != 1:
         raise UsageError(
             f"{', '.join(spec.data)}: {len(found):,} files; fix takes one at a time: name one of"
@@ -150,7 +150,7 @@ def _source(spec: RunSpec) -> Source:
     (source,) = found
     if isinstance(source.path, Remote):
         raise UsageError(f"{source.path}: fix reads files of this machine; download it first")
-    if source.kind in TABLES and source.path.suffix.lower() in PACKED:
+    if source.kind in TABLES and source.path.suffix.lower() in COMPRESSION_SUFFIXES:
         raise UsageError(
             f"{source.path}: a packed table can't be written row by row; unpack it first"
         )
@@ -245,19 +245,19 @@ class _Run:
         if self._show_hunk is not None:
             self._show_hunk(hunk)
 
-    def _open(self, stack: ExitStack) -> tuple[Part, Part] | None:
+    def _open(self, stack: ExitStack) -> tuple[PartialFile, PartialFile] | None:
         if self._target is None:
             return None
         try:
-            fixed = stack.enter_context(Part(self._target.resolve()))
-            changes = stack.enter_context(Part(changes_path(self._target).resolve()))
+            fixed = stack.enter_context(PartialFile(self._target.resolve()))
+            changes = stack.enter_context(PartialFile(changes_path(self._target).resolve()))
         except OSError as error:
             raise UsageError(f"{error.filename}: can't be written: {error.strerror}") from None
         about = {"data": str(self._source.path), "unsafe": self._unsafe}
         self._log = ChangeLog(changes, about)
         return fixed, changes
 
-    def _pass(self, raw: IO[bytes], part: Part | None) -> None:
+    def _pass(self, raw: IO[bytes], part: PartialFile | None) -> None:
         """Read the file once, fix its rows, and write them or show how they differ."""
         name = Path(str(self._source.path)).name
         differ = LineDiff(name, name, self._diff) if self._diff is not None else None
@@ -268,11 +268,13 @@ class _Run:
         if differ is not None:
             differ.end()
 
-    def _pass_text(self, raw: IO[bytes], part: Part | None, differ: LineDiff | None) -> None:
+    def _pass_text(self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None) -> None:
         packed: IO[bytes] | None = None
         if part is not None:
             suffix = self._source.path.suffix
-            packed = packing(part.file, suffix) if suffix.lower() in PACKED else part.file
+            packed = (
+                packing(part.file, suffix) if suffix.lower() in COMPRESSION_SUFFIXES else part.file
+            )
 
         def put(old: bytes, new: bytes) -> None:
             if packed is not None:
@@ -284,7 +286,9 @@ class _Run:
         if part is not None and packed is not None and packed is not part.file:
             packed.close()
 
-    def _pass_table(self, raw: IO[bytes], part: Part | None, differ: LineDiff | None) -> None:
+    def _pass_table(
+        self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
+    ) -> None:
         fixing = self._fixing(raw)
 
         def fix_and_show(rows: list[FixRow]) -> None:
@@ -367,7 +371,9 @@ class _Run:
         return made
 
     def _eval_rows(self) -> Any:
-        return read(self._spec.eval_data, format=self._spec.format, columns=self._spec.map)
+        return read_conversations(
+            self._spec.eval_data, format=self._spec.format, columns=self._spec.map
+        )
 
     def _eval_prints(self) -> frozenset[int]:
         if not self._spec.eval_data:

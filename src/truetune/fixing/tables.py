@@ -14,11 +14,11 @@ from typing import IO, Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data.columnar import batches, readable, rows_of, without_gaps
+from truetune.data.columnar import as_data_errors, drop_null_fields, read_batches, rows_of_batch
 from truetune.data.conversation import Origin
-from truetune.data.files import Source, unpacked
+from truetune.data.files import Source, open_unpacked
 from truetune.data.records import Record
-from truetune.data.rows import conversations, exemplar
+from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.fixing.body import TableBody
 from truetune.fixing.edits import Edit, EditError
 from truetune.fixing.fixer import FixRow
@@ -56,9 +56,9 @@ def fix_table(
     like: Record | None = None
     first = 0
     for batch in _batches(source, raw):
-        found = [Record(first + i, row) for i, row in enumerate(rows_of(source, batch), 1)]
+        found = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
         if like is None:
-            like = exemplar(found, source, spec.format, spec.map, skips=True)
+            like = find_exemplar(found, source, spec.format, spec.map, skips=True)
         gone: set[int] = set()
         rows = _rows(batch, found, source, spec, like, first, on_broken, gone)
         fix(rows)
@@ -81,13 +81,13 @@ def fix_table(
 def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Write]:
     """What writes batches into a file of the same kind, schema and compression. Raises DataError, OSError."""
     if source.kind != "parquet":
-        with readable(source):
+        with as_data_errors(source):
             schema, make = _arrow_schema(source, raw)
         with make(file, schema) as writer:
             yield writer.write_batch
         return
-    with readable(source):
-        about = open_parquet(unpacked(raw, source.path))
+    with as_data_errors(source):
+        about = open_parquet(open_unpacked(raw, source.path))
     groups = about.metadata.num_row_groups
     columns = (
         [about.metadata.row_group(0).column(i) for i in range(about.metadata.num_columns)]
@@ -127,7 +127,7 @@ class _Grouped:
 
 
 def _batches(source: Source, raw: IO[bytes]) -> Iterator[Any]:
-    for batch in batches(source, raw, at_once=AT_ONCE):
+    for batch in read_batches(source, raw, at_once=AT_ONCE):
         for start in range(0, batch.num_rows, AT_ONCE):
             yield batch.slice(start, AT_ONCE)
 
@@ -149,7 +149,7 @@ def _rows(
             gone.add(origin.row)
 
     values = batch.to_pylist()
-    read = conversations(
+    read = iterate_conversations(
         found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
     )
     return [
@@ -190,7 +190,7 @@ def _fits(value: Any, kind: Any) -> bool:
         made = arrow.array([value], type=kind).to_pylist()[0]
     except (arrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
-    return bool(without_gaps(made) == without_gaps(value))
+    return bool(drop_null_fields(made) == drop_null_fields(value))
 
 
 def _codec(name: str) -> str:
@@ -199,7 +199,7 @@ def _codec(name: str) -> str:
 
 def _arrow_schema(source: Source, raw: IO[bytes]) -> tuple[Any, Any]:
     """The schema, and what writes this form of Arrow."""
-    stream = unpacked(raw, source.path)
+    stream = open_unpacked(raw, source.path)
     is_file = stream.read(6) == b"ARROW1"
     stream.seek(0)
     opened = arrow.ipc.open_file(stream) if is_file else arrow.ipc.open_stream(stream)

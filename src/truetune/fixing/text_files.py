@@ -9,7 +9,7 @@ from typing import IO
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
 from truetune.data.records import Record
-from truetune.data.rows import conversations
+from truetune.data.rows import iterate_conversations
 from truetune.fixing.body import CsvBody, JsonBody
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.pieces import Piece, body_of, bytes_of, is_lines, pieces
@@ -52,7 +52,7 @@ def fix_text(
     def broken(origin: Origin, reason: str) -> None:
         held[-1].goes = on_broken(origin, reason)
 
-    for conversation in conversations(
+    for conversation in iterate_conversations(
         records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
     ):
         entry = held.pop()

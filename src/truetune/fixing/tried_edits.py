@@ -20,9 +20,9 @@ from truetune.checks.refusals import cause_of
 from truetune.checks.report import AnyReport, DataReport
 from truetune.checks.rows_again import rows_again
 from truetune.checks.run import prepare
-from truetune.data.columnar import batches
+from truetune.data.columnar import read_batches
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.files import PACKED, Source, open_raw, resolve
+from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
 from truetune.data.remote import Remote
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.body import Body, JsonBody, TableBody
@@ -178,7 +178,7 @@ def _count(group: _Tried, made: list[Change], *, is_safe: bool) -> None:
 
 def _bodies(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
     """The rows as their files hold them, so far as that says which edits can be made."""
-    sources = {str(source.path): source for source in resolve(spec.data)}
+    sources = {str(source.path): source for source in find_sources(spec.data)}
     schemas: dict[str, Any] = {}
     for row in rows:
         source = sources[row.origin.file]
@@ -194,7 +194,7 @@ def _bodies(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
 
 def _schema(source: Source) -> Any:
     with open_raw(source.path) as raw:
-        return next(iter(batches(source, raw))).schema
+        return next(iter(read_batches(source, raw))).schema
 
 
 def _evidence_line(group: _Tried, *, is_best: bool) -> str:
@@ -227,7 +227,7 @@ def _remedy(finding: Finding, best: _Tried, spec: RunSpec) -> str:
 def _command(rule: str, best: _Tried, spec: RunSpec) -> str | None:
     """`truetune fix` on the file of the edit; None where it can't be fixed in place of its format."""
     name = best.example[0].origin.file
-    source = next(source for source in resolve(spec.data) if str(source.path) == name)
+    source = next(source for source in find_sources(spec.data) if str(source.path) == name)
     if isinstance(source.path, Remote):
         return None
     words = ["truetune", "fix", name, "-o", _fixed_name(name), "--select", rule]
@@ -246,7 +246,9 @@ def _command(rule: str, best: _Tried, spec: RunSpec) -> str | None:
 def _fixed_name(name: str) -> str:
     """`chats.fixed.jsonl.gz` of `chats.jsonl.gz`, in the folder where the command runs"""
     path = PurePath(name)
-    endings = path.suffixes[-2:] if path.suffix.lower() in PACKED else path.suffixes[-1:]
+    endings = (
+        path.suffixes[-2:] if path.suffix.lower() in COMPRESSION_SUFFIXES else path.suffixes[-1:]
+    )
     ending = "".join(endings)
     return f"{path.name.removesuffix(ending)}.fixed{ending}"
 

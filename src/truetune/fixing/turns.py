@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.messages import FUNCTION_CALL
 from truetune.fixing.edits import Path
 from truetune.parsing.json_reader import parse_json
@@ -22,7 +22,7 @@ OF_MESSAGES = (
     "instruction",
 )
 """truetune's names of columns that may hold messages"""
-_NAMES = {alias: ours for ours in OF_MESSAGES for alias in ALIASES[ours]}
+_NAMES = {alias: ours for ours in OF_MESSAGES for alias in COLUMN_ALIASES[ours]}
 ROLE_KEYS = ("role", "from")
 TEXT_KEYS = ("content", "value")
 

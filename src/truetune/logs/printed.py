@@ -24,15 +24,15 @@ PRINTED = re.compile(r"\{'[^{}]*\}")
 PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 PAIR = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 LOOP = re.compile(
-    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|iter(?:ation)?|batch)s?\b\W{0,3}(?P<step>\d{1,9})"
-    r"|epoch\b\W{0,3}(?P<epoch>\d{1,6}))",
+    r"^.{0,60}?\b(?:(?P<word>(?:global[_ ])?step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(?P<step>\d{1,9})"
+    r"|ep(?:och)?\b\W{0,6}(?P<epoch>\d{1,6}))",
     re.I,
 )
 """`iter 100:`, `[Epoch 1/3]`"""
-EPOCH = re.compile(r"\bepoch\b\W{0,3}(\d{1,6}(?:\.\d{1,6})?)", re.I)
+EPOCH = re.compile(r"\bep(?:och)?\b\W{0,6}(\d{1,6}(?:\.\d{1,6})?)", re.I)
 NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
 LOSS = re.compile(
-    r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test)?[ _/]?loss\b"
+    r"\b(?P<kind>train(?:ing)?|val(?:id(?:ation)?)?|eval(?:uation)?|test)?[ _/]?(?:(?:avg|mean|running|ave)[ _])?loss\b"
     rf"[ =:]{{1,4}}(?P<value>{NUMBER})(?![\w.])",
     re.I,
 )
@@ -195,12 +195,7 @@ def _of_a_loop(text: str) -> dict[str, Any] | None:
     if len(text) > MAX_LOOP_LINE or "%|" in text:
         return None
     lowered = text.lower()
-    if "loss" not in lowered or (
-        "step" not in lowered
-        and "iter" not in lowered
-        and "epoch" not in lowered
-        and "batch" not in lowered
-    ):
+    if "loss" not in lowered or not any(word in lowered for word in ("step", "it", "ep", "batch")):
         return None
     text = TERMINAL.sub("", text)
     place = LOOP.match(text)
@@ -213,7 +208,7 @@ def _of_a_loop(text: str) -> dict[str, Any] | None:
         return None
     made: dict[str, Any] = dict(losses)
     step = re.search(
-        r"\b(?:global[_ ])?(?:step|iter(?:ation)?|batch)s?\b\W{0,3}(\d{1,9})", text, re.I
+        r"\b(?:global[_ ])?(?:step|it(?:er(?:ation)?)?|batch)s?\b\W{0,6}(\d{1,9})", text, re.I
     )
     if step is not None:
         made["step" if not step[0].lower().startswith("batch") else "batch"] = step[1]

@@ -18,6 +18,8 @@ Head = Literal["full", "tiles", "liger", "none"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp"]
 Offload = Literal["optimizer", "weights"]
 
+COMPLETION, PROMPT = 256, 512
+"""Defaults of TRL: GRPOConfig.max_completion_length, and max_prompt_length of the releases that have it"""
 BATCH = 8
 """Rows on each device where a run sets none: the default of transformers, for training and for evaluation"""
 LENGTH = 1024
@@ -105,6 +107,16 @@ class Settings:
         return matrix.name in {target.rsplit(".", 1)[-1] for target in wanted}
 
 
+def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
+    """Tokens of a prompt and its completion, where the policy generates what it is trained on; None elsewhere."""
+    if run.spec.training.method != "grpo":
+        return None
+    completion = other.get("max_completion_length", COMPLETION)
+    prompt = other.get("max_prompt_length", PROMPT)
+    sizes = [size for size in (completion, prompt) if isinstance(size, int)]
+    return sum(sizes) if len(sizes) == 2 else None
+
+
 def resolve(
     config: Config | RunSpec,
     architecture: Architecture,
@@ -119,7 +131,10 @@ def resolve(
         flat(run.spec.training.other),
         [*architecture.notes, *run.notes],
     )
-    if (length := length or run.spec.max_length or run.limit) is None:
+    length = length or run.spec.max_length or run.limit
+    if length is None and (length := _generated_length(run, other)) is not None:
+        notes.append(f"prompt and completion are counted as {length:,} tokens (--max-length)")
+    if length is None:
         length = LENGTH
         notes.append(f"no max_length is set; {LENGTH:,} tokens are assumed (--max-length)")
     if training.per_device_train_batch_size is None:

@@ -63,6 +63,10 @@ def _words(content: Mapping[str, Any]) -> Iterator[str]:
             yield from (f"--{name}", value)
     if isinstance(tasks, dict):
         yield from ("--tasks", ",".join(map(str, tasks)))
+    shots = content.get("n-shot")
+    counts = [one for one in shots.values() if type(one) is int] if isinstance(shots, dict) else []
+    if counts:
+        yield from ("--num_fewshot", str(max(counts)))
     if content.get(SINCE):
         yield "--apply_chat_template"
     if content.get("fewshot_as_multiturn") is True:

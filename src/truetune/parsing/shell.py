@@ -63,6 +63,8 @@ class CommandFile:
     """Option of the job as the file spells it (`--gres`) -> value, line"""
     image: str = ""
     """What a Dockerfile is made from, last"""
+    saved_from: Mapping[str, str] = field(default_factory=dict)
+    """Folder that a notebook saves its model to -> the name of the model that it began with"""
 
 
 def is_command_file(path: Path) -> bool:

@@ -20,6 +20,7 @@ import torch
 
 from truetune.probe.json_values import to_json
 from truetune.probe.peek_batches import Peeked
+from truetune.probe.row_texts import texts_in
 
 # Characters by which a row is recognised in the text of a batch. Chosen, not measured: three words or so. With half,
 # ordinary phrases recognise rows; with twice as many, short questions are too short to be recognised.
@@ -164,15 +165,3 @@ def _decoded_lines(peeked: list[Peeked], tokenizer: Any) -> Iterator[str]:
             for row in value.tolist():
                 # Labels hold -100, which no tokenizer decodes.
                 yield " ".join(tokenizer.decode([id for id in row if id >= 0]).split())
-
-
-def texts_in(value: Any) -> Iterator[str]:
-    """Yield all texts of a row, however deep they stand in it."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from texts_in(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from texts_in(item)

@@ -34,7 +34,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     """
     from truetune.checks.run import prepare
     from truetune.checks.views import views_of
-    from truetune.data.rows import read
+    from truetune.data.rows import read_conversations
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.stream import batch
 
@@ -47,7 +47,9 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
     setup = prepare(spec, only_reference=True)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-    rows = islice(read(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS)
+    rows = islice(
+        read_conversations(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS
+    )
     views = views_of(batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary)
     examples = []
     for view in views:

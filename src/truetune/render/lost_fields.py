@@ -17,8 +17,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 from truetune.data.conversation import Conversation, Message
-from truetune.data.json_text import parsed
-from truetune.data.media import PARTS
+from truetune.data.json_text import parse_json_text
+from truetune.data.media import MEDIA_PARTS
 from truetune.errors import TemplateError
 from truetune.render.inference_contract import turn_weights
 from truetune.render.renderer import Renderer
@@ -226,7 +226,7 @@ def _iter_texts(value: Any) -> Iterator[str]:
     """The texts in a value that a template could write, also inside JSON that stands as text."""
     if isinstance(value, str):
         # Arguments of a call are often JSON in a string, and templates write what is in it in another form.
-        inner = parsed(value, [])
+        inner = parse_json_text(value, [])
         if inner is not value:
             yield from _iter_texts(inner)
         elif value.strip():
@@ -305,4 +305,4 @@ def _media_types(message: Message) -> tuple[str, ...]:
 
 
 def _media_type(part: Any) -> str | None:
-    return PARTS.get(str(part.get("type"))) if isinstance(part, dict) else None
+    return MEDIA_PARTS.get(str(part.get("type"))) if isinstance(part, dict) else None

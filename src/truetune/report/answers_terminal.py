@@ -116,6 +116,7 @@ def _answer_table(report: SampleReport, width: int) -> Table:
     # 50 cells at least: in a narrower terminal rich folds the columns, which is still better
     # than two words a line.
     room = max(50, width - OTHER_COLUMNS_CELLS)
+    codes = _codes_by_place(report)
     for sample in report.samples:
         probability = sample.answer.stop_probability
         texts = [
@@ -125,7 +126,7 @@ def _answer_table(report: SampleReport, width: int) -> Table:
         if report.stop_probability is not None:
             texts.append("" if probability is None else f"{probability:.2g}")
         table.add_row(
-            _row_place(sample.prompt, report), _verdict_text(sample, report.limit), *texts
+            _row_place(sample.prompt, report), _verdict_in_table(sample, report, codes), *texts
         )
     return table
 
@@ -265,6 +266,28 @@ def _new_table(*names: str) -> Table:
     for name in names:
         table.add_column(name, overflow="fold")
     return table
+
+
+def _codes_by_place(report: SampleReport) -> dict[tuple[str | None, int], str]:
+    """The first finding, a warning at least, that names an answer as one of its cases: file and line -> its code."""
+    codes: dict[tuple[str | None, int], str] = {}
+    for finding in report.findings:
+        if finding.severity == "info":
+            continue
+        for case in finding.cases:
+            if case.line is not None:
+                codes.setdefault((case.file, case.line), finding.code)
+    return codes
+
+
+def _verdict_in_table(
+    sample: Sample, report: SampleReport, codes: dict[tuple[str | None, int], str]
+) -> Text:
+    """The verdict of an answer; of one that has no fault by itself, the finding that names it all the same."""
+    code = codes.get((sample.prompt.file, sample.prompt.line))
+    if code is not None and main_verdict(sample, report.limit) == "sound":
+        return Text(f"see {code}", style="yellow")
+    return _verdict_text(sample, report.limit)
 
 
 def _verdict_text(sample: Sample, limit: int) -> Text:

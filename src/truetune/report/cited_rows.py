@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.checks.report import Report
 from truetune.data.conversation import Origin
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 
 
 def cited_rows(report: Report) -> str:
@@ -54,7 +54,7 @@ def _read_cited_rows(report: Report, wanted: dict[Origin, Any]) -> Iterator[tupl
     # Read under the settings of the check, so that rows have the numbers that the findings
     # cite.
     spec, left = report.spec, len(wanted)
-    for row in read(
+    for row in read_conversations(
         spec.data,
         format=spec.format,
         columns=spec.map,

@@ -28,7 +28,7 @@ VERDICT_STYLES: dict[Verdict, str] = {
 }
 VERDICT_WORDS: dict[Verdict, str] = {
     "fits": "it fits",
-    "tight": "it fits only if nothing is lost to fragments",
+    "tight": "expect it to run out: it fits only if nothing is lost to fragments",
     "too large": "it does not fit",
 }
 NEXT_STEPS: Mapping[Verdict | None, str] = {

@@ -73,7 +73,8 @@ def wrap_text(text: str, width: int) -> list[str]:
             lines.append(line)
         # By cells and not by characters: an ideograph takes two cells, and a line one too long
         # breaks the layout.
-        *cut, line = chop_cells(word, width)
+        # A text that ends in a space has an empty last word, of which nothing is left to chop.
+        *cut, line = chop_cells(word, width) or [""]
         lines += cut
     return [*lines, line]
 

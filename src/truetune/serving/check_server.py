@@ -16,7 +16,7 @@ from truetune.checks.catalogue import choose
 from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import ServingRule
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.http_client import NoReply, find_server
 from truetune.generation.backends.model_source import ModelSource, find_model_source
@@ -101,7 +101,9 @@ def serve_check(
         )
     server = find_server(endpoint, options.served_model, option="--served-model")
     probes = source.prepared(**settings)
-    record = load_training_record(source, probes, read(data) if data else (), count=count)
+    record = load_training_record(
+        source, probes, read_conversations(data) if data else (), count=count
+    )
     bos = probes.tokenizer.special.get("bos")
     client = ServerClient(
         server,

@@ -57,7 +57,7 @@ def _marker(module: Module, given: ast.expr | None) -> str | None:
     marker = module.flow.value(given) if given is not None else None
     if given is None or not isinstance(marker, str) or not marker.strip():
         return None
-    if _sets_template(module) or _writes(module, marker) or not _renders(module, given):
+    if sets_template(module) or writes(module, marker) or not _renders(module, given):
         return None
     replaced = next(module.calls(REPLACES_TEMPLATE), None)
     if replaced is None:
@@ -84,13 +84,13 @@ def _renders(module: Module, given: ast.expr) -> bool:
     )
 
 
-def _writes(module: Module, marker: str) -> bool:
+def writes(module: Module, marker: str) -> bool:
     """Does the script write the marker in a text of its own too?"""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     return sum(marker.strip() in text for text in texts) > 1
 
 
-def _sets_template(module: Module) -> bool:
+def sets_template(module: Module) -> bool:
     """Does the script give the tokenizer a template itself: `tokenizer.chat_template = ...`?"""
     return any(
         isinstance(target, ast.Attribute) and target.attr == "chat_template"

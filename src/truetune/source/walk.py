@@ -51,8 +51,9 @@ def _inside(folder: Path) -> Iterator[Path]:
             and name[0] != "."
             and not Path(root, name, "pyvenv.cfg").exists()
         )
-        yield from (Path(root, name) for name in sorted(files) if _is_judged(name))
+        yield from filter(_is_judged, (Path(root, name) for name in sorted(files)))
 
 
-def _is_judged(name: str) -> bool:
-    return name[0] != "." and (name.endswith(SUFFIXES) or is_command_file(Path(name)))
+def _is_judged(file: Path) -> bool:
+    """Is it code, or a file of commands? The results of lm_eval are told by their content."""
+    return file.name[0] != "." and (file.name.endswith(SUFFIXES) or is_command_file(file))

@@ -102,6 +102,10 @@ class Config:
     row_files: tuple[str, ...] = ()
     """Local files that hold a program's training rows, each row at most one example; `spec.data` is what a file of
     settings names itself"""
+    row_limit: int | None = None
+    """Rows that the program keeps of them at most: `select(range(64))`"""
+    printed_rows: int | None = None
+    """Training rows as a notebook's own output counts them; `row_files` counts before it"""
     notes: tuple[str, ...] = ()
     """What the reader assumed, and what it could not look at"""
     uses: tuple[WeightUse, ...] = ()

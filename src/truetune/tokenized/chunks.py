@@ -16,10 +16,10 @@ import pyarrow as arrow
 import pyarrow.compute as compute
 from numpy.typing import NDArray
 
-from truetune.data.columnar import batches
+from truetune.data.columnar import read_batches
 from truetune.data.conversation import Origin
 from truetune.data.files import Source, open_raw
-from truetune.data.records import Record, records
+from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.tokenized.columns import (
@@ -142,14 +142,14 @@ class _Part:
 def _parts(source: Source, raw: Any) -> Iterator[_Part]:
     if source.kind in ("parquet", "arrow"):
         line = 1
-        for batch in batches(source, raw, None, ROWS):
+        for batch in read_batches(source, raw, None, ROWS):
             for start in range(0, batch.num_rows, ROWS):
                 part = batch.slice(start, ROWS)
                 size = part.num_rows
                 yield _Part(size, np.arange(size), np.arange(line, line + size), part)
                 line += size
         return
-    found = records(source, raw)
+    found = read_records(source, raw)
     while part := list(islice(found, ROWS)):
         yield _table_of(source, part)
 

@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from truetune.data.files import Source, open_raw
-from truetune.data.records import records
+from truetune.data.records import read_records
 from truetune.errors import DataError, TruetuneError
 
 IDS = "input_ids"
@@ -48,7 +48,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
         return False
     try:
         with open_raw(first.path) as raw:
-            rows = [record.row for record in islice(records(first, raw), LOOKED_AT)]
+            rows = [record.row for record in islice(read_records(first, raw), LOOKED_AT)]
     except (TruetuneError, OSError):
         return False
     rows = [row for row in rows if isinstance(row, dict)]
@@ -70,6 +70,6 @@ def refuse_pairs(columns: Iterable[str], where: str) -> None:
 def first_row(source: Source) -> Mapping[str, Any]:
     """The first row of a file; an empty mapping where there is none. Raises DataError."""
     with open_raw(source.path) as raw:
-        for record in records(source, raw):
+        for record in read_records(source, raw):
             return record.row if isinstance(record.row, dict) else {}
     return {}

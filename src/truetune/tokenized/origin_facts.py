@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truetune.data.files import Source, resolve
+from truetune.data.files import Source, find_sources
 from truetune.data.output_folder import file_digest
 from truetune.encoding.cache_key import digest_of
 from truetune.encoding.folder_layout import DATA, MANIFEST, manifest_in
@@ -57,12 +57,12 @@ def cache_at(path: str) -> Cache:
     folder = Path(path)
     if (folder / MANIFEST).is_file() and (manifest := _manifest(folder)) is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
-        return Cache(path, tuple(resolve(map(str, shards))), manifest)
+        return Cache(path, tuple(find_sources(map(str, shards))), manifest)
     if folder.is_dir() and (saved := saved_below(folder)):
         newest = max(saved, key=lambda each: each.stat().st_mtime)
         others = tuple(str(each) for each in saved if each != newest)
-        return Cache(str(newest), tuple(resolve([str(newest)])), others=others)
-    return Cache(path, tuple(resolve([path])))
+        return Cache(str(newest), tuple(find_sources([str(newest)])), others=others)
+    return Cache(path, tuple(find_sources([path])))
 
 
 def _manifest(folder: Path) -> dict[str, Any] | None:

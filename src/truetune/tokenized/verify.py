@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Origin
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError
@@ -106,7 +106,7 @@ def _verify(spec: RunSpec, cache: Cache, *, only_reference: bool) -> Comparison:
     found = Comparison()
     stored = _read(cache, made, found)
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference)
-    rows = read(spec.data, format=spec.format, columns=spec.map)
+    rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
     for batch in batches(rows, made.renderer(), encoder):
         found.rejected += len(batch.rejected)
         for i, example in enumerate(batch.examples):

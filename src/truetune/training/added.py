@@ -8,7 +8,7 @@ from pathlib import Path
 
 import tokenizers
 
-from truetune.data.atomic import write
+from truetune.data.atomic import write_atomically
 from truetune.render.tokenizer import load
 from truetune.render.tokenizer_folder import files_of, read_json
 from truetune.spec.run import RunSpec
@@ -47,14 +47,14 @@ def extended(spec: RunSpec, folder: Path) -> RunSpec:
     if not new:
         return spec
     folder.mkdir(parents=True, exist_ok=True)
-    write(folder / OWNER, MARK)
+    write_atomically(folder / OWNER, MARK)
     for path in files_of(tokenizer.folder, folder):
         target = folder / path.relative_to(tokenizer.folder)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
     added = [tokenizers.AddedToken(token, normalized=False) for token in new]
     tokenizer.backend.add_tokens(added)
-    write(folder / "tokenizer.json", tokenizer.backend.to_str().encode())
+    write_atomically(folder / "tokenizer.json", tokenizer.backend.to_str().encode())
     config = read_json(folder / "tokenizer_config.json") or {}
     if "added_tokens_decoder" in config:
         for token in added:
@@ -62,7 +62,7 @@ def extended(spec: RunSpec, folder: Path) -> RunSpec:
                 "content": token.content, "lstrip": False, "normalized": False, "rstrip": False,
                 "single_word": False, "special": False,
             }  # fmt: skip
-        write(
+        write_atomically(
             folder / "tokenizer_config.json",
             json.dumps(config, ensure_ascii=False, indent=2).encode(),
         )

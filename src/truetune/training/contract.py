@@ -9,7 +9,7 @@ from typing import Any
 
 from truetune.checkpoint.run_folder import CONTRACT_FILE
 from truetune.data import atomic
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_of
 
@@ -21,11 +21,11 @@ LOOKED_AT = 200
 def write(folder: Path, probes: Probes, tokenizer: Any) -> Path:
     """Write the contract of a run into its folder, with some rows of its data. Raises OSError."""
     spec = probes.spec
-    rows = read(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
+    rows = read_conversations(spec.data, format=spec.format, columns=spec.map) if spec.data else ()
     made = contract_of(probes, islice(rows, LOOKED_AT), count=ROWS)
     for name in ("bos", "eos", "unk", "pad"):
         if (id := getattr(tokenizer, f"{name}_token_id")) is not None:
             made["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
     path = folder / CONTRACT_FILE
-    atomic.write(path, json.dumps(made, ensure_ascii=False, indent=1).encode())
+    atomic.write_atomically(path, json.dumps(made, ensure_ascii=False, indent=1).encode())
     return path

@@ -14,8 +14,8 @@ from truetune.checks.report import AuditReport, Report, with_judgement
 from truetune.checks.run import check
 from truetune.checks.settings import of_settings
 from truetune.data.conversation import Conversation
-from truetune.data.files import resolve
-from truetune.data.rows import read
+from truetune.data.files import find_sources
+from truetune.data.rows import read_conversations
 from truetune.encoding.source_names import names_of
 from truetune.errors import FindingsError
 from truetune.package import __version__
@@ -95,11 +95,11 @@ def _given(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
     numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
     origins = {place for number in numbers for place in rows.origins(number)}
     found: list[dict[str, Any]] = []
-    sources = resolve(spec.data)
+    sources = find_sources(spec.data)
     names = dict(
         zip((str(source.path) for source in sources), names_of(sources).names, strict=True)
     )
-    for row in read(spec.data, format=spec.format, columns=spec.map):
+    for row in read_conversations(spec.data, format=spec.format, columns=spec.map):
         if (names.get(row.origin.file), row.origin.line) in origins:
             found.append(_as_given(row))
         if len(found) == min(len(origins), GIVEN):

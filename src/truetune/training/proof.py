@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from truetune.data.conversation import Conversation, Origin
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, make_decoder
@@ -153,7 +153,11 @@ def asked_of(
         probes = replace(
             probes, tokenizer=replace(probes.tokenizer, generation_config=dict(generation))
         )
-    rows = read(spec.data) if data else iter(_built_in(chat=bool(probes.tokenizer.templates)))
+    rows = (
+        read_conversations(spec.data)
+        if data
+        else iter(_built_in(chat=bool(probes.tokenizer.templates)))
+    )
     prompts = build_prompts(spec, rows, count, probes=probes)
     if not prompts:
         raise UsageError(

@@ -165,7 +165,7 @@ class Record:
         if self.writes:
             self.folder.mkdir(parents=True, exist_ok=True)
             body = json.dumps(_plain(self.facts), ensure_ascii=False, indent=1, default=str)
-            atomic.write(self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass"))
+            atomic.write_atomically(self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass"))
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""

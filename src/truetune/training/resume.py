@@ -22,7 +22,7 @@ from truetune.checkpoint.run_folder import (
     read_own_run,
 )
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.output_folder import LOCK, Stranger, is_our_lock, refuse
+from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 from truetune.training.record import differences, versions
@@ -58,9 +58,9 @@ def held(folder: Path) -> Iterator[None]:
         return
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(folder / LOCK) and not is_our_lock(folder / LOCK):
-            raise UsageError(f"{folder / LOCK}: truetune did not write it; {ELSEWHERE}")
-        lock = filelock.FileLock(folder / LOCK, timeout=0).acquire()
+        if os.path.lexists(folder / LOCK_NAME) and not is_our_lock(folder / LOCK_NAME):
+            raise UsageError(f"{folder / LOCK_NAME}: truetune did not write it; {ELSEWHERE}")
+        lock = filelock.FileLock(folder / LOCK_NAME, timeout=0).acquire()
     except filelock.Timeout:
         raise UsageError(
             f"{folder}: another process trains there; wait for its end, or {ELSEWHERE}"
@@ -183,7 +183,7 @@ def _check_way(folder: Path, run: Mapping[str, Any], found: Path | None) -> None
     ):
         stranger = Stranger(found, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
-        raise refuse(
+        raise stranger_error(
             stranger,
             "nothing was changed: restore it or move it elsewhere, and the same command resumes;"
             f" or {ELSEWHERE}",

@@ -24,19 +24,19 @@ from truetune.checkpoint.run_folder import (
     read_own_run,
 )
 from truetune.checkpoint.weight_files import read_object
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.data.output_folder import (
-    LOCK,
+    LOCK_NAME,
     Input,
     Listed,
     Stranger,
     check_output_folder,
+    find_strangers,
     is_listed_file,
     is_our_lock,
     listing_from,
     remove_empty_folders,
     remove_listed_files,
-    strangers,
 )
 from truetune.errors import DataError, TruetuneError, UsageError
 from truetune.render.tokenizer_folder import locate
@@ -71,7 +71,7 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
         if os.path.lexists(folder):
             raise UsageError(f"{folder}: can't be written: it is no folder; {ELSEWHERE}")
         return
-    lock, extended = folder / LOCK, folder / EXTENDED
+    lock, extended = folder / LOCK_NAME, folder / EXTENDED
     if os.path.lexists(lock) and not is_our_lock(lock):
         raise UsageError(
             f"{lock}: truetune did not write it; nothing was written: move it elsewhere, or"
@@ -83,7 +83,9 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
             f" {ELSEWHERE}"
         )
     if not read_own_run(folder):
-        others = sorted(path.name for path in folder.iterdir() if path.name not in (LOCK, EXTENDED))
+        others = sorted(
+            path.name for path in folder.iterdir() if path.name not in (LOCK_NAME, EXTENDED)
+        )
         if others:
             raise UsageError(
                 f"{folder} holds {others[0]} and no {RUN_FILE} that truetune wrote: it is no run of"
@@ -101,7 +103,7 @@ def inputs_of_run(spec: RunSpec) -> list[Input]:
     for what, names in (("data", spec.data), ("evaluation data", spec.eval_data)):
         found += [Input(what, Path(name)) for name in names if "://" not in name]
         try:
-            found += [Input(what, source.path) for source in resolve(names)]
+            found += [Input(what, source.path) for source in find_sources(names)]
         except DataError:
             continue
     return found
@@ -177,7 +179,7 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
     listed = listed_files(path)
     if listed is not None:
         return next(
-            strangers(
+            find_strangers(
                 path, listed, digest=digest_file, also_ours=lambda name: name == Path(WHOLE_FILE)
             ),
             None,
@@ -200,7 +202,7 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
         for one in path.rglob("*")
         if one.is_dir() and FOLDERS.fullmatch(one.relative_to(path).parts[0])
     )
-    return next(strangers(path, {}, folders=inside, also_ours=also_ours), None)
+    return next(find_strangers(path, {}, folders=inside, also_ours=also_ours), None)
 
 
 def listed_files(checkpoint: Path) -> dict[str, Listed] | None:

@@ -33,7 +33,7 @@ from truetune.checkpoint.run_folder import (
     list_files,
 )
 from truetune.data import atomic
-from truetune.data.output_folder import Stranger, refuse
+from truetune.data.output_folder import Stranger, stranger_error
 from truetune.errors import UsageError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -77,7 +77,7 @@ class Saving(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if PartialState().is_main_process:
             if os.path.lexists(folder):
-                raise refuse(Stranger(folder, "this run did not write it"))
+                raise stranger_error(Stranger(folder, "this run did not write it"))
             self.record.put(writing=folder.name)
         PartialState().wait_for_everyone()
         self._write_checkpoint(*arguments, **named)
@@ -124,7 +124,9 @@ class Saving(TrainerCallback):
 
     def on_save(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
         folder = Path(args.output_dir, f"checkpoint-{state.global_step}")
-        atomic.write(folder / _window(args.process_index), json.dumps(sums(self.trainer)).encode())
+        atomic.write_atomically(
+            folder / _window(args.process_index), json.dumps(sums(self.trainer)).encode()
+        )
         PartialState().wait_for_everyone()
         if PartialState().is_main_process:
             _beside(self.record, folder)
@@ -275,7 +277,7 @@ def save(trainer: Any, record: Record, *, loss: float | None, seconds: float) ->
                 trainer.accelerator.unwrap_model(trainer.model), "generation_config", None
             )
             if defaults is not None and not (record.folder / "generation_config.json").is_file():
-                atomic.write(
+                atomic.write_atomically(
                     record.folder / "generation_config.json", defaults.to_json_string().encode()
                 )
     except (OSError, RuntimeError, SafetensorError) as error:
@@ -293,7 +295,7 @@ def _beside(record: Record, folder: Path) -> None:
     """The fingerprint of its base beside an adapter."""
     base = record.facts["base"]["fingerprint"]
     if base is not None and (folder / "adapter_config.json").is_file():
-        atomic.write(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
+        atomic.write_atomically(folder / FINGERPRINT, json.dumps(base, indent=1).encode())
 
 
 def mark(folder: Path, *, resumes: bool) -> None:
@@ -303,16 +305,16 @@ def mark(folder: Path, *, resumes: bool) -> None:
             with path.open("rb+") as file:
                 os.fsync(file.fileno())
         elif path.is_dir():
-            atomic.sync(path)
+            atomic.sync_folder(path)
     whole = {
         "format": RECORD_FORMAT,
         "step": checkpoint_step(folder),
         "resumes": resumes,
         "files": list_files(folder),
     }
-    atomic.write(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
-    atomic.sync(folder)
-    atomic.sync(folder.parent)
+    atomic.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
+    atomic.sync_folder(folder)
+    atomic.sync_folder(folder.parent)
 
 
 def sums(trainer: Any) -> dict[str, Any]:

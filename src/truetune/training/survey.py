@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as batch_of
 from truetune.errors import SpecError, TruetuneError
@@ -66,7 +66,7 @@ def _sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
     def listen(rows: int, done: int, total: int) -> None:
         told[:] = rows, done, total
 
-    source = read(spec.data, format=spec.format, columns=spec.map, progress=listen)
+    source = read_conversations(spec.data, format=spec.format, columns=spec.map, progress=listen)
     rows = list(islice(source, SAMPLED))
     if len(rows) < SAMPLED or next(source, None) is None:
         return rows, len(rows), True

@@ -8,7 +8,7 @@ from typing import Any
 
 import transformers
 
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.errors import TokenizerError, UsageError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import ANSWER, QUESTION, Probes, chat
@@ -129,7 +129,7 @@ def _rendered(probes: Probes) -> Iterator[str]:
 
 def _of_rows(spec: RunSpec) -> Iterator[str]:
     """Contents of the first rows of the data."""
-    for row in islice(read(spec.data, format=spec.format, columns=spec.map), ROWS):
+    for row in islice(read_conversations(spec.data, format=spec.format, columns=spec.map), ROWS):
         for message in row.messages or ():
             if isinstance(content := message.get("content"), str):
                 yield content

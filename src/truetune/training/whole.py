@@ -80,16 +80,16 @@ def whole(folder: Path, *, size: int, inputs: Sequence[Input]) -> Iterator[Path]
     part = work / MODEL
     try:
         work.mkdir()
-        atomic.write(work / OWNER, _mark(str(os.getpid())))
+        atomic.write_atomically(work / OWNER, _mark(str(os.getpid())))
         part.mkdir()
         yield part
         for path in sorted(part.rglob("*")):
             if path.is_file():
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
-        atomic.sync(part)
+        atomic.sync_folder(part)
         part.replace(folder)
-        atomic.sync(folder.parent)
+        atomic.sync_folder(folder.parent)
     except FileExistsError:
         raise UsageError(
             f"{work}: already exists, and truetune did not write it; move it elsewhere"

@@ -16,8 +16,8 @@ import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source, open_raw
-from truetune.data.records import Record, records
-from truetune.data.rows import conversations, exemplar
+from truetune.data.records import Record, read_records
+from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.errors import DataError
 from truetune.report.page.render_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
@@ -111,7 +111,7 @@ class ConversationRows:
                 }
                 by_row |= {
                     row.origin.row: row
-                    for row in conversations(part, source, number, like=like, **form)
+                    for row in iterate_conversations(part, source, number, like=like, **form)
                 }
             for origin, record in zip(origins, part, strict=True):
                 # Whatever the reader passes over without a word still has a row of its own
@@ -126,14 +126,16 @@ class ConversationRows:
         if name not in self._like:
             try:
                 with open_raw(source.path) as raw:
-                    head = islice(records(source, raw), FORMAT_ROWS)
-                    first_row = exemplar(head, source, self.spec.format, self.spec.map, skips=True)
+                    head = islice(read_records(source, raw), FORMAT_ROWS)
+                    first_row = find_exemplar(
+                        head, source, self.spec.format, self.spec.map, skips=True
+                    )
                     # No row decides the format: the first one is read strictly, so that its
                     # error is the reason that is shown.
                     if first_row is None:
                         raw.seek(0)
-                        exemplar(
-                            islice(records(source, raw), 1),
+                        find_exemplar(
+                            islice(read_records(source, raw), 1),
                             source,
                             self.spec.format,
                             self.spec.map,

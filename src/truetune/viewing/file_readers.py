@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
-from truetune.data.files import PACKED, Source, open_raw, unpacked
+from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
 from truetune.data.records import Record, is_array
 from truetune.errors import DataError
 
@@ -37,7 +37,7 @@ class TextReader:
         self._over = over
         self._path = source.path
         self._raw = open_raw(source.path)
-        self._packed = source.path.suffix.lower() in PACKED
+        self._packed = source.path.suffix.lower() in COMPRESSION_SUFFIXES
         self._at = self._held = 0
         """Bytes that were unpacked, and how many of the last ones are kept"""
         self._restart()
@@ -68,7 +68,7 @@ class TextReader:
         self._raw.close()
 
     def _restart(self) -> None:
-        self._stream = unpacked(self._raw, self._path)
+        self._stream = open_unpacked(self._raw, self._path)
         self._blocks: deque[bytes] = deque()
         self._at = self._held = 0
 
@@ -80,7 +80,7 @@ class ForwardReader:
         self, source: Source, group: int | None, part: int, kept: int, over: Callable[[], bool]
     ) -> None:
         """`over`: is nothing to be read any more?"""
-        from truetune.data.columnar import batches
+        from truetune.data.columnar import read_batches
 
         self.part = part
         self.reached = 0
@@ -89,7 +89,7 @@ class ForwardReader:
         self._held: deque[tuple[int, Any]] = deque()
         """Batches of `kept` rows or more, each with the number of its first row"""
         self._raw = open_raw(source.path)
-        self._batches = batches(source, self._raw, group, kept)
+        self._batches = read_batches(source, self._raw, group, kept)
 
     def reaches(self, at: int) -> bool:
         """Can it give the row `at` without a new start?"""
@@ -97,7 +97,7 @@ class ForwardReader:
 
     def rows(self, at: int, count: int) -> list[Any]:
         """Raises DataError."""
-        from truetune.data.columnar import rows_of
+        from truetune.data.columnar import rows_of_batch
 
         rows: list[Any] = []
         while len(rows) < count:
@@ -105,7 +105,9 @@ class ForwardReader:
             if held is None:
                 break
             first, batch = held
-            rows += rows_of(self._source, batch.slice(at + len(rows) - first, count - len(rows)))
+            rows += rows_of_batch(
+                self._source, batch.slice(at + len(rows) - first, count - len(rows))
+            )
         return rows
 
     def close(self) -> None:

@@ -16,9 +16,9 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
 
-from truetune.data.files import Source, open_raw, unpacked
-from truetune.data.records import Record, lines, records, records_of
-from truetune.data.stretches import Stretch, stretches
+from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.records import Record, read_json_lines, read_part, read_records
+from truetune.data.stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.viewing.file_readers import (
@@ -192,24 +192,26 @@ class RowIndex:
     def _parts_of(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
         """Each with its rows; a part may come again, with more of them."""
         if has_row_per_line(source, raw):
-            for stretch, _ in stretches(unpacked(raw, source.path), self._size, source.path):
+            for stretch, _ in cut_stretches(
+                open_unpacked(raw, source.path), self._size, source.path
+            ):
                 yield Chunk(number, self.indexed, stretch), stretch.rows
         elif source.kind in TABLE_KINDS:
             yield from self._of_table(number, source, raw)
         else:
-            yield from self._of_text(number, records(source, raw))
+            yield from self._of_text(number, read_records(source, raw))
 
     def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
-        from truetune.data.columnar import batches, parts
+        from truetune.data.columnar import read_batches, row_group_numbers
 
         line, whole = 1, Chunk(number, self.indexed)
-        for group, rows in enumerate(parts(source, raw)):
+        for group, rows in enumerate(row_group_numbers(source, raw)):
             yield Chunk(number, self.indexed, group=group, line=line), rows
             line += rows
         # Neither groups nor batches are known without reading: an Arrow stream, or a packed
         # file. It is one chunk, which grows.
         if line == 1:
-            yield from ((whole, batch.num_rows) for batch in batches(source, raw))
+            yield from ((whole, batch.num_rows) for batch in read_batches(source, raw))
 
     def _of_text(self, number: int, records: Iterator[Record]) -> Iterator[tuple[Chunk, int]]:
         """JSON and CSV are cut behind rows."""
@@ -263,8 +265,8 @@ class RowIndex:
             start, stop, line, _ = part.stretch
             body = BytesIO(self._text_of(part.source).read(start, stop))
             if part.columns is None:
-                return list(islice(lines(body, source.path, line, start), at, at + count))
-            whole = list(islice(records_of(body, source, part.columns), at + count))
+                return list(islice(read_json_lines(body, source.path, line, start), at, at + count))
+            whole = list(islice(read_part(body, source, part.columns), at + count))
             return [
                 # Lines are counted from the chunk, and start where the chunk starts in its
                 # file.
@@ -275,7 +277,7 @@ class RowIndex:
             rows = self._onward_at(number, part, at).rows(at, count)
             return [Record(line, row) for line, row in enumerate(rows, part.line + at)]
         with open_raw(source.path) as raw:
-            return list(islice(records(source, raw), at, at + count))
+            return list(islice(read_records(source, raw), at, at + count))
 
     def _text_of(self, number: int) -> TextReader:
         if number not in self._texts:

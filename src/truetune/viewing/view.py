@@ -17,7 +17,7 @@ from typing import Any
 
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.report import Report
-from truetune.data.files import resolve
+from truetune.data.files import find_sources
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__
 from truetune.report.as_json import as_dict
@@ -62,8 +62,8 @@ def row_service_for(spec: RunSpec) -> RowService:
         )
     # Resolved once before anything is shown, so that a name that is not there is an error and
     # no empty page.
-    resolve(spec.data)
-    return RowService(lambda: RowIndex(resolve(spec.data)), ConversationRows(spec))
+    find_sources(spec.data)
+    return RowService(lambda: RowIndex(find_sources(spec.data)), ConversationRows(spec))
 
 
 def start_server(
@@ -110,9 +110,11 @@ def marks_for_data(spec: RunSpec, result: Result) -> Marks:
     """
     # The result may be older than the files it names.
     reported_names = [str(name) for name in (result.get("spec") or {}).get("data") or ()]
-    named = {os.path.realpath(str(source.path)): str(source.path) for source in resolve(spec.data)}
+    named = {
+        os.path.realpath(str(source.path)): str(source.path) for source in find_sources(spec.data)
+    }
     try:
-        reported = [os.path.realpath(str(source.path)) for source in resolve(reported_names)]
+        reported = [os.path.realpath(str(source.path)) for source in find_sources(reported_names)]
     except DataError:
         reported = []
     # Rows are marked by number over all files: of other files, or in another order, marks would

@@ -166,6 +166,21 @@ def test_an_optimizer_that_is_made_before_its_adapter_is_found(tmp_path: Path) -
     assert said(tmp_path, either, "gradients-never-used") == []
 
 
+@pytest.mark.parametrize(
+    ("params", "count"),
+    [
+        ("model.lm_head.parameters()", 1),
+        ("model.get_output_embeddings().parameters()", 1),
+        ("model.parameters()", 0),
+        ("list(model.lm_head.parameters()) + list(model.model.parameters())", 0),
+        ("classifier.lm_head.parameters()", 0),
+    ],
+)
+def test_an_optimizer_over_the_head_alone_is_found(params: str, count: int, tmp_path: Path) -> None:
+    code = ADAPTED.format(f"optimizer = torch.optim.AdamW({params}, lr=2e-4)")
+    assert len(said(tmp_path, code, "gradients-never-used")) == count
+
+
 def test_a_step_of_ones_own_is_no_step_of_the_optimizer(tmp_path: Path) -> None:
     code = """
 import torch

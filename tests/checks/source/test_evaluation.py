@@ -32,6 +32,18 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
             True,
         ),
         (trained('ds["train"].map(f)', 'ds["train"].map(f)'), True),
+        (
+            trained(
+                'load_dataset("f", split="train[:90%]")', 'load_dataset("f", split="train[80%:]")'
+            ),
+            True,
+        ),
+        (
+            trained(
+                'load_dataset("f", split="train[:90%]")', 'load_dataset("f", split="train[90%:]")'
+            ),
+            False,
+        ),
         (trained("ds[a.split]", "ds[a.split]"), True),
         (
             (

@@ -145,3 +145,128 @@ def test_of_two_trainings_the_one_that_wrote_the_model_counts(tmp_path: Path) ->
     assert said(tmp_path, ALPACA, BY_CHAT, "runs/two") == []
     assert said(tmp_path, ALPACA, BY_CHAT, "runs/one")
     assert said(tmp_path, ALPACA, BY_CHAT, "elsewhere") == []
+
+
+CLIENT = """
+from openai import OpenAI
+client = OpenAI(base_url="http://localhost:8000/v1", api_key="none")
+def ask(question):
+    return client.{call}
+"""
+POST = """
+import requests
+URL = "http://localhost:8000/v1/completions"
+def ask(question):
+    payload = {"model": "desk", "prompt": question, "max_tokens": 200}
+    return requests.post(URL, json=payload, timeout=60).json()
+"""
+RAW = CLIENT.format(call='completions.create(model="desk", prompt=question)')
+MESSAGES = CLIENT.format(
+    call='chat.completions.create(model="desk", messages=[{"role": "user", "content": question}])'
+)
+SERVE = "vllm serve some/base --enable-lora --lora-modules desk=runs/one\n"
+
+
+def said_of_client(folder: Path, train: str, ask: str, serve: str = SERVE) -> list[str]:
+    """What the rule says of a client, with a server's command and a training beside it."""
+    (folder / "train.py").write_text(TRAIN.format(form=train), encoding="utf-8")
+    (folder / "serve.sh").write_text(serve, encoding="utf-8")
+    path = folder / "ask.py"
+    path.write_text(ask, encoding="utf-8")
+    found = lint([str(path)], select=["asked-in-another-form"]).findings
+    return [finding.message for finding in found]
+
+
+@pytest.mark.parametrize(("train", "ask"), [(CHAT, RAW), (CHAT, POST), (ALPACA, MESSAGES)])
+def test_a_client_sends_another_form(train: str, ask: str, tmp_path: Path) -> None:
+    (message,) = said_of_client(tmp_path, train, ask)
+    assert "another prompt than in training" in message
+
+
+@pytest.mark.parametrize(
+    ("train", "ask", "serve"),
+    [
+        pytest.param(CHAT, MESSAGES, SERVE, id="messages"),
+        pytest.param(
+            CHAT, RAW, SERVE.replace("runs/one", "elsewhere/two"), id="another adapter is served"
+        ),
+        pytest.param(
+            ALPACA, MESSAGES, SERVE.strip() + " --chat-template alpaca.jinja\n", id="own template"
+        ),
+        pytest.param(CHAT, RAW, SERVE.replace("desk=", "other=") + SERVE, id="two servers"),
+        pytest.param(
+            ALPACA,
+            RAW.replace(
+                "prompt=question", 'prompt=f"### Instruction:\\n{question}\\n\\n### Response:\\n"'
+            ),
+            SERVE,
+            id="the same prompt by hand",
+        ),
+    ],
+)
+def test_a_client_that_may_be_right_is_left_alone(
+    train: str, ask: str, serve: str, tmp_path: Path
+) -> None:
+    assert said_of_client(tmp_path, train, ask, serve) == []
+
+
+QWEN = TRAIN.replace("some/base", "Qwen/Qwen2.5-7B-Instruct")
+ALPACA_TEMPLATE = 'TEMPLATE """### Instruction:\n{{ .Prompt }}\n\n### Response:\n"""\n'
+CHATML_TEMPLATE = (
+    'TEMPLATE """<|im_start|>user\n{{ .Prompt }}<|im_end|>\n<|im_start|>assistant\n"""\n'
+)
+
+
+def said_of_modelfile(folder: Path, train: str, template: str, base: str = "./one.gguf") -> int:
+    """How often the rule speaks of a training script with a Modelfile beside it."""
+    path = folder / "train.py"
+    path.write_text(train, encoding="utf-8")
+    (folder / "Modelfile").write_text(f"FROM {base}\n{template}", encoding="utf-8")
+    return len(lint([str(path)], select=["asked-in-another-form"]).findings)
+
+
+@pytest.mark.parametrize(
+    ("train", "template"),
+    [
+        (QWEN.format(form=CHAT), ALPACA_TEMPLATE),
+        (QWEN.format(form=CHAT), 'TEMPLATE """{{ .Prompt }}"""\n'),
+        (QWEN.format(form=ALPACA), CHATML_TEMPLATE),
+    ],
+)
+def test_a_modelfile_with_another_template_is_found(
+    train: str, template: str, tmp_path: Path
+) -> None:
+    assert said_of_modelfile(tmp_path, train, template) == 1
+
+
+@pytest.mark.parametrize(
+    ("train", "template", "base"),
+    [
+        pytest.param(QWEN.format(form=CHAT), CHATML_TEMPLATE, "./one.gguf", id="the same"),
+        pytest.param(QWEN.format(form=ALPACA), ALPACA_TEMPLATE, "./one.gguf", id="by hand"),
+        pytest.param(TRAIN.format(form=CHAT), ALPACA_TEMPLATE, "./one.gguf", id="unknown base"),
+        pytest.param(QWEN.format(form=CHAT), ALPACA_TEMPLATE, "llama3.1:8b", id="another model"),
+        pytest.param(QWEN.format(form=CHAT), "", "./one.gguf", id="no template"),
+    ],
+)
+def test_a_modelfile_that_may_be_right_is_left_alone(
+    train: str, template: str, base: str, tmp_path: Path
+) -> None:
+    assert said_of_modelfile(tmp_path, train, template, base) == 0
+
+
+@pytest.mark.parametrize(("name", "count"), [("llama-3.1", 1), ("chatml", 0), ("mine", 0)])
+def test_two_files_name_templates(name: str, count: int, tmp_path: Path) -> None:
+    given = 'tokenizer = get_chat_template(tokenizer, chat_template="{}")\n'
+    load = (
+        "from unsloth import FastLanguageModel\nfrom unsloth.chat_templates import get_chat_template\n"
+        'model, tokenizer = FastLanguageModel.from_pretrained(model_name="{}")\n'
+    )
+    train = load.format("some/base") + given.format("chatml") + TRAIN.format(form=CHAT)
+    (tmp_path / "train.py").write_text(train, encoding="utf-8")
+    path = tmp_path / "ask.py"
+    ask = load.format("runs/one") + given.format(name)
+    ask += 'said = [{"role": "user", "content": text}]\n'
+    ask += "model.generate(input_ids=tokenizer.apply_chat_template(said, return_tensors='pt'))\n"
+    path.write_text(ask, encoding="utf-8")
+    assert len(lint([str(path)], select=["asked-in-another-form"]).findings) == count

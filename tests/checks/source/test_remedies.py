@@ -34,6 +34,7 @@ TAKES_OUT = re.compile(r"\bleave [^,]* out\b|\b(?:remove|take no|do not prepare)
 WORD = re.compile(r"-?\w+|[^\w\s]")
 UNNAMED = frozenset(
     (
+        "roles-exchanged-in-code",
         "source-not-parsed",
         "lora-target-names-joined",
         "append-result-as-value",
@@ -54,12 +55,14 @@ SETS = re.compile(
 LEAVES_OUT = re.compile(r"\bleave (?P<name>\w+_\w+) out")
 FOLLOWED = frozenset((
     "adapter-leaves-head-out", "adapter-loaded-frozen", "apply-chat-template-returns-dict",
-    "device-map-in-a-distributed-script", "eval-without-chat-template", "evaluation-keeps-all-logits",
+    "device-map-in-a-distributed-script", "engine-generates-slowly",
+    "eval-without-chat-template", "evaluation-keeps-all-logits",
     "four-bit-computed-in-float32",
     "formatting-func-ignored", "generation-settings-distort-answers", "mapped-function-imported",
-    "model-left-on-the-cpu", "prompts-lose-their-end", "sampled-answers-scored-once",
+    "model-left-on-the-cpu", "option-ids-are-the-first-token", "predictions-are-not-generated",
+    "prompts-lose-their-end", "sampled-answers-scored-once",
     "prompts-padded-to-a-fixed-length", "remove-unused-columns-drops-input", "rendered-text-tokenized-again",
-    "repetition-forbidden-in-structured-answers", "right-padding-at-generation",
+    "repetition-forbidden-in-structured-answers", "right-padding-at-generation", "wrapper-keys-not-loaded",
 ))  # fmt: skip
 """Their remedies say word by word what to write into a call, or what to leave out of it"""
 

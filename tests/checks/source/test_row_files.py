@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.row_files import training_files, training_limit
 from truetune.source.module import parse
 
 TRAINS = """
@@ -79,3 +79,62 @@ def test_rows_that_are_named_beside_a_script_are_those_of_its_trainer(tmp_path: 
     path = lay_out(tmp_path, UNKNOWN["of the hub"])
     rows = str(tmp_path / "faq.jsonl")
     assert lint([str(path)], select=["setting-out-of-range"], rows=[rows]).findings
+
+
+def _notebook(folder: Path, *printed: str, rows: str = "rows") -> Path:
+    code = TRAINS.replace("num_train_epochs=2", "max_steps=10").replace("=rows)", f"={rows})")
+    cells = [
+        {
+            "cell_type": "code",
+            "source": code,
+            "outputs": [{"output_type": "stream", "text": text} for text in printed],
+        }
+    ]
+    path = folder / "train.ipynb"
+    path.write_text(json.dumps({"cells": cells}), encoding="utf-8")
+    return path
+
+
+BANNER = "   \\\\   /|    Num examples = 9,812 | Num Epochs = 1 | Total steps = 10"
+SET = "Dataset({\n    features: ['text'],\n    num_rows: 9812\n})"
+HELD_OUT = (
+    "DatasetDict({\n test: Dataset({ num_rows: 90 })\n train: Dataset({ num_rows: 9812 })\n})"
+)
+
+
+@pytest.mark.parametrize("printed", [BANNER, SET, HELD_OUT])
+def test_rows_that_a_notebook_prints_are_counted(printed: str, tmp_path: Path) -> None:
+    found = lint([_notebook(tmp_path, printed)], select=["setting-out-of-range"]).findings
+    assert "320 of 9,812 rows" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("printed", "rows"),
+    [
+        (("loss 2.1",), "rows"),
+        ((SET, SET.replace("9812", "400")), "rows"),
+        ((SET,), "rows.select(range(300))"),
+        ((BANNER.replace("9,812", "640"),), "rows"),
+    ],
+)
+def test_rows_that_may_be_others_are_not_counted(
+    printed: tuple[str, ...], rows: str, tmp_path: Path
+) -> None:
+    path = _notebook(tmp_path, *printed, rows=rows)
+    found = lint([path], select=["setting-out-of-range"]).findings
+    assert not any("of 9,812" in one.message or "are never seen" in one.message for one in found)
+
+
+@pytest.mark.parametrize(
+    ("step", "limit"),
+    [
+        (".shuffle(seed=0).select(range(64))", 64),
+        (".take(32).shuffle(seed=0)", 32),
+        (".select(keep)", None),
+        (".select(range(8, 64))", None),
+        ("\nif debug:\n    rows = rows.select(range(64))", None),
+    ],
+)
+def test_the_rows_that_a_script_keeps(step: str, limit: int | None, tmp_path: Path) -> None:
+    path = lay_out(tmp_path, KNOWN["of datasets"] + step)
+    assert training_limit(parse(path.read_text(encoding="utf-8"), str(path))) == limit

@@ -333,3 +333,128 @@ def test_a_configuration_beside_a_script_shards_its_weights(
     path.write_text(GATHERED.format("", ON_ONE), encoding="utf-8")
     report = lint([path], select=["TT745"], allow_unjudged=True)
     assert [finding.severity for finding in report.findings] == found
+
+
+BREAKS = "        if loss.item() < 0.1:\n            break\n"
+SLICED = "import random\nrandom.shuffle(rows)\nR, W = dist.get_rank(), dist.get_world_size()\npart = rows[R::W]\n"
+UNDER_NO_SYNC = "for batch in loader:\n    with model.no_sync():\n        loss = model(**batch).loss; loss.backward()\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "found"),
+    [
+        ("TT745", PLACED + MODEL + OPTIMIZER + SAMPLED + EPOCHS + BREAKS, 1),
+        (
+            "TT745",
+            PLACED
+            + MODEL
+            + OPTIMIZER
+            + SAMPLED
+            + EPOCHS
+            + BREAKS.replace("        if loss", "        dist.all_reduce(loss)\n        if loss"),
+            0,
+        ),
+        (
+            "TT745",
+            PLACED
+            + MODEL
+            + OPTIMIZER
+            + SAMPLED
+            + EPOCHS
+            + "        if epoch == 1:\n            break\n",
+            0,
+        ),
+        (
+            "TT745",
+            PLACED
+            + MODEL
+            + OPTIMIZER
+            + SAMPLED.replace("sampler=sampler", "shuffle=True")
+            + EPOCHS
+            + BREAKS,
+            0,
+        ),
+        ("TT717", PLACED + MODEL + UNDER_NO_SYNC, 1),
+        (
+            "TT717",
+            PLACED + MODEL + UNDER_NO_SYNC + "loss = model(**last).loss\nloss.backward()\n",
+            0,
+        ),
+        (
+            "TT717",
+            PLACED
+            + MODEL
+            + UNDER_NO_SYNC.replace(
+                "with model.no_sync()", "with model.no_sync() if skip else nullcontext()"
+            ),
+            0,
+        ),
+        ("TT855", PLACED + MODEL + SLICED, 1),
+        ("TT855", PLACED + MODEL + "import random\nrandom.seed(0)\n" + SLICED, 0),
+        ("TT855", PLACED + MODEL + SLICED.replace("rows[R::W]", "rows[:100]"), 0),
+        ("TT799", PLACED + MODEL + OPTIMIZER + SLICED + "loader = DataLoader(part)\n" + LOOP, 0),
+        ("TT799", PLACED + MODEL + OPTIMIZER + "loader = DataLoader(rows[2::4])\n" + LOOP, 1),
+        (
+            "TT868",
+            PLACED
+            + MODEL
+            + 'R, W = dist.get_rank(), 2\nif R == 0:\n    torch.save(model, "m.pt")\n',
+            0,
+        ),
+    ],
+)  # each row with its near misses behind it
+def test_what_processes_do_apart(code: str, text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, code) == found
+
+
+TWO = (
+    PLAIN
+    + 'ref = AutoModelForCausalLM.from_pretrained("m")\n'
+    + OPTIMIZER.replace("model.", "ref.")
+)
+FROZEN = "for batch in loader:\n    with torch.no_grad():\n        r = ref(**batch)\n" + "".join(
+    f"    {part.strip()}\n" for part in STEP.split(";")
+)
+AGAIN = 'for epoch in range(3):\n    model = AutoModelForCausalLM.from_pretrained("m")\n'
+INNER = f"    for batch in loader:\n        {STEP}"
+FSDP = "from torch.distributed.fsdp import FullyShardedDataParallel as FSDP\nmodel = FSDP(model)\n"
+ENGINE = (
+    "import deepspeed\nengine, _, _, _ = deepspeed.initialize(model=model)\n"
+    "for batch in loader:\n    engine.backward(engine(**batch).loss)\n"
+)
+LIGHTNING = """\
+import lightning as L
+class M(L.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.automatic_optimization = False
+
+    def training_step(self, batch, i):
+        return self.net(**batch).loss
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (TWO + FROZEN, 1),
+        (TWO.replace("ref.parameters", "model.parameters") + FROZEN, 0),
+        (PLAIN + OPTIMIZER + AGAIN + INNER, 1),
+        (PLAIN + AGAIN + "    " + OPTIMIZER + INNER, 0),
+        (PLAIN + OPTIMIZER + "model = torch.compile(model)\n" + LOOP, 0),
+        (PLAIN + OPTIMIZER + FSDP + LOOP, 1),
+        (PLAIN + FSDP + OPTIMIZER + LOOP, 0),
+        (PLAIN + OPTIMIZER + ENGINE + "    opt.step()\n", 1),
+        (PLAIN + ENGINE + "    engine.step()\n", 0),
+        (LIGHTNING, 1),
+        (
+            LIGHTNING.replace("return self", "self.manual_backward(self").replace(
+                ".loss", ".loss)"
+            ),
+            0,
+        ),
+        (LIGHTNING.replace("= False", "= True"), 0),
+    ],
+)
+def test_optimizers_that_train_nothing(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(text, tmp_path, "TT839") == found

@@ -90,3 +90,52 @@ def test_a_family_that_overflows_in_float16_is_found(model: str, tmp_path: Path)
 @pytest.mark.parametrize("model", FITS)
 def test_what_stays_in_range_is_left_alone(model: str, tmp_path: Path) -> None:
     assert said(tmp_path, ANSWER.format(model=model), "generation-overflows-float16") == []
+
+
+DECODING = """
+import torch
+from transformers import AutoModelForCausalLM
+model = AutoModelForCausalLM.from_pretrained("some/base")
+past = None
+for _ in range(99):
+{}
+"""
+AGAIN = [
+    "    new = model(ids).logits[:, -1:].argmax(-1)\n    ids = torch.cat([ids, new], dim=1)",
+    "    out = model(input_ids=ids)\n    ids = torch.cat((ids, out.logits[:, -1:].argmax(-1)), -1)",
+]
+KEPT = [
+    "    out = model(new, past_key_values=past)\n    ids = torch.cat([ids, new], dim=1)",
+    "    out = model(ids[:, -1:])\n    ids = torch.cat([ids, out.logits[:, -1:].argmax(-1)], dim=1)",
+    "    loss = model(ids).loss\n    losses = torch.cat([losses, loss[None]])",
+    "    ids = torch.cat([ids, mask], dim=1)[:, :9]\n    out = model(ids, **kwargs)",
+]
+
+
+@pytest.mark.parametrize("body", AGAIN)
+def test_a_decoding_loop_without_a_cache_is_found(body: str, tmp_path: Path) -> None:
+    (message,) = said(tmp_path, DECODING.format(body), "kv-cache-left-off")
+    assert "keeps no past_key_values" in message
+
+
+@pytest.mark.parametrize("body", KEPT)
+def test_a_decoding_loop_with_a_cache_is_left_alone(body: str, tmp_path: Path) -> None:
+    assert said(tmp_path, DECODING.format(body), "kv-cache-left-off") == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "severity"),
+    [
+        ("max_num_seqs=1", "warning"),
+        ("cpu_offload_gb=8, enforce_eager=True", "warning"),
+        ("dtype='float32'", "warning"),
+        ("enforce_eager=True", "info"),
+        ("max_num_seqs=64, cpu_offload_gb=0, dtype='bfloat16', enforce_eager=False", None),
+        ("max_num_seqs=count, quantization='awq_marlin'", None),
+    ],
+)
+def test_engines_that_answer_slowly(arguments: str, severity: str | None, tmp_path: Path) -> None:
+    path = tmp_path / "answer.py"
+    path.write_text(f"from vllm import LLM\nllm = LLM('m', {arguments})\nllm.generate(rows)\n")
+    found = lint([path], select=["engine-generates-slowly"]).findings
+    assert [one.severity for one in found] == ([severity] if severity else [])

@@ -62,7 +62,17 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         ),
         "train.sh: line 3: 99 Killed python train.py",
     ),
+    "logits-fill-host-memory": (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 23.1 GiB for an array with shape"
+        " (310, 790, 128256) and data type float32",
+    ),
+    "map-process-died": (
+        "RuntimeError: One of the subprocesses has abruptly died during map operation.To debug the error, disable"
+        " multiprocessing.",
+    ),
     "system-memory-error": (
+        "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB for an array with shape"
+        " (1000, 400, 4096) and data type float64",
         "MemoryError",
         (
             "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.1 GiB for an array"
@@ -738,6 +748,29 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " CUDAGraphs. This is equivalent to setting -cc.mode=none -cc.cudagraph_mode=none"
         ),
     ),
+    "vllm-quantization-is-slow": (
+        (
+            "WARNING 11-12 09:14:03 [config.py:960] bitsandbytes quantization is not fully optimized"
+            " yet. The speed can be slower than non-quantized models."
+        ),
+        (
+            "INFO 11-12 09:14:03 [awq_marlin.py:122] Detected that the model can run with"
+            " awq_marlin, however you specified quantization=awq explicitly, so forcing awq. Use"
+            " quantization=awq_marlin for faster inference"
+        ),
+    ),
+    "quantization-kernels-not-installed": (
+        "WARNING:auto_gptq.nn_modules.qlinear.qlinear_cuda:CUDA extension not installed.",
+        "WARNING - CUDA extension not installed.",
+        "CUDA kernels for auto_gptq are not installed, this will result in very slow inference",
+    ),
+    "drafts-are-refused": (
+        (
+            "INFO 11-12 09:16:01 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: 1.21,"
+            " Accepted throughput: 3.30 tokens/s, Accepted: 33 tokens, Drafted: 801 tokens, Avg"
+            " Draft acceptance rate: 4.1%"
+        ),
+    ),
     "vllm-preempts-requests": (
         (
             "WARNING 05-09 00:49:33 scheduler.py:1057] Sequence group 0 is preempted by"
@@ -824,6 +857,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         (
             "ValueError: loaded state dict contains a parameter group that doesn't match the size"
             " of optimizer's group"
+        ),
+    ),
+    "resumed-run-was-over": (
+        (
+            "{'train_runtime': 0.0112, 'train_samples_per_second': 1371428.4,"
+            " 'train_steps_per_second': 42857.1, 'train_loss': 0.0, 'epoch': 3.0}"
+        ),
+        (
+            "{'train_runtime': '0.0231', 'train_samples_per_second': '3.9e+05',"
+            " 'train_loss': '0', 'epoch': '3'}"
         ),
     ),
     "peft-saves-embedding": (

@@ -222,3 +222,75 @@ def test_pieces_are_enough_where_one_tensor_failed_that_fits_them(
     assert (
         "expandable_segments" in found(tmp_path, failed(frame, error=error))[ENDED]
     ) is is_enough
+
+
+OLD = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB (GPU 0; 23.69 GiB total capacity; {} GiB already allocated; 30.81 MiB free; {} GiB reserved in total by PyTorch)"
+
+
+@pytest.mark.parametrize(
+    ("allocated", "reserved", "others"), [(5.1, 5.32, 18.3), (21.9, 22.4, None)]
+)
+def test_the_older_message_proves_other_processes(
+    allocated: float, reserved: float, others: float | None
+) -> None:
+    figures = read_memory_error(OLD.format(allocated, reserved))
+    assert figures.others == (pytest.approx(others, abs=0.1) if others else None)
+
+
+def test_a_mac_says_what_it_may_use() -> None:
+    figures = read_memory_error(
+        "MPS backend out of memory (MPS allocated: 16.86 GB, other allocations: 1.02 GB, max"
+        " allowed: 18.13 GB). Tried to allocate 593.50 MB on private pool."
+    )
+    assert (figures.allocated, figures.capacity) == (16.86, 18.13)
+
+
+STEPS = "step 410 loss 1.22\nstep 420 loss 1.19\n"
+LATE_ERROR = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.10 GiB. GPU 0 has a total capacity of 39.38 GiB of which 702.00 MiB is free. Including non-PyTorch memory, this process has 38.68 GiB memory in use. Of the allocated memory {} GiB is allocated by PyTorch, and {} is reserved by PyTorch but unallocated."
+
+
+def failed_late(frames: str, allocated: str = "37.9", idle: str = "300.00 MiB") -> str:
+    """A traceback of a script of one's own, after 420 steps."""
+    return (
+        f"{STEPS}Traceback (most recent call last):\n{frames}{LATE_ERROR.format(allocated, idle)}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("frames", "said"),
+    [
+        (
+            '  File "/w/loop.py", line 83, in validate\n    out = model(**batch)\n',
+            "torch.no_grad()",
+        ),
+        (
+            '  File "/w/loop.py", line 83, in run_eval\n    out = model(**batch)\n',
+            "torch.no_grad()",
+        ),
+        (
+            f'  File "/w/loop.py", line 12, in resume\n    s = torch.load(p)\n  File "{SITE}/torch/serialization.py", line 1530, in load\n    return _load(\n',
+            'map_location="cpu"',
+        ),
+        (
+            f'  File "/w/loop.py", line 12, in save\n    s = model.state_dict()\n  File "{SITE}/torch/distributed/fsdp/_unshard_param_utils.py", line 198, in _unshard_fsdp_state_params\n    _unshard(state)\n',
+            "SHARDED_STATE_DICT",
+        ),
+    ],
+)
+def test_what_is_no_step_has_no_longer_rows(frames: str, said: str, tmp_path: Path) -> None:
+    text = found(tmp_path, failed_late(frames))["run-ended-in-an-exception"]
+    assert said in text
+    assert "longer rows" not in text
+
+
+def test_an_evaluation_of_the_trainer_is_not_ones_own(tmp_path: Path) -> None:
+    frames = f'  File "{SITE}/transformers/trainer.py", line 9, in evaluation_loop\n    a()\n  File "/w/t.py", line 83, in evaluate\n    out = model(**batch)\n'
+    text = found(tmp_path, failed_late(frames))["run-ended-in-an-exception"]
+    assert "per_device_eval_batch_size" in text
+
+
+def test_pieces_are_advised_before_the_batch(tmp_path: Path) -> None:
+    frames = '  File "/w/loop.py", line 99, in <module>\n    loss.backward()\n'
+    text = found(tmp_path, failed_late(frames, "28.4", "9.81 GiB"))["run-ended-in-an-exception"]
+    assert text.index("expandable_segments") < text.index("halve per_device_train_batch_size")
+    assert "one row many times" not in text

@@ -53,6 +53,14 @@ from truetune.generation.garbage_text import find_garbage
 
 TOLERATED = 0.02
 
+DECODE = (
+    "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
+    " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
+)
+WHOLE = (
+    "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
+)
+
 
 class AnswersAreGarbage(CountedAnswersRule):
     code = "TT092"
@@ -75,8 +83,7 @@ class AnswersAreGarbage(CountedAnswersRule):
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
         yield self.finding(
             f"{found.last} answers are garbage{found.before}",
-            "see that the tokenizer is the model's, and that the weights are whole; ask the base"
-            " the same",
+            DECODE if 2 * known["pieces of tokens"] > found.last.bad else WHOLE,
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
                 *(

@@ -64,6 +64,12 @@ TOLERATED = 0.4
 NEVER, LEARNED = 0.001, 0.5
 """P(stop) behind the reference of a model that knows nothing of it, and of one that does"""
 
+SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
+ASK_AS_TRAINED = (
+    "see first that it is asked as it was trained, by the chat template (of a server by chat.completions):"
+    " what is given a bare question continues it (`truetune lint .` compares the scripts)"
+)
+
 
 class AnswersNeverStop(CountedAnswersRule):
     code = "TT081"
@@ -125,10 +131,9 @@ class AnswersNeverStop(CountedAnswersRule):
                 else (
                     "train longer, or with a higher learning rate"
                     if slow
-                    else (
-                        "supervise the stop token of each answer, and pad with another (truetune"
-                        " run -- COMMAND shows labels)"
-                    )
+                    else SUPERVISE
+                    if behind is not None
+                    else f"{ASK_AS_TRAINED}; else {SUPERVISE}"
                 )
             ),
             severity="error" if never else "info" if learned else "warning",

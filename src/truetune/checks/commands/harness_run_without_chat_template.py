@@ -1,10 +1,11 @@
 """The evaluation harness asks a chat model without its chat template.
 
 ## What it does
-Reads the commands that start lm_eval in shell scripts, job files and Dockerfiles, and its own results (`results*.json`
-with `chat_template`: null): a model whose name says chat or
+Reads the commands that start lm_eval in shell scripts, job files, Dockerfiles and notebooks, and its own results
+(`results*.json` with `chat_template`: null): a model whose name says chat or
 instruct (or an adapter on one), loaded by the harness itself, and no `--apply_chat_template`. A warning where a task
-lets the model write its answer (gsm8k, ifeval, bbh, math, code), a note where it only compares given answers.
+lets the model write its answer (gsm8k, ifeval, bbh, math, code), a note where it only compares given answers; a note
+too where the template is applied, and few-shot examples (`--num_fewshot`) are not turns of their own.
 
 ## Why it is bad
 The harness writes plain prompts by default. A model that was tuned on chats is then asked in a form that it never saw:
@@ -31,12 +32,12 @@ The figures change, and can't be compared with those made without the template: 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile, ShellCommand, option
+from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 """What names of chat models hold"""
@@ -54,6 +55,8 @@ class HarnessRun(NamedTuple):
 
     command: ShellCommand
     options: tuple[str, ...]
+    saved_from: Mapping[str, str]
+    """As in CommandFile"""
 
     @property
     def model(self) -> str:
@@ -63,11 +66,26 @@ class HarnessRun(NamedTuple):
     @property
     def is_without_template(self) -> bool:
         """Does the harness load a chat model, and write its prompts without a template?"""
-        backend = option(self.options, "--model", "-m") or ""
-        if backend not in LOADS_ITSELF or option(self.options, "--apply_chat_template") is not None:
+        return not self.has_template and self.loads_a_chat_model
+
+    @property
+    def has_template(self) -> bool:
+        return option(self.options, "--apply_chat_template") is not None
+
+    @property
+    def joins_its_examples(self) -> bool:
+        """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
+        shots = number_of(option(self.options, "--num_fewshot", "-f"))
+        is_split = option(self.options, "--fewshot_as_multiturn") is not None
+        return self.has_template and bool(shots) and not is_split and self.loads_a_chat_model
+
+    @property
+    def loads_a_chat_model(self) -> bool:
+        """Does the harness itself load a model whose name, or that of its base, is one of a chat model?"""
+        if (option(self.options, "--model", "-m") or "") not in LOADS_ITSELF:
             return False
         names = re.findall(r"(?:pretrained|peft|tokenizer)=['\"]?([^,'\"\s]+)", self.model)
-        return any(CHAT.search(name) for name in names)
+        return any(CHAT.search(f"{name} {self.saved_from.get(name, '')}") for name in names)
 
 
 class HarnessRunWithoutChatTemplate(CommandRule):
@@ -77,10 +95,10 @@ class HarnessRunWithoutChatTemplate(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return _harness_runs(file)
+        return harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
-        for run in _harness_runs(self.subject):
+        for run in harness_runs(self.subject):
             if run.is_without_template:
                 tasks = option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
@@ -93,13 +111,21 @@ class HarnessRunWithoutChatTemplate(CommandRule):
                     ],
                     cases=[self.case(run.command, run.model or run.command.text)],
                 )
+            elif run.joins_its_examples:
+                yield self.finding(
+                    "the few-shot examples and their answers stand in one user turn: the model sees"
+                    " no assistant turn to go by",
+                    "add --fewshot_as_multiturn, and measure the base again in the same way",
+                    severity="info",
+                    cases=[self.case(run.command, run.command.text)],
+                )
 
 
-def _harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
+def harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
     """`lm_eval ...`, `lm-eval run ...`, `python -m lm_eval`, `accelerate launch -m lm_eval`."""
     for command in file.commands:
         for words in (("lm_eval",), ("lm-eval",), ("-m", "lm_eval")):
             options = command.behind(*words)
             if options is not None and option(options, "--tasks", "-t") is not None:
-                yield HarnessRun(command, options)
+                yield HarnessRun(command, options, file.saved_from)
                 break

@@ -1,13 +1,17 @@
-"""A server of vLLM is started with options that make each answer slow.
+"""A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM in shell scripts, job files and Dockerfiles, for options whose price is certain:
-`--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, and `--cpu-offload-gb` above 0.
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files and Dockerfiles, for
+options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--cpu-offload-gb` above
+0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
+`--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a
+few layers.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
 users wait for one another, where the GPU could answer dozens together in the same time. float32 doubles the bytes that
-each token reads, and leaves half of the cache. Offloaded weights cross the bus once for every token.
+each token reads, and leaves half of the cache. bitsandbytes dequantizes each layer for each token. Offloaded weights
+cross the bus once for every token, and layers on the CPU are ten times as slow as those on the GPU.
 
 ## Example
 ```bash
@@ -26,59 +30,158 @@ CUDA graphs take 1 to 3 GiB: where the server does not start without `--enforce-
 `--gpu-memory-utilization` or `--max-model-len` first. Sampled answers differ between batches by rounding.
 
 ## References
-- vLLM documentation, engine arguments; vllm-project/vllm#4449
+- vLLM documentation, engine arguments; vllm-project/vllm#4449; SGLang documentation, server arguments
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell import CommandFile, option
+from truetune.parsing.shell import CommandFile, number_of, option
+
+SGLANG = "sglang.launch_server"
+LLAMA_CPP = "llama-server"
+TGI, TGI_IMAGE = "text-generation-launcher", "text-generation-inference"
+WHOLE_MODEL = 20
+"""Layers on the GPU below which no published model of 1B or more is whole there (Llama 3.2 1B has 16, and its head); a
+larger number may be all that there are"""
+PLAIN_NUMBERS = ("0", "1")
+
+
+class SlowOption(NamedTuple):
+    """An option that costs speed."""
+
+    spelled: str
+    why: str
+    instead: str
+    is_certain: bool = True
+    """It is slow on every machine; else only where the GPU has room for more"""
 
 
 class ServerGeneratesSlowly(CommandRule):
     code = "TT835"
     severity = "warning"
-    what = "commands that start vLLM"
+    what = "commands that start vLLM, SGLang, TGI or llama.cpp"
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Server]:
-        return vllm_servers(file)
+        return (server for server, _ in _servers(file))
 
     def findings(self) -> Iterator[Finding]:
-        for server in vllm_servers(self.subject):
-            slow = list(_slow_options(server.options))
+        for server, slow_options in _servers(self.subject):
+            slow = list(slow_options(server.options))
             if slow:
                 yield self.finding(
-                    f"this server answers slowly: {'; '.join(why for _, why, _ in slow)}",
-                    "; ".join(instead for *_, instead in slow),
-                    cases=[self.case(server.command, name) for name, *_ in slow],
+                    f"this server answers slowly: {'; '.join(one.why for one in slow)}",
+                    "; ".join(one.instead for one in slow),
+                    severity="warning" if any(one.is_certain for one in slow) else "info",
+                    cases=[self.case(server.command, one.spelled) for one in slow],
                 )
 
 
-def _slow_options(options: tuple[str, ...]) -> Iterator[tuple[str, str, str]]:
-    """Option, why it is slow, what to do."""
+SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]
+
+
+def _servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
+    """The servers that a file starts, each with what reads its options."""
+    for server in vllm_servers(file):
+        yield server, _slow_in_vllm
+    for command in file.commands:
+        of_sglang = command.behind("-m", SGLANG)
+        if of_sglang is not None:
+            yield Server(command, of_sglang), _slow_in_sglang
+        of_tgi = command.behind(TGI)
+        is_image = any(TGI_IMAGE in word for word in command.words) and "run" in command.words
+        if of_tgi is not None or is_image:
+            yield Server(command, of_tgi or command.words), _slow_in_tgi
+        of_llama = command.behind(LLAMA_CPP)
+        if of_llama is not None:
+            yield Server(command, of_llama), _slow_in_llama_cpp
+
+
+def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What vLLM's options cost."""
     if option(options, "--enforce-eager") is not None:
-        yield "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
-    if option(options, "--max-num-seqs") in ("0", "1"):
-        yield (
-            "--max-num-seqs 1",
-            "--max-num-seqs 1 answers one request after another",
-            "remove --max-num-seqs 1 or set it to 64",
+        yield SlowOption(
+            "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
         )
+    yield from _one_at_a_time(options, "--max-num-seqs")
+    yield from _wide_or_offloaded(options)
+    if option(options, "--quantization", "-q") == "bitsandbytes":
+        yield SlowOption(
+            "--quantization bitsandbytes",
+            "--quantization bitsandbytes dequantizes each layer for each token",
+            "leave --quantization bitsandbytes out where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+        )
+
+
+def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What SGLang's options cost."""
+    if option(options, "--disable-cuda-graph") is not None:
+        yield SlowOption(
+            "--disable-cuda-graph",
+            "--disable-cuda-graph starts each kernel of each token by itself",
+            "remove --disable-cuda-graph (where memory is short, lower --cuda-graph-max-bs)",
+        )
+    yield from _one_at_a_time(options, "--max-running-requests")
+    yield from _wide_or_offloaded(options)
+
+
+def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What the options of text-generation-inference cost."""
+    if option(options, "--cuda-graphs") == "0":
+        yield SlowOption(
+            "--cuda-graphs 0",
+            "--cuda-graphs 0 starts each kernel of each token by itself",
+            "remove --cuda-graphs 0",
+        )
+    quantized = option(options, "--quantize") or ""
+    if quantized.startswith("bitsandbytes"):
+        yield SlowOption(
+            f"--quantize {quantized}",
+            f"--quantize {quantized} dequantizes each layer for each token",
+            f"remove --quantize {quantized} where bfloat16 fits, else serve AWQ, GPTQ or FP8",
+        )
+
+
+def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """What llama.cpp's options cost; without -ngl, it puts on the GPU what fits."""
+    layers = number_of(option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
+    if layers is not None and 0 <= layers < WHOLE_MODEL:
+        yield SlowOption(
+            f"-ngl {layers}",
+            f"-ngl {layers} keeps all other layers on the CPU",
+            "set -ngl 99, and lower -c or take a smaller quantization where that does not fit",
+            is_certain=layers == 0,
+        )
+
+
+def _one_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
+    """That the server takes one request after another."""
+    if option(options, name) in PLAIN_NUMBERS:
+        yield SlowOption(
+            f"{name} 1",
+            f"{name} 1 answers one request after another",
+            f"remove {name} 1 or set it to 64",
+        )
+
+
+def _wide_or_offloaded(options: tuple[str, ...]) -> Iterator[SlowOption]:
+    """Options that vLLM and SGLang spell alike, on the bytes that each token reads."""
     dtype = option(options, "--dtype")
     if dtype in ("float32", "float"):
-        yield (
+        yield SlowOption(
             f"--dtype {dtype}",
             f"--dtype {dtype} reads twice the bytes for each token",
             f"remove --dtype {dtype} or set it to bfloat16",
         )
     offloaded = option(options, "--cpu-offload-gb")
     if offloaded and offloaded.replace(".", "").isdecimal() and float(offloaded) > 0:
-        yield (
+        yield SlowOption(
             f"--cpu-offload-gb {offloaded}",
             "--cpu-offload-gb sends weights over the bus for each token",
             "remove --cpu-offload-gb, and serve quantized weights or more GPUs (--tensor-parallel-size)",

@@ -32,6 +32,17 @@ MARKERS: Mapping[str, str] = {
     "alpaca": "### Instruction:", "vicuna": "USER:", "default": "Human:",
 }  # fmt: skip
 """Name in Axolotl or LLaMA-Factory -> the marker of a question"""
+OF_MODELS = (
+    ("(qwen|qwq|smollm)", CHATML),
+    ("(meta-)?llama-?4", LLAMA4),
+    ("(meta-)?llama-?3", LLAMA3),
+    ("llama-?2-.*chat", MISTRAL),
+    ("gemma-?4", GEMMA4),
+    ("gemma-", GEMMA),
+    ("(mistral|mixtral|ministral)-", MISTRAL),
+    ("phi-?(3|4-mini)", PHI),
+)
+"""Beginning of a published model's name, as `mark_of_model` writes it -> the marker of a question in its template"""
 CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
 SHORTEST_NAME = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
@@ -57,6 +68,13 @@ def mark_of_template(template: str) -> str | None:
     ]
     key = name if name in MARKERS else max(parts, key=len, default=None)
     return first_mark(MARKERS[key]) if key is not None else None
+
+
+def mark_of_model(name: str) -> str | None:
+    """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
+    plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
+    marker = next((marker for start, marker in OF_MODELS if re.match(start, plain)), None)
+    return first_mark(marker) if marker is not None else None
 
 
 def opening(config: Config) -> str | None:

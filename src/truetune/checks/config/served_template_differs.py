@@ -143,9 +143,9 @@ class ServedTemplateDiffers(ConfigRule):
         by_file = {use.file: use for use in reversed(config.uses) if use.template}
         for use in by_file.values():
             mark = mark_of_template(use.template)
-            of_run = is_modelfile(Path(use.file)) or any(
-                output and is_within(folder, output) for folder in use.folders
-            )
+            is_gguf = all(Path(folder).suffix == ".gguf" for folder in use.folders)
+            of_run = is_modelfile(Path(use.file)) or (use.folders and is_gguf)
+            of_run = of_run or any(output and is_within(folder, output) for folder in use.folders)
             if mark is None or not of_run or mark == first_mark(marker):
                 continue
             yield self.finding(

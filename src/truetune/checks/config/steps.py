@@ -11,12 +11,13 @@ from typing import IO
 from truetune.checks.config.keys import entries, untold
 from truetune.checks.config.table import files_of
 from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
-from truetune.data.files import Source, open_raw, unpacked
-from truetune.data.records import is_array, records
+from truetune.data.files import Source, open_raw, open_unpacked
+from truetune.data.records import is_array, read_records
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
+from truetune.spec.stacks.readers import launched_processes
 
 LARGEST_TEXT = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
@@ -47,12 +48,16 @@ def steps(config: Config) -> OptimizerSteps | None:
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
     if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MOST_EPOCHS:
         return None
+    processes, command = training.devices, ""
+    if processes == 1 and config.path:
+        # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
+        processes, command = launched_processes(Path(config.path)) or (1, "")
     return count_steps(
         found.count,
-        found.why,
+        f"{found.why}; {processes} processes: {command}" if command else found.why,
         batch=size,
         accumulation=max(1, training.gradient_accumulation_steps or 1),
-        processes=training.devices,
+        processes=processes,
         epochs=epochs,
     )
 
@@ -68,8 +73,11 @@ def rows(config: Config) -> Rows | None:
         or any("completion" in str(item.get("type")) for _, item in entries(config, "datasets"))
     )
     files = config.spec.data or config.row_files
-    if splits or not files or training.other.get("datasets"):
+    if splits or training.other.get("datasets"):
         return None
+    if not files:
+        printed = config.printed_rows
+        return None if printed is None else Rows(printed, f"the output prints {printed:,} rows")
     limit = raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
@@ -82,6 +90,9 @@ def rows(config: Config) -> Rows | None:
             f"{Path(name).name} holds {count:,} rows"
             + (f", max_samples {used:,}" if used < count else "")
         )
+    if config.row_limit is not None and config.row_limit < total:
+        total = config.row_limit
+        parts.append(f"the code keeps {total:,} of them")
     held = training.val_size or 0
     out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
     if out:
@@ -112,10 +123,10 @@ def _count(source: Source, size: int, _changed: int) -> int:
         if source.kind == "jsonl" and not is_array(source.path, raw):
             if size > LARGEST_TEXT:
                 raise OverflowError
-            return _lines(unpacked(raw, source.path))
+            return _lines(open_unpacked(raw, source.path))
         if size > LARGEST_PARSED:
             raise OverflowError
-        return sum(1 for _ in records(source, raw))
+        return sum(1 for _ in read_records(source, raw))
 
 
 def _lines(file: IO[bytes]) -> int:

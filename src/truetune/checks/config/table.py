@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.data.files import KINDS, PACKED, Source, open_raw, resolve
-from truetune.data.records import records
+from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX, Source, find_sources, open_raw
+from truetune.data.records import read_records
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
 
-SUFFIXES = frozenset((*KINDS, *PACKED))
+SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
 SAVED = ("state.json", "dataset_dict.json")
 """What `datasets` writes beside its rows"""
 
@@ -30,7 +30,7 @@ def first_columns(name: str) -> frozenset[str]:
 def _columns_of(source: Source) -> frozenset[str]:
     try:
         with open_raw(source.path) as raw:
-            rows = (record.row for record in records(source, raw))
+            rows = (record.row for record in read_records(source, raw))
             row = next((row for row in rows if isinstance(row, dict)), None)
     except (DataError, *UNREADABLE):
         return frozenset()
@@ -57,7 +57,7 @@ def files_of(name: str) -> list[Source]:
             entry.suffix in SUFFIXES or entry.name in SAVED for entry in path.iterdir()
         ):
             return []
-        return resolve([name])
+        return find_sources([name])
     except (DataError, OSError):
         return []
 

@@ -69,6 +69,13 @@ GUIDES = (
                   "base "
                   "model tuned by QLoRA",
                   ("new-tokens-left-untrained", "base-model-special-tokens-untrained", "added-tokens-left-frozen")),
+            Cause("tokens that the training added are not in the tokenizer that asks: it is loaded from the base",
+                  "markers are cut into pieces; special tokens were added and embeddings resized in the training "
+                  "script only, inference loads the base tokenizer",
+                  ("tokens-added-at-training-only",)),
+            Cause("the roles are exchanged: the question is the assistant's and the answer the user's",
+                  "the model asks questions back, complains like a customer, answers as the user",
+                  ("roles-exchanged", "roles-exchanged-in-code")),
             Cause("activations overflow in float16: a bfloat16 model loaded as float16, most of all Gemma and T5",
                   "only exclamation marks !!!!, empty or pad tokens, nan or inf logits; on a T4 or V100 in half "
                   "precision",
@@ -128,13 +135,25 @@ GUIDES = (
         ("loss is flat", "loss is not decreasing", "loss stuck", "loss does not go down", "loss constant", "loss is 0",
          "loss is zero from the start", "loss plateau", "model does not learn", "grad norm is 0", "loss rises",
          "loss explodes", "loss goes up", "loss is nan", "loss is chaotic", "forgot optimizer.step",
-         "scheduler stepped once per epoch"),
+         "scheduler stepped once per epoch", "learning rate too high"),
         "truetune diagnose RUN",
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
                   ("grad-norm-zero", "trained-tensors-without-gradient", "adapter-loaded-frozen")),
-            Cause("no token has a label: the loss is 0 or NaN", "all labels are masked",
-                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter")),
+            Cause("no token has a label: the loss is 0 or NaN",
+                  "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
+                  "response template of another: llama, qwen, gemma, mistral",
+                  ("line-without-label", "no-supervised-token", "nan-hidden-by-logging-filter",
+                   "response-marker-of-another-family")),
+            Cause("of GRPO the loss is no measure: the advantages of a group sum to 0, so it is printed as 0.0 or "
+                  "near it; look at reward, and at reward_std, which is 0 where all answers of a group get one "
+                  "reward",
+                  "grpo training loss is 0.0 from the first step and does not decrease; rlvr; rloo; reward rises",
+                  ("no-reward-signal",)),
+            Cause("the run resumed from a checkpoint that was at its last step already: raise num_train_epochs, or "
+                  "begin without resume_from_checkpoint",
+                  "training finishes immediately or ends at once after resume, resume_from_checkpoint; Continuing "
+                  "training from global step; train_loss is 0.0", ()),
             Cause("the learning rate is far too small", "a flat loss", ("flat-loss",)),
             Cause("activations or gradients overflow in float16 (most of all Gemma and T5), so that the scaler skips"
                   " each step: bf16 has the range; on a V100 or T4, which has no bf16, float32",
@@ -195,6 +214,23 @@ GUIDES = (
                   ("updates-smaller-than-rounding",)),
             Cause("dead batches are logged as 0, and the mean falls", "loss is exactly zero now and then",
                   ("nan-hidden-by-logging-filter",)),
+            Cause("facts that stand in few rows, in one wording each, are not learned: write each fact in many wordings"
+                  " (and questions), train for more epochs with a larger rank, or give the texts to the model (RAG)",
+                  "the model does not know the facts of our documents or company and makes things up about our "
+                  "products; hallucinates on the training questions; knowledge is not learned by LoRA",
+                  ("memorised-not-learned",)),
+            Cause("saved weights have module. or _orig_mod. before their names, and strict=False loads none of them",
+                  "load_state_dict strict=False; checkpoint of DDP or torch.compile; the loaded checkpoint answers as "
+                  "the base model",
+                  ("wrapper-keys-not-loaded", "compiled-model-saved")),
+            Cause("the run resumed from a checkpoint at its last step: all steps are done, new rows are never seen",
+                  "resume_from_checkpoint and training finished immediately or within a second; train_loss 0.0; new "
+                  "data has no effect",
+                  ("fault-named-in-the-output",)),
+            Cause("the evaluation names the base twice: lm_eval's model_args have no peft=, or results are of an older "
+                  "folder",
+                  "lm_eval scores are exactly the same before and after fine-tuning",
+                  ("harness-runs-ask-one-model", "base-asked-instead")),
         ),
     ),
     Guide(
@@ -258,6 +294,10 @@ GUIDES = (
                   "in memory",
                   "killed without a traceback while merging, loading or mapping; exit code 137; signal 9",
                   ("run-was-killed",)),
+            Cause("a merge loads the whole base on the GPU: merge on the CPU (truetune merge ADAPTER -o MERGED, or "
+                  "device_map=\"cpu\")",
+                  "out of memory when merging the lora adapter into a large base model, 70b; oom in merge_and_unload",
+                  ("run-ended-in-an-exception",)),
             Cause("vLLM on the GPU that trains", "out of memory at the start, or free memory is less than desired GPU"
                   " memory utilization", ("vllm-takes-the-training-memory", "vllm-beside-training")),
         ),
@@ -285,7 +325,18 @@ GUIDES = (
                   ("fault-named-in-the-output", "run-was-killed")),
             Cause("gradients are not averaged: the forward goes around DDP (`model.module(...)`)",
                   "checksums or weight norms differ from rank to rank; the model is as good as one GPU's",
-                  ("ranks-hold-different-weights",)),
+                  ("ranks-hold-different-weights", "forward-around-the-wrapper")),
+            Cause("each process shuffles or splits the rows another way: no seed before rows[rank::world] or "
+                  "random_split",
+                  "overlapping shards; validation loss too good with several gpus; rows are trained on twice",
+                  ("rows-divided-differently",)),
+            Cause("one process leaves the loop alone: early stopping, or a skipped batch, by a loss of its own rows",
+                  "hangs after early stopping; one rank printed that it stops; skip nan loss in ddp, then a timeout",
+                  ("collective-call-on-one-rank",)),
+            Cause("vLLM, SGLang and TGI use one GPU unless told: --tensor-parallel-size N splits a model over N, "
+                  "--data-parallel-size N serves N copies",
+                  "vllm serve uses only the first gpu although there are four; inference server on one of several gpus",
+                  ()),
             Cause("weights or optimizer states are offloaded though they fit the GPU",
                   "steps of half a minute with ZeRO-3 and CPU offload for a small model; many cards, slow",
                   ("offload-without-need",)),
@@ -386,6 +437,21 @@ GUIDES = (
             Cause("positions with the label -100 (prompts, padding) count as wrong in compute_metrics",
                   "token accuracy 0.14 while eval loss is low and falls; eval accuracy far too low, masked labels",
                   ("metrics-count-ignored-labels",)),
+            Cause("a figure is divided by another count than it was added up over: right answers by the number of "
+                  "batches, mean losses of batches by the number of rows",
+                  "accuracy larger than 1, above 100 %, 11.9; validation loss many times lower than the training loss "
+                  "in a loop of one's own",
+                  ("metric-divided-by-another-count", "loss-is-a-sum")),
+            Cause("the options of a multiple choice are one token: the first id of each letter is the tokenizer's BOS, "
+                  "or the letter has no space before it",
+                  "multiple choice accuracy is exactly 25 % or chance for every model; always predicts A",
+                  ("option-ids-are-the-first-token",)),
+            Cause("the model thinks before it answers, and its whole text is compared with the reference",
+                  "Qwen3 or R1 scores 0 after fine-tuning; predictions begin with <think>",
+                  ("reasoning-scored-with-the-answer", "exact-match-measures-form")),
+            Cause("Seq2SeqTrainer scores logits over the reference, and no generated text",
+                  "ROUGE or BLEU far too high in training, or an error in compute_metrics; predict_with_generate",
+                  ("predictions-are-not-generated",)),
             Cause("labels of an own perplexity script are a copy of padded input_ids: pads are in the loss",
                   "perplexity of thousands, huge, though the trainer's eval_loss is 1.9; pad tokens counted",
                   ("labels-copy-input-ids",)),
@@ -474,9 +540,10 @@ GUIDES = (
                   ("model-left-in-training-mode",)),
             Cause("an adapter that is not merged; with DoRA the norms of all adapted weights at each pass",
                   "slower than the base model; DoRA served behind an API"),
-            Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at "
-                  "each token",
-                  "a 4-bit model generates slower than bf16"),
+            Cause("the server runs without CUDA graphs (--enforce-eager, enforce_eager=True, --disable-cuda-graph): "
+                  "the CPU starts each kernel of each token",
+                  "vLLM or SGLang gives only 12 tokens per second for one request on an A100 or H100; enforce_eager",
+                  ("server-generates-slowly",)),
             Cause("weights that are offloaded, or on the CPU beside a GPU", "few tokens per second, the GPU is idle",
                   ("gpu-not-used-by-torch",)),
             Cause("a quantized model that computes in float32 (`bnb_4bit_compute_dtype`), or dequantizes at each token",
@@ -516,6 +583,25 @@ GUIDES = (
             Cause("beam search: each token is computed once for each beam (num_beams)",
                   "summaries or translations take 40 seconds each; num_beams",
                   ("generation-settings-distort-answers",)),
+            Cause("speculative decoding whose drafts are refused: the draft model does not fit the tuned one",
+                  "speculative decoding is slower than without; draft acceptance rate is low; MTP, EAGLE, draft model",
+                  ("fault-named-in-the-output",)),
+            Cause("a quantization without a fast kernel: bitsandbytes in vLLM, AWQ or GPTQ without Marlin or compiled "
+                  "kernels",
+                  "an AWQ, GPTQ or bitsandbytes model is slower than bf16 in vLLM; CUDA extension not installed",
+                  ("server-generates-slowly", "fault-named-in-the-output")),
+            Cause("device_map='auto' on several GPUs: layers run one GPU after another, and each waits for the others. "
+                  "A model that fits one GPU belongs on one; else vLLM with --tensor-parallel-size",
+                  "two or four GPUs are no faster than one for inference; each GPU at 25 percent utilization; "
+                  "device_map auto"),
+            Cause("the model reasons before each answer (<think>): enable_thinking=False in the chat template, or a "
+                  "budget",
+                  "a one word answer or label takes thousands of tokens or 40 seconds; Qwen3 thinking; reasoning",
+                  ("exact-match-measures-form", "answers-are-too-long")),
+            Cause("the card has no fast bfloat16 (T4, V100, RTX 20): load in float16",
+                  "slow on T4, V100, Colab or Kaggle in bfloat16; bf16 is emulated", ("bf16-is-emulated",)),
+            Cause("another process uses the same GPU, or the card is throttled",
+                  "nvidia-smi shows another process, 100% utilization while nothing runs; power cap, thermal slowdown"),
         ),
     ),
     Guide(
@@ -591,13 +677,17 @@ GUIDES = (
                   ("adapter-is-not-served",)),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
-            Cause("Ollama has no TEMPLATE: the Modelfile names a GGUF file alone (FROM), and without a TEMPLATE that "
-                  "it knows "
-                  "Ollama sends the bare question, without a stop",
+            Cause("Ollama has no TEMPLATE (FROM names a GGUF file alone, and it sends the bare question, without a "
+                  "stop), or one that is not that of the training (### Instruction for a chat model)",
                   "Modelfile only has a FROM line; TEMPLATE missing; gguf rambles in Ollama, talks to itself, writes "
                   "random "
                   "text or the next user question, never stops, perfect in the notebook; unsloth save_pretrained_gguf",
-                  ("modelfile-template-differs", "modelfile-lacks-stop")),
+                  ("asked-in-another-form", "modelfile-template-differs", "modelfile-lacks-stop")),
+            Cause("the client sends the bare question to /v1/completions (completions.create), which writes no chat "
+                  "template, to a model that was trained on messages",
+                  "vllm rambles, writes the next question, Human: and options A B C D; the chat endpoint or the "
+                  "notebook is fine",
+                  ("asked-in-another-form",)),
             Cause("trained with one chat template and served with another: chatml in training, --chat-template of "
                   "another "
                   "family at the server, template: of the chat config is not that of the training config",
@@ -612,6 +702,9 @@ GUIDES = (
                   "file with "
                   "q4 on one prompt, with the same template",
                   "gguf q4_k_m or q2 is gibberish in llama.cpp while f16 or the notebook is fine"),
+            Cause("the converted model computes NaN: a bfloat16 model exported as f16, whose activations or weights "
+                  "overflow; convert with --outtype bf16, and compare one prompt without GPU layers (-ngl 0)",
+                  "llama.cpp or ollama prints GGGGGGG, @@@@ or one letter without end after converting to gguf"),
         ),
     ),
     Guide(

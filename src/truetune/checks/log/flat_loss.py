@@ -42,6 +42,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
+from truetune.checks.log.loss_diverges import jumps_at_once
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, RunLog
 from truetune.logs.stats import Trend, noise, trend
@@ -102,6 +103,8 @@ class FlatLoss(LogRule):
             return
         if norm and (not norm.value.any() or not norm.finite()):
             return
+        if jumps_at_once(loss):
+            return  # it began lower: loss-diverges says so
         fall = _fall_of(log, loss)
         if fall.is_flat():
             yield self._finding(loss, fall)

@@ -47,6 +47,18 @@ from truetune.logs.seams import fresh_starts
 from truetune.logs.stats import ends, mad, noise, rolling, runs, shift, thin
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
+JUMP = 2.0
+"""Nats above the first record at which the later ones lie: the perplexity is seven times as high. Records of one run
+differ by a few tenths; runs that were destroyed at once rose by 4 and more"""
+
+
+def jumps_at_once(loss: Curve) -> bool:
+    """Does the loss jump right behind its first record, and never come back?"""
+    later = loss.value[1:]
+    if later.size < MIN_POINTS:
+        return False
+    first = float(loss.value[0])
+    return bool(later.min() > first and np.median(later) > first + JUMP)
 
 
 class LossDiverges(LogRule):
@@ -83,6 +95,9 @@ class LossDiverges(LogRule):
             return
         k = max(3, n // 10)
         first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))
+        at_once = jumps_at_once(loss)
+        if at_once:
+            first = float(loss.value[0])
         last = float(np.median(loss.value[-k:]))
         width = max(5, n // 20)
         smooth = rolling(loss.value, width)
@@ -101,9 +116,10 @@ class LossDiverges(LogRule):
         )
         if not worse and not lost:
             return
-        place = self._place(loss.value, low, (best + last) / 2)
+        place = 1 if at_once else self._place(loss.value, low, (best + last) / 2)
         step = float(loss.step[place])
         # medians of neighbours lie above a first record behind which the loss jumps at once
+        low = 0 if at_once else low
         record = float(loss.value[0])
         low_value, began = min(best, record), min(first, record)
         older = [c for c in log.checkpoints if c < step]
@@ -111,7 +127,7 @@ class LossDiverges(LogRule):
             f"the loss rises from {low_value:.4g} to {last:.4g} at step {step:,.0f} and stays up"
             + (f", above the {began:.4g} that it began with" if worse else ""),
             f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower"
-            " learning rate, more warm-up, and bf16",
+            f" learning rate{self._of_rate()}, more warm-up, and bf16 in place of float16",
             severity="error" if worse else "warning",
             evidence=(
                 (
@@ -121,6 +137,13 @@ class LossDiverges(LogRule):
             ),
             figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
         )
+
+    def _of_rate(self) -> str:
+        """The rate of the run beside those in use, where the log has it and a language model is trained."""
+        rate = self.subject.curve("learning_rate").finite()
+        if not rate or self.subject.kind != "language":
+            return ""
+        return f" than {float(rate.value.max()):.3g} (1e-5 to 5e-5 are usual for all weights, 1e-4 to 5e-4 for LoRA)"
 
     def _place(
         self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float

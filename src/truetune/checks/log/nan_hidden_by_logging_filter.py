@@ -64,6 +64,9 @@ from truetune.spec.run import Severity
 
 ALIVE = 0.05
 """Losses above it are no rounded zeros."""
+MOVING = 0.5
+"""Share of the logged steps at which the rate is another than before: a constant schedule has none, and a scaler that
+skips each step repeats one rate"""
 DECIDED = 5.0
 """Reward margin from which a preference loss and its gradient may round to 0"""
 
@@ -182,9 +185,20 @@ class NanHiddenByLoggingFilter(LogRule):
                 f"{overflow_remedy(self.subject)}; another learning rate does not help. Where nothing is"
                 f" float16: {labels}"
             )
+        if self._is_never_finite(zeros) and self._rate_moves():
+            # A scaler of float16 that skips every step keeps the schedule where it is.
+            return (
+                "no row has a label, from the first step on: compare the marker of answers, or the template, with"
+                f" what this model's template writes, and the longest prompt with the limit; {labels}"
+            )
         if self._is_never_finite(zeros):
             return f"if it is trained in float16, {overflow_remedy(self.subject)}; else {labels}"
         return labels
+
+    def _rate_moves(self) -> bool:
+        """Does the schedule advance at most of the logged steps?"""
+        rate = self.subject.curve("learning_rate").finite().value
+        return rate.size > 2 and float(np.mean(np.diff(rate) != 0)) > MOVING
 
     def _decided(self, step: Floats) -> NDArray[np.bool_]:
         """Are preferences so clear at these steps that their loss vanishes?"""

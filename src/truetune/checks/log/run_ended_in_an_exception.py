@@ -117,12 +117,14 @@ class RunEndedInAnException(OutputRule):
 
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
         raised = failure.raised
-        engine = engine_beside(output.settings, read_memory_error(raised.text))
+        figures = read_memory_error(raised.text)
+        engine = engine_beside(output.settings, figures)
         return MemoryStory(
             engine or memory_cause(raised.frames, raised.text),
             output.settings,
             self.subject.curve("memory"),
             self.subject.last_step or output.done,
+            figures.idle if figures.pieces_suffice else None,
         )
 
     def _evidence(self, failure: Failure) -> Iterator[str]:

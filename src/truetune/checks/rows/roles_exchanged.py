@@ -1,9 +1,10 @@
-"""The settings give the roles the other way round: the users' turns are learned as the assistant's.
+"""The roles are the other way round: the users' turns are learned as the assistant's.
 
 ## What it does
 Where settings say which of the rows' roles is the user and which the assistant (Axolotl's `roles`, `--map
 role.assistant=agent`), counts the chats that begin with what is mapped to the assistant and end with what is mapped to
-the user. It fires where nearly all chats of two turns or more do.
+the user. It fires where nearly all chats of two turns or more do. So it does where the rows name the roles themselves,
+in ten chats or more.
 
 ## Why it is bad
 The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
@@ -41,11 +42,15 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.places import in_message
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.data.message_names import roles_named
+from truetune.data.message_names import roles_in_map
 from truetune.encoding.batch import Batch
 
 MIN_SHARE = 0.9
 """Chats in which the assistant greets first and the user has the last word are some of any log, never nearly all"""
+
+
+MIN_CHATS = 10
+"""Rows that name the roles themselves: a few may be chats whose last answer is not there yet"""
 
 
 class RolesExchanged(DataRule):
@@ -54,7 +59,7 @@ class RolesExchanged(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.roles = roles_named(setup.spec.map)
+        self.roles = roles_in_map(setup.spec.map)
         self.chats = self.exchanged = 0
         self.cases: list[Case] = []
 
@@ -65,7 +70,7 @@ class RolesExchanged(DataRule):
                 for message in row.messages
                 if message.get("role") != "system"
             ]
-            if not row.is_chat or len(spoken) < 2:
+            if not row.is_chat or row.is_preference or len(spoken) < 2:
                 continue
             self.chats += 1
             if spoken[0] == "assistant" and spoken[-1] == "user":
@@ -83,11 +88,8 @@ class RolesExchanged(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.chats:
             return NO_CHATS
-        return (
-            None
-            if self.roles
-            else Unmet("it is about names of roles in the settings, and none are given")
-        )
+        enough = self.roles or self.chats >= MIN_CHATS
+        return None if enough else Unmet(f"it takes {MIN_CHATS} chats, or roles in the settings")
 
     def figure(self) -> Measurement:
         return counted(
@@ -95,13 +97,19 @@ class RolesExchanged(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        if not self.roles or not self.chats or self.exchanged < MIN_SHARE * self.chats:
+        if self.unmet() is not None or self.exchanged < MIN_SHARE * self.chats:
             return
+        counts = f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
         yield self.finding(
-            f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the"
-            f" user, by the roles of the settings: they take {self._names('assistant')} as"
-            f" assistant and {self._names('user')} as user",
-            "exchange the two in the settings: the assistant is who answers",
+            (
+                f"{counts}, by the roles of the settings: they take {self._names('assistant')} as"
+                f" assistant and {self._names('user')} as user"
+                if self.roles
+                else f"{counts}: the roles of the rows look exchanged"
+            ),
+            "exchange the two in the settings: the assistant is who answers"
+            if self.roles
+            else "exchange the two in the rows: the assistant is who answers",
             cases=self.cases,
             count=self.exchanged,
             total=self.chats,

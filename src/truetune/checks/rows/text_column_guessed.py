@@ -36,7 +36,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.places import in_row
 from truetune.checks.rule import DataRule, Setup
-from truetune.data.columns import only_text_column
+from truetune.data.columns import find_only_text_column
 from truetune.encoding.batch import Batch
 
 
@@ -56,7 +56,7 @@ class TextColumnGuessed(DataRule):
                 continue
             self.plain += 1
             if "text" not in row.raw and "text" not in self.spec.map:
-                column = only_text_column(row.raw) or "a column"
+                column = find_only_text_column(row.raw) or "a column"
                 self.columns[column] += 1
                 self.first.setdefault(column, in_row(batch, row, f"{column!r} is read as the text"))
 

@@ -2,7 +2,8 @@
 
 ## What it does
 It follows `PeftModel.from_pretrained(...)` without `is_trainable=True` into a trainer, also through
-`merge_and_unload()`: the merged model is as frozen.
+`merge_and_unload()`: the merged model is as frozen. `prepare_model_for_kbit_training` behind `get_peft_model` freezes
+the adapter with its base.
 
 ## Why it is bad
 peft loads for inference by default: no parameter is trained, the loss stays what it was, and the run succeeds.
@@ -49,16 +50,19 @@ from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 
+PREPARES = ("peft.*prepare_model_for_kbit_training", "peft.*prepare_model_for_int8_training")
+WRAPS = ("peft.get_peft_model",)
 LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
 class AdapterLoadedFrozen(SourceRule):
     code = "TT711"
     severity = "error"
-    looks_at = calls_of("adapters that are loaded", *LOADED)
+    looks_at = calls_of("adapters that are made or loaded", *LOADED, *WRAPS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._frozen_again()
         loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
         if not loads or _thawed(module):
             return
@@ -77,6 +81,25 @@ class AdapterLoadedFrozen(SourceRule):
                     evidence=["is_trainable is False by default"],
                     cases=[at(module, node), at(module, user)],
                     fix=fix(module, set_keyword(module, call, "is_trainable", "True")),
+                )
+
+    def _frozen_again(self) -> Iterator[Finding]:
+        """Adapters that the preparation for k-bit training freezes with their base."""
+        module = self.subject
+        adapters = {call.node: call for call in module.calls(*LOADED, *WRAPS)}
+        if _thawed(module):
+            return
+        for call in module.calls(*PREPARES):
+            model = call.argument(0, "model")
+            origins = module.flow.origins(model) if model is not None else ()
+            adapter = next((o.node for o in origins if o.node in adapters), None)
+            if len(origins) == 1 and adapter is not None:
+                yield self.finding(
+                    "prepare_model_for_kbit_training behind get_peft_model freezes all weights, the adapter's too:"
+                    " nothing is trained",
+                    "call it before get_peft_model",
+                    evidence=["it sets requires_grad to False on every parameter that it finds"],
+                    cases=[at(module, call.node), at(module, adapter)],
                 )
 
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:

@@ -71,6 +71,8 @@ from truetune.checks.source.prompt_forms import (
     words_of,
     written_folders,
 )
+from truetune.checks.source.served_folders import served_folders
+from truetune.checks.source.served_templates import other_named_templates, other_templates
 from truetune.source.module import Module
 
 
@@ -104,6 +106,8 @@ def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
 def _prompts(module: Module) -> Iterator[object]:
     """What the rule looks at: how a file asks, whatever trains the model."""
     yield from _form_of_prompts(module)
+    yield from other_templates(module)
+    yield from other_named_templates(module)
     yield from (text for _, text in bare_questions(module))
 
 
@@ -173,9 +177,11 @@ def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
 class AskedInAnotherForm(SourceRule):
     code = "TT783"
     severity = "error"
-    looks_at = CodePlaces("prompts of scripts that ask a model", _prompts)
+    looks_at = CodePlaces("prompts of scripts that train or ask a model", _prompts)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_servers()
+        yield from self._of_named_templates()
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -191,11 +197,41 @@ class AskedInAnotherForm(SourceRule):
                 cases=[at(module, asked.node), trained.case],
             )
 
+    def _of_servers(self) -> Iterator[Finding]:
+        """Files around a training script that serve its model by another template."""
+        for other in other_templates(self.subject):
+            use = other.use
+            yield self.finding(
+                f"{Path(use.file).name} {use.verb} the model with another template ({other.served}) than"
+                f" {Path(self.subject.path).name} trains it on ({other.trained})",
+                "write the template of the training there, with its end of turn as a stop (in a Modelfile TEMPLATE and"
+                " PARAMETER stop), or train by the template that is served",
+                cases=[
+                    Case(use.text, file=use.file, line=use.line),
+                    at(self.subject, other.node),
+                ],
+            )
+
+    def _of_named_templates(self) -> Iterator[Finding]:
+        """A file that gives its tokenizer another template than the training did."""
+        for other in other_named_templates(self.subject):
+            name = Path(other.training.path).name
+            yield self.finding(
+                f"the model is asked by a template of another family ({other.asked}) than {name} trained it on"
+                f" ({other.trained})",
+                "leave get_chat_template out here, for the tokenizer is saved with the template of the training, or"
+                " name that one",
+                cases=[at(self.subject, other.node), at(other.training, other.place)],
+            )
+
 
 def _remedy(marks: frozenset[str]) -> str:
     """What makes the two forms one: the cheaper way first, which is that of the training."""
     if not marks:
-        return "ask by tokenizer.apply_chat_template as in training, or train on the text that is asked"
+        return (
+            "ask by tokenizer.apply_chat_template as in training (of a server by client.chat.completions with"
+            " messages), or train on the text that is asked"
+        )
     shown = " or ".join(sorted(marks))
     return (
         f"write the prompt as in training, down to its line breaks, so that it ends in {shown}; or train by"
@@ -205,7 +241,7 @@ def _remedy(marks: frozenset[str]) -> str:
 
 def _trained(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
-    names = loaded_names(module)
+    names = loaded_names(module) | served_folders(module)
     others = list(trainings_beside(module))
     makers = [
         other for other in others if any(is_written(name, written_folders(other)) for name in names)

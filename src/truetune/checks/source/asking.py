@@ -158,6 +158,30 @@ def _posted(module: Module, call: Call) -> ast.expr | None:
     return body if any(part in whole for part in GENERATES_AT) else None
 
 
+def raw_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """What is sent to a server as a finished prompt, around which it puts no chat template: `/v1/completions`."""
+    texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
+    addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
+    is_raw = bool(addresses) and not any("/chat/" in text for text in addresses)
+    for call in module.all_calls:
+        prompt = call.keywords.get("prompt")
+        receiver = call.receiver
+        if call.method in OF_CLIENT and receiver is not None and prompt is not None:
+            if isinstance(receiver, ast.Attribute) and receiver.attr == "completions":
+                made = module.flow.made(_innermost(receiver))
+                if made is not None and made.named(*CLIENTS):
+                    yield call, prompt
+        body = call.keywords.get("json") if is_raw and _is_post(call) else None
+        sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
+        if sent is not None:
+            yield call, sent
+
+
+def _is_post(call: Call) -> bool:
+    """Is it `requests.post`, or the `post` of a session?"""
+    return call.method == "post" or call.named(*POSTS)
+
+
 def _innermost(receiver: ast.expr) -> ast.expr:
     """`client` of `client.chat.completions`."""
     while isinstance(receiver, ast.Attribute) and receiver.attr in (

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.asking import OF_VLLM, PIPELINE, VLLM
+from truetune.checks.source.asking import OF_VLLM, PIPELINE, VLLM, raw_prompts
 from truetune.checks.source.generation import encodings_behind, generations, ids_of
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
@@ -37,8 +37,10 @@ TYPED = (
     "streamlit.chat_input",
 )
 TYPED_NAMES = ("sys.argv", "sys.stdin")
-CLEANERS = frozenset(("strip", "lstrip", "rstrip", "lower", "replace"))
-"""Methods that give the same text, tidied"""
+CLEANERS = frozenset(
+    ("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype")
+)
+"""Methods that give the same text or column, tidied"""
 MIN_WORDS = 3
 """`tokenizer("Hi")` is a smoke test of a script, and no question"""
 DEPTH = 6
@@ -53,7 +55,8 @@ def bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _texts_asked(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """What `generate`, pipelines and vLLM are given as texts."""
+    """What `generate`, pipelines, vLLM and servers are given as texts."""
+    yield from raw_prompts(module)
     for call in generations(module):
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         given += [ids for ids in (ids_of(call),) if ids is not None]

@@ -3,7 +3,8 @@
 ## What it does
 In a script that asks a model and trains none, looks for what leaves the training out: `get_peft_model` (of PEFT or of
 Unsloth), `add_adapter` or `PeftModel(base, config)`, which make a new adapter; vLLM with `enable_lora=True` and no
-`lora_request`; answers under `disable_adapter()`; an adapter's file loaded into a plain model with `strict=False`; and
+`lora_request`; answers under `disable_adapter()`; a second adapter that `load_adapter` puts beside the first, without
+`set_adapter`; an adapter's file loaded into a plain model with `strict=False`; and
 a plain base beside a tokenizer that is read from the folder of a training script of the project.
 
 ## Why it is bad
@@ -74,6 +75,16 @@ NEW_ADAPTERS = (
     "peft.PeftModelForSeq2SeqLM",
     "peft.inject_adapter_in_model",
 )
+SWITCHES = (
+    "set_adapter",
+    "add_weighted_adapter",
+    "active_adapter",
+    "adapter_names",
+    "merge_adapter",
+    "merge_and_unload",
+    "activate_adapter",
+)
+"""What makes another adapter than the first one answer, or may"""
 PREPARES = ("enable_input_require_grads", "gradient_checkpointing_enable")
 """What a part of a library does for a training that stands in another file"""
 OF_UNSLOTH = ("unsloth.*.get_peft_model",)
@@ -116,6 +127,7 @@ class BaseAskedInstead(SourceRule):
             _engine_without_request,
             _switched_off,
             _not_strict,
+            _second_adapter_left_inactive,
             _plain_base,
         ):
             found = look(module)
@@ -169,7 +181,28 @@ def _load_instead(module: Module, made: Call) -> str:
     """How the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
         return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
+    if made.named("peft.get_peft_model") and any(module.calls("peft.PeftModel*.from_pretrained")):
+        return "remove get_peft_model, so that PeftModel.from_pretrained gets the plain base"
     return 'load the trained one: PeftModel.from_pretrained(base, "folder of the adapter")'
+
+
+def _second_adapter_left_inactive(module: Module) -> Instead | None:
+    """PeftModel's `load_adapter` puts an adapter beside the active one, and does not switch to it."""
+    if module.mentions(*SWITCHES):
+        return None
+    for call in module.methods("load_adapter"):
+        receiver, name = call.receiver, call.argument(1, "adapter_name")
+        if receiver is None or name is None or "peft-model" not in module.flow.kinds(receiver):
+            continue
+        first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
+        given = first.keywords.get("adapter_name") if first is not None else None
+        active = module.text_of(given) if given is not None else "'default'"
+        return Instead(
+            call.node,
+            f"load_adapter does not switch to the adapter that it loads: {active} stays active, and answers",
+            f"call set_adapter({module.text_of(name)}) behind it, or load that adapter alone",
+        )
+    return None
 
 
 def _engine_without_request(module: Module) -> Instead | None:

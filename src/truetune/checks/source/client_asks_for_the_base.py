@@ -40,22 +40,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
-from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
-from truetune.errors import DataError
-from truetune.parsing.shell import is_command_file, option, read_commands
+from truetune.checks.source.served_folders import requested_models, served_names, servers_around
+from truetune.checks.vllm_servers import Server, lora_modules
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import files_around
-
-CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
-BESIDE = frozenset(("messages", "prompt", "input"))
-"""Keys beside `model` in the body of a request"""
 
 
 class AdapterServer(NamedTuple):
@@ -68,54 +61,27 @@ class AdapterServer(NamedTuple):
     adapters: frozenset[str]
 
 
-def _requests(module: Module) -> Iterator[ast.expr]:
-    """The names of models in requests."""
-    for call in module.methods("create", "parse", "stream"):
-        named = call.keywords.get("model")
-        if named is not None and ast.unparse(call.node.func).endswith(CALLS):
-            yield named
-    for node in module.nodes(ast.Dict):
-        entries = {
-            key.value: value
-            for key, value in zip(node.keys, node.values, strict=True)
-            if isinstance(key, ast.Constant)
-        }
-        if "model" in entries and not BESIDE.isdisjoint(entries):
-            yield entries["model"]
-
-
 def _servers(module: Module) -> Iterator[AdapterServer]:
     """The servers with adapters that commands around a file start."""
-    for path in files_around(Path(module.path)):
-        if not is_command_file(path):
-            continue
-        try:
-            file = read_commands(path)
-        except DataError:
-            continue  # who looks at the commands says what is wrong with them
-        for server in vllm_servers(file):
-            adapters = frozenset(lora_modules(server))
-            if adapters:
-                yield AdapterServer(str(path), server, _bases(server), adapters)
+    for path, server in servers_around(module):
+        adapters = frozenset(lora_modules(server))
+        if adapters:
+            yield AdapterServer(path, server, _bases(server), adapters)
 
 
 def _bases(server: Server) -> frozenset[str]:
     """The names of the server's own model: `--served-model-name`, else that which it loads."""
-    first = server.options[0] if server.options and server.options[0][:1] != "-" else None
-    served = option(server.options, "--served-model-name")
-    return frozenset(
-        name for name in (served or option(server.options, "--model") or first,) if name
-    )
+    return frozenset(served_names(server)) - frozenset(lora_modules(server))
 
 
 class ClientAsksForTheBase(SourceRule):
     code = "TT730"
     severity = "warning"
-    looks_at = CodePlaces("models that requests name", _requests)
+    looks_at = CodePlaces("models that requests name", requested_models)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        named = [(node, module.flow.value(node)) for node in _requests(module)]
+        named = [(node, module.flow.value(node)) for node in requested_models(module)]
         asked = {name for _, name in named if isinstance(name, str)}
         if not asked or len(asked) < len({ast.unparse(node) for node, _ in named}):
             return  # a name that only the program knows may be that of an adapter

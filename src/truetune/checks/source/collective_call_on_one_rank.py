@@ -5,7 +5,9 @@ Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `a
 `wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
 functions that are called under such a condition alone. `accelerator.get_state_dict` and `save_state` are such calls
 where the script, the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every
-process gives its part. Where only a configuration beside it says so, it is a warning.
+process gives its part; so does each in `generate` and `save_model` of a sharded model. Where only a configuration
+beside it says so, it is a warning. In a loop of DistributedDataParallel, a `break` by a validation loss of this process
+alone is another: one process leaves, and the others wait in the next backward pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -48,6 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.exits_by_rank import exits_by_rank
+from truetune.checks.source.own_processes import wrapped_models
 from truetune.checks.source.places import at
 from truetune.checks.source.sharding import Sharding, sharding_of
 from truetune.source.calls import Call
@@ -60,6 +64,10 @@ OF_ACCELERATOR = frozenset(
 OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
 GATHERS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
+GATHERED_FIRST = re.compile(
+    r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
+)
+"""Signs that a model which generates holds all its weights, or is another one"""
 WAITS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
 ONE = re.compile(
@@ -83,10 +91,16 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     )
 
 
+def _places(module: Module) -> Iterator[object]:
+    """Such calls, and models that a loop of one's own wraps for several processes."""
+    yield from _collective_calls(module)
+    yield from wrapped_models(module)
+
+
 class CollectiveCallOnOneRank(SourceRule):
     code = "TT745"
     severity = "error"
-    looks_at = CodePlaces("calls that wait for all processes", _collective_calls)
+    looks_at = CodePlaces("calls that wait for all processes", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -105,6 +119,17 @@ class CollectiveCallOnOneRank(SourceRule):
             sharding = sharding_of(module)
             if sharding is not None:
                 yield self._finding(call, guard, sharding)
+
+        for left in exits_by_rank(module):
+            yield self.finding(
+                "one process leaves the loop by figures of its own rows, and the others wait for it in the next"
+                " backward pass",
+                "all_reduce the figure (or broadcast the decision of rank 0) before the condition",
+                evidence=[
+                    f"the condition in line {module.place(left.test)[0]}: {ast.unparse(left.test)}"
+                ],
+                cases=[at(module, left.node)],
+            )
 
     def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
         """What one call under a condition does; `sharding` where only that makes it wait."""
@@ -134,7 +159,29 @@ def _is_collective(module: Module, call: Call) -> bool:
 
 def _gathers_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
-    return call.method in GATHERS and "accelerator" in module.flow.kinds(call.receiver)
+    if call.receiver is None:
+        return False
+    kinds = module.flow.kinds(call.receiver)
+    if call.method == "save_model":
+        return "trainer" in kinds
+    if call.method == "generate":
+        is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
+        return is_model and not GATHERED_FIRST.search(module.text)
+    return call.method in GATHERS and "accelerator" in kinds
+
+
+def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
+    """Is it the model that a trainer gives to its callbacks: `def on_evaluate(self, args, ..., model=None)`?"""
+    if not isinstance(receiver, ast.Name) or receiver.id != "model":
+        return False
+    return any(
+        binding.kind == "parameter"
+        and any(
+            isinstance(parent, ast.FunctionDef) and parent.name.startswith("on_")
+            for parent in module.parents(binding.node)
+        )
+        for binding in module.scopes.reaching(receiver)
+    )
 
 
 def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:

@@ -1,7 +1,8 @@
 """The evaluation data are part of the training data.
 
 ## What it does
-Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it.
+Compares `eval_dataset` with `train_dataset` of a trainer: the same data set, or rows selected from it that stay in it;
+and two slices of one split (`train[:90%]`, `train[80%:]`) that overlap.
 
 ## Why it is bad
 The evaluation loss follows the training loss and says nothing on new data: overfitting can't be seen, and the best
@@ -35,12 +36,14 @@ A split takes the rows out of training; with few rows, keep the split small.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
 from truetune.source.module import Module
 
 ALL = (
@@ -58,6 +61,7 @@ PART = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
 
 
+SLICE = re.compile(r"(?P<name>\w+)\[(?P<begin>\d+%?)?:(?P<end>\d+%?)?\]")
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 DATA_SETS = ("train_dataset", "eval_dataset")
 
@@ -82,6 +86,57 @@ class EvaluatedOnTrainingRows(SourceRule):
                     "split them off first: dataset.train_test_split(...), and train on the rest",
                     cases=[at(module, held)],
                 )
+                continue
+            slices = _overlapping_slices(module, train, held)
+            if slices is not None:
+                of_train, of_held = slices
+                yield self.finding(
+                    f"{of_train} and {of_held} overlap: evaluation rows are training rows",
+                    "let the second slice begin where the first one ends",
+                    cases=[at(module, held), at(module, train)],
+                )
+
+
+def _overlapping_slices(module: Module, train: ast.expr, held: ast.expr) -> tuple[str, str] | None:
+    """The slices of one split of the same data that both are read by, where they share rows; None otherwise."""
+    loads = [_load(module, node) for node in (train, held)]
+    if loads[0] is None or loads[1] is None:
+        return None
+    splits = [module.flow.value(load.keywords.get("split")) for load in loads if load is not None]
+    others = [
+        ast.dump(
+            ast.Call(
+                load.node.func, load.node.args, [k for k in load.node.keywords if k.arg != "split"]
+            )
+        )
+        for load in loads
+        if load is not None
+    ]
+    texts = [split for split in splits if isinstance(split, str)]
+    ranges = [_range(text) for text in texts]
+    if len(texts) < 2 or others[0] != others[1] or ranges[0] is None or ranges[1] is None:
+        return None
+    (split, unit, first, last), (other, other_unit, begin, end) = ranges[0], ranges[1]
+    shares = split == other and unit == other_unit and max(first, begin) < min(last, end)
+    return (texts[0], texts[1]) if shares else None
+
+
+def _load(module: Module, node: ast.expr) -> Call | None:
+    """The `load_dataset` that rows come from, through what gives every row again."""
+    made = _source(module, node, ALL)
+    if isinstance(made, ast.Call) and module.flow.call(made).named("datasets.load_dataset"):
+        return module.flow.call(made)
+    return None
+
+
+def _range(split: str) -> tuple[str, str, float, float] | None:
+    """The split, its unit, and where the slice begins and ends: `train[80%:]`. None where it is no plain slice."""
+    found = SLICE.fullmatch(split)
+    if found is None or not (found["begin"] or found["end"]):
+        return None
+    unit = "%" if "%" in split else ""
+    bounds = [found["begin"] or "0", found["end"] or "inf"]
+    return found["name"], unit, float(bounds[0].rstrip("%")), float(bounds[1].rstrip("%"))
 
 
 def _given(node: ast.expr) -> ast.expr:

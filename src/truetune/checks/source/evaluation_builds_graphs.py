@@ -2,9 +2,9 @@
 
 ## What it does
 Looks at calls of models in loops. It fires for an evaluation (a loop without a backward pass, in a function that puts
-the model into `eval()` mode) and for a second model beside the one that the optimizer trains, where neither the place
-nor each call of its function stands under `torch.no_grad()` or `torch.inference_mode()`, and nothing freezes the
-model.
+the model into `eval()` mode; a callback of the Trainer too) and for a second model beside the one that the optimizer
+trains, where neither the place nor each call of its function stands under `torch.no_grad()` or
+`torch.inference_mode()`, and nothing freezes the model.
 
 ## Why it is bad
 `eval()` turns dropout off, and nothing else. Each forward pass keeps the activations of all layers for a backward
@@ -94,7 +94,7 @@ def _forwards(module: Module) -> Iterator[ast.Call]:
         return
     for node in module.nodes(ast.Call):
         if isinstance(node.func, ast.Name | ast.Attribute) and _loops(module, node):
-            if "model" in module.flow.kinds(node.func):
+            if "model" in module.flow.kinds(node.func) or _is_of_callback(module, node):
                 yield node
 
 
@@ -131,6 +131,23 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
                     cases=[at(module, node)],
                 )
+
+
+def _is_of_callback(module: Module, node: ast.Call) -> bool:
+    """Is it the model that the Trainer gives a method of a callback, called there?"""
+    function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
+    if not isinstance(node.func, ast.Name) or not isinstance(function, ast.FunctionDef):
+        return False
+    around = module.scopes.parent.get(function)
+    if not isinstance(around, ast.ClassDef) or not function.name.startswith("on_"):
+        return False
+    bases = [module.flow.name(base) or "" for base in around.bases]
+    given = [*function.args.args, *function.args.kwonlyargs]
+    return (
+        any(base.endswith("TrainerCallback") for base in bases)
+        and node.func.id == "model"
+        and any(argument.arg == "model" for argument in given)
+    )
 
 
 def _loops(module: Module, node: ast.AST) -> list[ast.AST]:
@@ -180,7 +197,7 @@ def _evaluates(module: Module, node: ast.Call) -> bool:
         call for call in module.methods("eval") if call.receiver is not None and not call.args
     ]
     own = ast.unparse(node.func)
-    trains = any(module.methods("backward"))
+    trains = any(module.methods("backward")) or _is_of_callback(module, node)
     return trains and any(
         ast.unparse(call.receiver) == own
         and _is_in(scope, call.node)

@@ -6,6 +6,8 @@ or `model.module.forward(...)` of DistributedDataParallel or FSDP, `unwrap_model
 prepared, or the bare model while its wrapper stands beside it. Silent under `no_grad`, in evaluation and generation,
 with DeepSpeed (whose engine reduces gradients in its own `backward`), and where the script reduces gradients itself.
 
+A loop in which every backward pass runs under `model.no_sync()` does the same.
+
 ## Why it is bad
 The wrapper's own forward pass prepares the exchange of gradients. Without it each process updates its own copy by its
 own rows: after one step there are as many models as GPUs, and the one that rank 0 saves has seen a part of the data.
@@ -60,6 +62,7 @@ from truetune.checks.source.loss_forced_to_require_grad import backward_calls, l
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
+from truetune.source.module import Module
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
 """Signs that the script averages gradients itself; said of all files together"""
@@ -72,6 +75,7 @@ class ForwardAroundTheWrapper(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._never_synchronised()
         bare = [made for model in wrapped_models(module) for made in objects_of(module, model)]
         if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
             return
@@ -86,6 +90,18 @@ class ForwardAroundTheWrapper(SourceRule):
                 if inside is not None and records_gradient(module, part):
                     yield self._finding(part, backward.node, inside)
 
+    def _never_synchronised(self) -> Iterator[Finding]:
+        """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
+        module = self.subject
+        passes = [call for part in module.with_linked for call in part.methods("backward")]
+        around = [_no_sync(module.home(call.node), call.node) for call in passes]
+        if passes and any(wrapped_models(module)) and all(around):
+            yield self.finding(
+                "every backward pass runs under no_sync: gradients are never averaged between the processes",
+                "leave no_sync for the last micro-batch of each optimizer step",
+                cases=[at(module, node) for node in around[:1] if node is not None],
+            )
+
     def _finding(self, forward: ast.Call, backward: ast.AST, wrapper: str) -> Finding:
         module = self.subject
         return self.finding(
@@ -94,3 +110,19 @@ class ForwardAroundTheWrapper(SourceRule):
             f"call {wrapper}(...) itself in training, not the module inside it",
             cases=[at(module, forward), at(module, backward)],
         )
+
+
+def _no_sync(module: Module, node: ast.AST) -> ast.expr | None:
+    """The `model.no_sync()` that is always entered around a place; None where there is none, or it is conditional."""
+    for parent in module.parents(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        if isinstance(parent, ast.If) and "no_sync" not in ast.unparse(parent.test):
+            return None
+        if isinstance(parent, ast.With):
+            for item in parent.items:
+                context = item.context_expr
+                called = context.func if isinstance(context, ast.Call) else context
+                if isinstance(called, ast.Attribute) and called.attr == "no_sync":
+                    return context
+    return None

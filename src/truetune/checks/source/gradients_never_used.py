@@ -4,7 +4,10 @@
 For a loop of one's own that calls `backward()`: looks whether the optimizer over a model's parameters is stepped
 anywhere (or handed to what steps it), and whether `zero_grad()` stands between `backward()` and `step()`, so that each
 step sees gradients that were just cleared. An optimizer that was made over a model before `get_peft_model` wrapped it
-holds the weights that this froze, and none of the adapter.
+holds the weights that this froze, and none of the adapter; one that was made before FSDP wrapped it, over the reference
+model, or over a model that is loaded again, holds weights that the loss does not train. A DeepSpeed engine that
+computes gradients has to step too, and so has a Lightning module with `automatic_optimization = False`. One over
+`lm_head` alone leaves the layers as they were.
 
 ## Why it is bad
 No weight moves. The loss wanders about one value for all epochs, its gradients look healthy, and nothing fails.
@@ -51,12 +54,17 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.generation import is_causal
+from truetune.checks.source.held_weights import other_weights
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
+HEADS = ("lm_head", "embed_out", "output_head")
+"""Attributes of causal language models that hold the head"""
+HEAD_GETTER = "get_output_embeddings"
 STEPPED_ELSEWHERE = (
     "fused_backward",
     "register_post_accumulate",
@@ -75,13 +83,22 @@ def _optimizers(module: Module) -> Iterator[Call]:
             yield call
 
 
+def _places(module: Module) -> Iterator[object]:
+    """Whatever has to step: optimizers, engines of DeepSpeed, Lightning's modules that optimize by themselves."""
+    yield from _optimizers(module)
+    yield from _engines(module)
+    yield from _manual_modules(module)
+
+
 class GradientsNeverUsed(SourceRule):
     code = "TT839"
     severity = "error"
-    looks_at = CodePlaces("optimizers beside a backward pass", _optimizers)
+    looks_at = CodePlaces("optimizers beside a backward pass", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._of_engines()
+        yield from self._of_lightning()
         made = list(_optimizers(module))
         if len(made) != 1 or any(word in module.text for word in STEPPED_ELSEWHERE):
             return
@@ -99,6 +116,20 @@ class GradientsNeverUsed(SourceRule):
                 "make the optimizer behind get_peft_model",
                 cases=[at(module, made[0].node), at(module, wrapped.node)],
             )
+        other = other_weights(module, made[0])
+        if other is not None and wrapped is None:
+            yield self.finding(
+                other.text, other.fix, cases=[at(module, made[0].node), at(module, other.place)]
+            )
+        head = _head_alone(module, made[0])
+        if head is not None:
+            yield self.finding(
+                f"the optimizer holds {head} alone: the layers stay those of the base, whatever the loss says",
+                "give it model.parameters(), or put an adapter on the model and give it the parameters that"
+                " require gradients",
+                severity="warning",
+                cases=[at(module, made[0].node)],
+            )
         for cleared, step in _cleared_before_steps(module):
             yield self.finding(
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
@@ -106,6 +137,87 @@ class GradientsNeverUsed(SourceRule):
                 "call zero_grad() behind step(), or before backward()",
                 cases=[at(module, cleared), at(module, step)],
             )
+
+    def _of_engines(self) -> Iterator[Finding]:
+        """Engines of DeepSpeed that compute gradients, and are never asked to step."""
+        module = self.subject
+        for engine in _engines(module):
+            passes = [
+                call
+                for call in module.methods("backward")
+                if call.receiver is not None and _is_engine(module, call.receiver, engine)
+            ]
+            steps = any(
+                call.receiver is None or _is_engine(module, call.receiver, engine) is not False
+                for part in module.with_linked
+                for call in part.methods("step", "train_batch")
+            )
+            if passes and not steps:
+                yield self.finding(
+                    "the engine of DeepSpeed computes gradients and never steps: no weight moves",
+                    "call engine.step() behind engine.backward(loss), in place of a step of another optimizer",
+                    evidence=[
+                        "engine.step() updates the weights that the engine holds, and clears the gradients"
+                    ],
+                    cases=[at(module, passes[0].node), at(module, engine.node)],
+                )
+
+    def _of_lightning(self) -> Iterator[Finding]:
+        """Modules of Lightning that take the optimization into their own hands, and do nothing with it."""
+        module = self.subject
+        switched = list(_manual_modules(module))
+        parts = module.with_linked
+        if switched and not any(part.mentions("backward(") for part in parts):
+            yield self.finding(
+                "automatic_optimization is off, and nothing calls manual_backward: no weight moves",
+                "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
+                cases=[at(module, switched[0])],
+            )
+
+
+def _engines(module: Module) -> Iterator[Call]:
+    return module.calls("deepspeed.initialize")
+
+
+def _is_engine(module: Module, receiver: ast.expr, engine: Call) -> bool | None:
+    """Is an object the engine that a call makes? None where it is not known what it is.
+
+    The optimizer that `deepspeed.initialize` gives back (its second result) steps for the engine.
+    """
+    origins = module.flow.origins(receiver)
+    if any(
+        origin.node is engine.node and origin.path[:1] in ((), (0,), (1,)) for origin in origins
+    ):
+        return True
+    return False if all(isinstance(origin.node, ast.Call) for origin in origins) else None
+
+
+def _manual_modules(module: Module) -> Iterator[ast.Assign]:
+    """`self.automatic_optimization = False` in a file with a training step."""
+    if not module.mentions("training_step"):
+        return
+    for assign in module.nodes(ast.Assign):
+        target = assign.targets[0]
+        is_switch = isinstance(target, ast.Attribute) and target.attr == "automatic_optimization"
+        if is_switch and module.flow.value(assign.value) is False:
+            yield assign
+
+
+def _head_alone(module: Module, optimizer: Call) -> str | None:
+    """The head of a causal language model, where an optimizer is given its parameters and no others."""
+    given = optimizer.argument(0, "params")
+    if not isinstance(given, ast.Call) or any(module.methods("add_param_group")):
+        return None
+    call = module.flow.call(given)
+    if call.method != "parameters" or call.receiver is None:
+        return None
+    owner = call.receiver
+    by_method = isinstance(owner, ast.Call) and module.flow.call(owner).method == HEAD_GETTER
+    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEADS
+    model = owner.func if isinstance(owner, ast.Call) else owner
+    if not (by_method or is_head) or not isinstance(model, ast.Attribute):
+        return None
+    return ast.unparse(owner) if is_causal(module, model.value) else None
 
 
 def _steps(module: Module) -> Iterator[Call]:

@@ -24,6 +24,8 @@ JOINS = (
 SHAPED = frozenset(("softmax", "log_softmax", "squeeze", "unsqueeze", "view", "reshape", "flatten"))
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+STEPS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
+"""Methods that Lightning calls for each batch"""
 RENEWS = frozenset(("clear", "pop", "popleft", "popitem"))
 DEPTH = 8
 FEW_STEPS = 64
@@ -51,6 +53,8 @@ def kept_outputs(module: Module) -> Iterator[Kept]:
             continue
         part, forward = large
         loop = _shared_loop(module, node, forward)
+        if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
+            continue  # a list of the step itself
         if loop is not None and not _is_bounded(module, node, holder, loop):
             yield Kept(node, holder, value, part, forward)
 
@@ -58,7 +62,10 @@ def kept_outputs(module: Module) -> Iterator[Kept]:
 def _additions(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     for call in module.methods("append"):
         if call.receiver is not None and len(call.args) == 1:
-            yield call.node, call.receiver, call.args[0]
+            kept = call.args[0]
+            parts = kept.values if isinstance(kept, ast.Dict) else [kept]
+            for value in kept.elts if isinstance(kept, ast.Tuple) else parts:
+                yield call.node, call.receiver, value
     for added in module.nodes(ast.AugAssign):
         if isinstance(added.op, ast.Add) and isinstance(added.value, ast.List):
             for value in added.value.elts[:1]:
@@ -153,6 +160,9 @@ def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | 
 def _loops(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
+            # A trainer calls it for each batch, as a loop would.
+            if isinstance(parent, ast.FunctionDef) and parent.name in STEPS:
+                yield parent
             return
         if isinstance(parent, LOOPS):
             yield parent

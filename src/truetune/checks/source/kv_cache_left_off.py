@@ -5,7 +5,8 @@ Looks for `generation_config.use_cache = False` in a file that generates later: 
 off. `use_cache=False` in a call of `generate` counts in a loop, without a `streamer`; to show one answer, it is what
 its author wants, because the model has no cache that works. And looks for a model that generates after its training
 with gradient checkpointing switched on and no `eval()` between: in training mode, checkpointed layers leave the cache
-out ("Caching is incompatible with gradient checkpointing").
+out ("Caching is incompatible with gradient checkpointing"). A decoding loop of one's own counts where a model of
+transformers is called on ids that the loop makes longer by `torch.cat`, and is given no `past_key_values`.
 
 ## Why it is bad
 Each new token then runs the whole text again: time grows with the square of the length, and an evaluation takes hours.
@@ -44,10 +45,11 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.generation import GENERATIONS, generations
+from truetune.checks.source.generation import generations
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import replace
@@ -71,13 +73,21 @@ ENDS_TRAINING_MODE = (
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
 EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
+LOOPS = (ast.For, ast.While)
+JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
+
+
+def _generating_places(module: Module) -> Iterator[object]:
+    """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
+    yield from generations(module)
+    yield from _decoding_loops(module)
 
 
 class KvCacheLeftOff(SourceRule):
     code = "TT739"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = CodePlaces("calls of a model's generate, and decoding loops", _generating_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -101,6 +111,13 @@ class KvCacheLeftOff(SourceRule):
                         else None
                     ),
                 )
+        for called, grown in _decoding_loops(module):
+            yield self.finding(
+                "a decoding loop runs the whole text through the model again for each token: it keeps no"
+                " past_key_values",
+                "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
+                cases=[at(module, called), at(module, grown)],
+            )
         trained = _still_in_training_mode(module)
         if trained is not None:
             yield self.finding(
@@ -109,6 +126,35 @@ class KvCacheLeftOff(SourceRule):
                 "call model.eval() and model.gradient_checkpointing_disable() before generate",
                 cases=[at(module, trained.call), at(module, trained.switch)],
             )
+
+
+def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+    """Calls of a model on ids that their loop makes longer, each with the statement that adds to the ids."""
+    for call in module.all_calls:
+        given = call.argument(0, "input_ids")
+        if not isinstance(given, ast.Name) or "past_key_values" in call.keywords or call.open:
+            continue
+        if "model" not in module.flow.kinds(call.node.func):
+            continue
+        loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
+        grown = _lengthened(module, loop, given.id) if loop is not None else None
+        if grown is not None:
+            yield call.node, grown
+
+
+def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
+    """The statement of a loop that appends to the ids of that name: `ids = torch.cat([ids, new], dim=1)`."""
+    for part in ast.walk(loop):
+        if not isinstance(part, ast.Assign) or not isinstance(part.value, ast.Call):
+            continue
+        targets = [target.id for target in part.targets if isinstance(target, ast.Name)]
+        joined = module.flow.call(part.value)
+        parts = joined.argument(0, "tensors") if joined.named(*JOINS) else None
+        if name in targets and isinstance(parts, ast.List | ast.Tuple) and len(parts.elts) == 2:
+            first = parts.elts[0]
+            if isinstance(first, ast.Name) and first.id == name:
+                return part
+    return None
 
 
 class StillTraining(NamedTuple):

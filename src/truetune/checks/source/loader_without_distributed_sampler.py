@@ -53,6 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.own_processes import speaks_of_processes
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -130,7 +131,18 @@ def _is_divided(module: Module, call: Call) -> bool:
         ]
         if any(BY_RANK.search(module.text_of(part)) for part in (node, *classes)):
             return True
+        if _is_part_for_a_process(module, node):
+            return True
     return False
+
+
+def _is_part_for_a_process(module: Module, node: ast.AST) -> bool:
+    """Is it cut out of a list by numbers that say which process this is: `lines[R::W]`?"""
+    return any(
+        speaks_of_processes(module, part.slice)
+        for part in ast.walk(node)
+        if isinstance(part, ast.Subscript)
+    )
 
 
 def _is_trained_on(module: Module, call: Call) -> bool:

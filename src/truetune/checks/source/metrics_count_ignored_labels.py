@@ -1,9 +1,10 @@
 """compute_metrics counts positions whose label is -100 as if they were answers.
 
 ## What it does
-Looks at the function given as `compute_metrics` to a trainer of a causal model: are tokens that `argmax` picks compared
-with labels, and does nothing in it (nor in the functions that it calls) leave out labels of -100? It speaks where the
-labels hold -100 in this file: a collator that writes it on padding, or code that writes it on prompts.
+Looks at the function given as `compute_metrics` to a trainer of a causal model, and at evaluation loops of one's own:
+are tokens that `argmax` picks compared with labels, and does nothing in it (nor in the functions that it calls) leave
+out labels of -100? It speaks where the labels hold -100 in this file: a collator that writes it on padding, or code
+that writes it on prompts.
 
 ## Why it is bad
 Prompts and padding have the label -100, which no prediction equals: a model that is right on all of its answers scores
@@ -62,11 +63,13 @@ from truetune.checks.source.metric_functions import (
     comparisons,
     functions_given,
     picks_tokens,
+    with_called,
 )
 from truetune.checks.source.metrics_unshifted import (
     NOT_COMPARED,
     NOT_SEEN,
-    TRAINERS_OF_CAUSAL,
+    PLACES,
+    own_steps,
     trainers_of_causal,
 )
 from truetune.checks.source.places import at
@@ -78,7 +81,7 @@ WRITES_ON_PADS = ("transformers.DataCollatorForSeq2Seq", "trl.DataCollatorForCom
 OF_ONE_LENGTH = ("group_texts", "block_size", "packing=True", "batch_size=1,")
 """Signs that rows have one length, or are alone, so that nothing is padded"""
 MASKS = re.compile(
-    r"mask|ignore|nonzero|valid|keep|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
+    r"mask|ignore|nonzero|valid(?!at)|keep|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
 )
 """Signs that positions are left out where tokens are compared"""
 
@@ -86,7 +89,7 @@ MASKS = re.compile(
 class MetricsCountIgnoredLabels(SourceRule):
     code = "TT697"
     severity = "error"
-    looks_at = TRAINERS_OF_CAUSAL
+    looks_at = PLACES
 
     def unmet(self) -> Unmet | None:
         missing = super().unmet()
@@ -118,6 +121,22 @@ class MetricsCountIgnoredLabels(SourceRule):
                 evidence=[where],
                 cases=[at(module, compared)],
             )
+        yield from self._in_own_steps()
+
+    def _in_own_steps(self) -> Iterator[Finding]:
+        """The same in a loop of one's own, where the labels of a batch are compared with its logits."""
+        module = self.subject
+        for step in own_steps(module):
+            functions = with_called(module, [step])
+            compared = _compared(module, functions)
+            where = _ignored_labels(module, None, functions)
+            if compared is not None and where is not None and not _masks(module, functions):
+                yield self.finding(
+                    "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
+                    "count the positions where labels != -100 alone, above and below the line",
+                    evidence=[where],
+                    cases=[at(module, compared)],
+                )
 
 
 def _masks(module: Module, functions: Sequence[ast.AST]) -> bool:
@@ -135,15 +154,18 @@ def _compared(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     return next((node for function in functions for node in comparisons(module, function)), None)
 
 
-def _ignored_labels(module: Module, trainer: Call, functions: Sequence[ast.AST]) -> str | None:
-    """What gives labels of -100 to the rows of this trainer; None where nothing is sure to."""
+def _ignored_labels(
+    module: Module, trainer: Call | None, functions: Sequence[ast.AST]
+) -> str | None:
+    """What gives labels of -100 to the rows of this trainer, or of a loop; None where nothing is sure to."""
     inside = {node for function in functions for node in ast.walk(function)}
     for node in module.nodes(ast.UnaryOp):
         if node not in inside and module.flow.value(node) == -100:
             return f"line {module.place(node)[0]} writes -100 into labels"
     if module.mentions(*OF_ONE_LENGTH):
         return None
-    collator = module.flow.made(trainer.keywords.get("data_collator"))
+    given = trainer.keywords.get("data_collator") if trainer is not None else None
+    collator = module.flow.made(given) if given is not None else None
     if collator is not None and collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"

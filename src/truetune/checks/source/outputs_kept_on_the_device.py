@@ -1,9 +1,10 @@
 """A loop keeps large outputs of the model of every step, on the GPU.
 
 ## What it does
-Looks in loops for hidden states, logits, attentions, caches or whole outputs of a model that are appended to a list as
-they are. Silent where they are moved (`.cpu()`, `.tolist()`), reduced (`argmax`, `mean`, a slice of tokens), where the
-list is renewed in the loop, where a condition stands in the way, and in loops of few steps.
+Looks in loops, and in the steps of a Lightning module, for hidden states, logits, attentions, caches or whole outputs
+of a model that are appended to a list as they are. Silent where they are moved (`.cpu()`, `.tolist()`), reduced
+(`argmax`, `mean`, a slice of tokens), where the list is renewed in the loop, where a condition stands in the way, and
+in loops of few steps.
 
 ## Why it is bad
 Each step adds rows x tokens x width numbers, or x vocabulary for logits, to what the GPU holds. The run dies of a

@@ -36,10 +36,10 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
     inner = node
     for around in module.parents(node):
         if isinstance(around, ast.If | ast.IfExp) and inner is not around.test:
-            if BY_RANK.search(ast.unparse(around.test)):
+            if speaks_of_processes(module, around.test):
                 return True
         if isinstance(around, FUNCTIONS):
-            if _leaves_early(around, node):
+            if _leaves_early(module, around, node):
                 return True
             callers = module.flow.calls_of(around)
             return (
@@ -51,12 +51,28 @@ def is_for_some_processes(module: Module, node: ast.AST, depth: int = 4) -> bool
     return False
 
 
-def _leaves_early(function: ast.AST, node: ast.AST) -> bool:
+def speaks_of_processes(module: Module, expression: ast.AST) -> bool:
+    """Does an expression name a process, by its own words or by where the value of one of its names comes from?
+
+    `R, W = dist.get_rank(), dist.get_world_size()` makes `rows[R::W]` such an expression.
+    """
+    if BY_RANK.search(ast.unparse(expression)):
+        return True
+    return any(
+        BY_RANK.search(ast.unparse(origin.node))
+        for name in ast.walk(expression)
+        if isinstance(name, ast.Name)
+        for origin in module.flow.origins(name)
+        if isinstance(origin.node, ast.expr)
+    )
+
+
+def _leaves_early(module: Module, function: ast.AST, node: ast.AST) -> bool:
     """Does a function return for some processes before this place: `if rank != 0: return`?"""
     for part in ast.walk(function):
         if not isinstance(part, ast.If) or part.lineno >= getattr(node, "lineno", 0):
             continue
         ends = any(isinstance(inner, ast.Return | ast.Continue | ast.Raise) for inner in part.body)
-        if ends and BY_RANK.search(ast.unparse(part.test)):
+        if ends and speaks_of_processes(module, part.test):
             return True
     return False

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.table import first_columns
+from truetune.checks.source.asking import raw_prompts
 from truetune.checks.source.generation import generations
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.row_files import training_files
@@ -39,6 +40,7 @@ OF_A_TURN = re.compile(
 """A mark of what is asked, without which a line that ends in a colon is no prompt"""
 CHAT_CALLS = ("apply_chat_template", "create_chat_completion", "chat_completion")
 CHAT_APIS = ("*.chat.completions.create", "ollama.chat", "*.ChatOpenAI", "litellm.completion")
+CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")
 CHAT_WRITERS = (
     "get_chat_template",
     "standardize_sharegpt",
@@ -47,6 +49,7 @@ CHAT_WRITERS = (
 )
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
 LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Llama")
 MAX_FILES = 40
 MAX_BYTES = 300_000
@@ -68,6 +71,9 @@ FOLDERS = frozenset(
         "backend",
         "eval",
         "notebooks",
+        "client",
+        "deploy",
+        "ollama",
     )
 )
 """Folders of one project in which one script trains and another serves"""
@@ -96,7 +102,7 @@ def words_of(marks: frozenset[str]) -> str:
 
 def prompt_form(module: Module) -> PromptForm | None:
     """The one form of a file; None where it writes none, or several."""
-    chat = next(chain(chat_nodes(module), _messages_of_rows(module)), None)
+    chat = next(chain(chat_nodes(module), _messages_of_rows(module), _chat_requests(module)), None)
     texts = list(prompts_by_hand(module))
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
@@ -119,6 +125,8 @@ def asks(module: Module) -> bool:
         or any(module.calls("transformers.pipeline", *CHAT_APIS))
         or any(module.methods("create_chat_completion", "create_completion"))
         or any(module.calls("vllm.LLM"))
+        or any(raw_prompts(module))
+        or any(_chat_requests(module))
     )
 
 
@@ -143,6 +151,7 @@ def written_folders(module: Module) -> frozenset[str]:
     nodes = [call.argument(0, "save_directory") for call in module.methods("save_pretrained*")]
     nodes += [call.argument(0, "output_dir") for call in module.methods("save_model")]
     nodes += [call.keywords.get("output_dir") for call in module.all_calls]
+    nodes += [call.argument(0, "output_dir") for call in module.calls(*ARGUMENTS)]
     return frozenset(text for node in nodes for text in possible_texts(module, node))
 
 
@@ -236,6 +245,15 @@ def chat_nodes(module: Module) -> Iterator[ast.AST]:
         yield mapped.node
     for name in CHAT_WRITERS:
         yield from (call.node for call in module.calls(f"*.{name}"))
+
+
+def _chat_requests(module: Module) -> Iterator[ast.AST]:
+    """Where a client sends messages to a server, in a file that trains nothing: another may make its rows that way."""
+    if trains(module):
+        return
+    for call in module.methods("create", "parse"):
+        if "messages" in call.keywords and ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
+            yield call.node
 
 
 def prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:

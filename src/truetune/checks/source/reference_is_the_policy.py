@@ -3,7 +3,8 @@
 ## What it does
 Looks at loops with a preference loss of their own (`logsigmoid`): do the log-probabilities of the reference come from
 the very object that gives those of the policy? Followed through names, `self`, parameters, and calls that give the same
-object (`.eval()`, `.to()`, `get_peft_model`, which puts its layers into the model that it is given). Silent where the
+object (`.eval()`, `.to()`, `get_peft_model`, which puts its layers into the model that it is given); the same call
+once with and once without a gradient counts, whatever its result is called. Silent where the
 reference is a copy or loaded apart, where it was computed before the loop, or where adapters are switched off for it.
 
 ## Why it is bad
@@ -60,18 +61,30 @@ free.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Sequence
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.model_uses import is_in_one_pass, is_one_object, model_uses
+from truetune.checks.source.model_uses import (
+    ModelUse,
+    is_in_one_pass,
+    is_one_object,
+    model_uses,
+)
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapter", "swap")
 """What may make one object give the log-probabilities of another model"""
+
+
+def _repeats(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
+    """Is it a use of the policy, word for word, but without a gradient: what a reference would be asked?"""
+    asked = ast.dump(use.call)
+    return use.without_gradient and any(ast.dump(policy.call) == asked for policy in policies)
 
 
 def _losses(module: Module) -> Iterator[Call]:
@@ -91,7 +104,7 @@ class ReferenceIsThePolicy(SourceRule):
             return
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]
-        for reference in (use for use in uses if use.of_reference):
+        for reference in (use for use in uses if use.of_reference or _repeats(use, policies)):
             policy = next(
                 (
                     use

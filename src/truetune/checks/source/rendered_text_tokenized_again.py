@@ -4,8 +4,9 @@
 It follows the text that `apply_chat_template(..., tokenize=False)` returns into a call of a tokenizer that does not say
 `add_special_tokens=False`. It warns where a model that is named, or the base that its name holds, is known to write BOS
 in both (Llama 2 and 3, Mistral, Gemma, Cohere): one of several is enough. Where nothing is known of the model, it is a
-note, and only where rows of training are made. It is silent on processors, and on models of which only one writes BOS,
-or none (Qwen, gpt-oss, Phi, Zephyr, ...).
+note, and only where rows of training are made. It also fires where such text is sent to a server as the content of a
+message (`client.chat.completions.create`): the server writes its template around it once more. It is silent on
+processors, and on models of which only one writes BOS, or none (Qwen, gpt-oss, Phi, Zephyr, ...).
 
 ## Why it is bad
 The template writes BOS, and the tokenizer writes it again: training or serving sees two. One report lost 6 points.
@@ -52,6 +53,7 @@ from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 
 WITH_SPECIALS = ("encode", "encode_plus", "batch_encode_plus")
+CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")
 OF_PROCESSORS = ("images", "image", "audio", "audios", "videos", "sampling_rate")
 """Arguments that a tokenizer does not take: what is called is a processor"""
 
@@ -65,13 +67,20 @@ def _tokenized(module: Module) -> Iterator[tuple[Call, ast.expr]]:
             yield call, text
 
 
+def _texts(module: Module) -> Iterator[object]:
+    """What the rule looks at: texts for a tokenizer, and contents of messages for a server."""
+    yield from _tokenized(module)
+    yield from _contents_sent(module)
+
+
 class RenderedTextTokenizedAgain(SourceRule):
     code = "TT704"
     severity = "warning"
-    looks_at = CodePlaces("calls of a tokenizer on text", _tokenized)
+    looks_at = CodePlaces("texts that are tokenized or sent", _texts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._sent_as_messages()
         template = Template(module)
         for call, text in _tokenized(module):
             if not call.lacks("add_special_tokens"):
@@ -102,6 +111,33 @@ class RenderedTextTokenizedAgain(SourceRule):
                 cases=[at(module, call.node), at(module, rendered)],
                 fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
             )
+
+    def _sent_as_messages(self) -> Iterator[Finding]:
+        """Rendered text that a server gets as a message, around which it writes its template again."""
+        module = self.subject
+        for content in _contents_sent(module):
+            rendered = next(_rendered(module, content), None)
+            if rendered is not None:
+                yield self.finding(
+                    "text rendered by apply_chat_template is sent as the content of a message: the server writes its"
+                    " chat template around it once more",
+                    "send the messages themselves to chat.completions, or the rendered text to completions",
+                    severity="error",
+                    cases=[at(module, content), at(module, rendered)],
+                )
+
+
+def _contents_sent(module: Module) -> Iterator[ast.expr]:
+    """The contents of messages that clients send to chat servers."""
+    for call in module.methods("create", "parse"):
+        given = call.keywords.get("messages")
+        if given is None or not ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
+            continue
+        for origin in module.flow.origins(given):
+            for message in origin.node.elts if isinstance(origin.node, ast.List) else ():
+                content = module.flow.entries(message)[0].get("content")
+                if content is not None:
+                    yield content
 
 
 def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:

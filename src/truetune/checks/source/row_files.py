@@ -83,6 +83,51 @@ def training_files(module: Module) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in found if path)) if all(found) else ()
 
 
+def training_limit(module: Module) -> int | None:
+    """The rows that a step of the code keeps at most, `select(range(64))`; None where one way has no such step."""
+    given = [call.keywords.get("train_dataset") for call in module.calls(*TRAINERS)]
+    return _limit(module, given[0], 0) if len(given) == 1 and given[0] is not None else None
+
+
+def _limit(module: Module, node: ast.AST, depth: int) -> int | None:
+    """The rows that are left of what an expression may be, at most."""
+    if depth > DEPTH:
+        return None
+    limits: list[int] = []
+    for origin in module.flow.origins(node):
+        whole = origin.node.value if isinstance(origin.node, ast.Subscript) else origin.node
+        kept = None if origin.element else _limit_of_call(module, whole, depth + 1)
+        if kept is None:
+            return None
+        limits.append(kept)
+    return max(limits, default=None)
+
+
+def _limit_of_call(module: Module, node: ast.AST, depth: int) -> int | None:
+    """The rows that a chain of methods keeps at most: the smallest of its steps."""
+    if not isinstance(node, ast.Call):
+        return None
+    call = module.flow.call(node)
+    if call.method not in KEEPS_ROWS or call.receiver is None or _may_add_rows(module, call):
+        return None
+    below = _limit(module, call.receiver, depth)
+    own = _own_limit(module, call)
+    known = [one for one in (below, own) if one is not None]
+    return min(known, default=None)
+
+
+def _own_limit(module: Module, call: Call) -> int | None:
+    """The rows that one method keeps: `select(range(64))`, `take(64)`, `head(64)`."""
+    count = call.argument(0, "n") if call.method in ("take", "head") else None
+    if call.method == "select":
+        indices = call.argument(0, "indices")
+        is_range = isinstance(indices, ast.Call) and module.flow.name(indices.func) == "range"
+        if isinstance(indices, ast.Call) and is_range and len(indices.args) == 1:
+            count = indices.args[0]
+    value = module.flow.value(count) if count is not None else None
+    return value if isinstance(value, int) and value > 0 else None
+
+
 def _local(module: Module, name: str) -> str | None:
     """Where a file is: beside the script, or in the folder that the command is started in."""
     places = (Path(module.path).parent / name, Path(name))

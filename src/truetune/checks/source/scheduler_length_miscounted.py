@@ -3,8 +3,9 @@
 ## What it does
 It looks at what a scheduler is given as its number of steps: rows of a data set that are not divided by a batch size,
 batches that are not divided by the accumulation that `scheduler.step()` stands behind, batches where `step()` comes
-once an epoch, and epochs where it comes at each batch. Lightning steps a schedule once an epoch unless it is told
-`"interval": "step"`.
+once an epoch, and epochs where it comes at each batch. A StepLR or ExponentialLR that is stepped at each batch and
+leaves a thousandth of the rate after 200 batches or fewer was meant for epochs. Lightning steps a schedule once an
+epoch unless it is told `"interval": "step"`.
 
 ## Why it is bad
 A schedule that is many times longer than the run: the rate hardly falls, and a warm-up may never end, so that nothing
@@ -44,15 +45,16 @@ The division by the accumulation is not safe: a remainder may be a step more. Fo
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.model_names import possible_numbers
 from truetune.checks.source.places import at, fix
 from truetune.checks.source.schedules import (
     BY_NAME,
-    SCHEDULES,
     Pace,
     divided,
     expressions,
@@ -65,14 +67,28 @@ from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module
 
+BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
+DECAYS = (*BY_STEPS, "torch.optim.lr_scheduler.ExponentialLR")
+GONE = 1e-3
+"""Share of the rate at which nothing moves any more"""
+AT_ONCE = 200
+"""Batches in which no run has learned: an epoch of 1,600 rows at 8 a batch"""
+
+
+def _places(module: Module) -> Iterator[object]:
+    """Schedules with a length, and those that multiply the rate by a factor."""
+    yield from schedules(module)
+    yield from module.calls(*DECAYS)
+
 
 class SchedulerLengthMiscounted(SourceRule):
     code = "TT716"
     severity = "error"
-    looks_at = SCHEDULES
+    looks_at = CodePlaces("learning rate schedules", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._decayed_away()
         for call, total in schedules(module):
             rows = [node for node in lengths(module, total) if _is(module, node, "dataset")]
             step = pace(module, call)
@@ -104,6 +120,27 @@ class SchedulerLengthMiscounted(SourceRule):
                 )
             else:
                 yield from self._by_accumulation(call, total)
+
+    def _decayed_away(self) -> Iterator[Finding]:
+        """Schedules that multiply the rate by a factor for each epoch, and are stepped at each batch."""
+        module = self.subject
+        for call in module.calls(*DECAYS):
+            gamma = module.flow.value(call.argument(2 if call.named(*BY_STEPS) else 1, "gamma"))
+            every = module.flow.value(call.argument(1, "step_size")) if call.named(*BY_STEPS) else 1
+            gamma = 0.1 if call.lacks("gamma", 2) and call.named(*BY_STEPS) else gamma
+            step = pace(module, call)
+            if step is None or step.is_by_epoch:
+                continue
+            if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
+                continue
+            batches = every * math.ceil(math.log(GONE) / math.log(gamma))
+            if batches <= AT_ONCE:
+                yield self.finding(
+                    f"the rate is multiplied by {gamma:g} at every {f'{every} batches' if every > 1 else 'batch'}:"
+                    f" after {batches} batches a thousandth of it is left",
+                    "step it once an epoch, behind the loop over batches, or count its steps in batches",
+                    cases=[at(module, call.node), at(module, step.call.node)],
+                )
 
     def _by_epoch(self, call: Call, total: ast.expr, step: Pace) -> Iterator[Finding]:
         """A schedule over batches that is stepped once an epoch."""

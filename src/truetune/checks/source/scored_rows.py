@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.data.files import open_raw, resolve
-from truetune.data.records import records
+from truetune.data.files import find_sources, open_raw
+from truetune.data.records import read_records
 from truetune.errors import DataError
 from truetune.source.module import Module
 
@@ -67,9 +67,9 @@ def _files(module: Module) -> Iterator[Path]:
 def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The first rows of a file, where they have these columns; nothing where it can't be read."""
     try:
-        source = resolve([str(path)])[0]
+        source = find_sources([str(path)])[0]
         with open_raw(source.path) as raw:
-            found = [record.row for record in islice(records(source, raw), MAX_ROWS)]
+            found = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError):
         return []
     rows = [row for row in found if isinstance(row, dict)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put, Remove
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
 from truetune.fixing.turns import loaded
@@ -20,7 +20,7 @@ class TakePromptOutOfAnswers(Remedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         columns = {
-            name: next((a for a in ALIASES[name] if a in row.value), None)
+            name: next((a for a in COLUMN_ALIASES[name] if a in row.value), None)
             for name in ("prompt", "chosen", "rejected")
         }
         if None in columns.values():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
 
@@ -27,7 +27,9 @@ class WriteStringsAsMessages(Remedy):
             "chosen": "assistant",
             "rejected": "assistant",
         }
-        names = {alias: ours for ours in roles for alias in ALIASES[ours]} | dict(row.context.names)
+        names = {alias: ours for ours in roles for alias in COLUMN_ALIASES[ours]} | dict(
+            row.context.names
+        )
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))
             if role is not None and isinstance(text, str) and column not in row.conversation.unused:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
 
 
 def _texts(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
     """(column, text) of those columns that hold text"""
-    names = {alias: name for name in columns for alias in ALIASES[name]} | dict(row.context.names)
+    names = {alias: name for name in columns for alias in COLUMN_ALIASES[name]} | dict(
+        row.context.names
+    )
     for column, value in row.value.items():
         if names.get(column) in columns and isinstance(value, str):
             yield column, value

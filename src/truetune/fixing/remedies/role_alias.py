@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.data.messages import ROLES, SHAREGPT
+from truetune.data.messages import ROLE_BY_SHAREGPT_NAME, ROLES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
 from truetune.fixing.turns import Turn
@@ -71,7 +71,7 @@ class RenameRoles(ProblemRemedy):
 
     def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
         key, name = turn.role_key, turn.role
-        known = SHAREGPT if key == "from" else ROLES
+        known = ROLE_BY_SHAREGPT_NAME if key == "from" else ROLES
         if key is None or not isinstance(name, str) or name in known or name == "function_call":
             return
         meant = role_meant(name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from math import isfinite
 from typing import Any
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
 
@@ -44,7 +44,7 @@ class WriteScalarsAsText(ProblemRemedy):
                 if _is_scalar(turn.message.get(key)):
                     path = (*turn.path, key)
                     yield Put(path, row.spelled(path))
-        columns = {alias for name in TEXT_COLUMNS for alias in ALIASES[name]} | set(
+        columns = {alias for name in TEXT_COLUMNS for alias in COLUMN_ALIASES[name]} | set(
             self.context.spec.map.values()
         )
         for column in columns & row.value.keys() - set(row.conversation.unused):
@@ -98,7 +98,7 @@ class WriteLabels(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         names = {
-            *ALIASES["label"],
+            *COLUMN_ALIASES["label"],
             *(theirs for theirs, ours in self.context.names.items() if ours == "label"),
         }
         for column in row.value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
 from truetune.fixing.turns import loaded
@@ -31,7 +31,7 @@ class ListSingleObjects(ProblemRemedy):
                 if isinstance(call, str) and isinstance(loaded(call), dict):
                     yield Put((*turn.path, "tool_calls", index), loaded(call), call)
         for column in row.value:
-            if column in (*ALIASES["tools"], *ALIASES["documents"]) and isinstance(
+            if column in (*COLUMN_ALIASES["tools"], *COLUMN_ALIASES["documents"]) and isinstance(
                 loaded(row.value[column]), dict
             ):
                 yield self._listed(row, (column,), row.value[column])

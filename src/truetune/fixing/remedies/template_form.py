@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import combinations
 from typing import Any
 
-from truetune.data.columns import ALIASES
+from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.edits import Edit, Put
 from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
@@ -90,7 +90,7 @@ def short_ids(row: RowView) -> list[Edit]:
 def tools_as_functions(row: RowView) -> list[Edit]:
     """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
     edits: list[Edit] = []
-    for column in ALIASES["tools"]:
+    for column in COLUMN_ALIASES["tools"]:
         tools = loaded(row.value.get(column))
         for index, tool in enumerate(tools if isinstance(tools, list) else ()):
             if isinstance(tool, dict) and "name" in tool and "function" not in tool:

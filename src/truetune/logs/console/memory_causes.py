@@ -52,13 +52,21 @@ class _Sign:
     code: str = ""
     within: str = ""
     """A function that stands above it in the traceback"""
+    without: str = ""
+    """A file that must not stand in the traceback"""
+    of_user: bool = False
+    """The frame stands in a file of the user, not of a package"""
 
     def fits(self, frames: Sequence[Frame]) -> bool:
         """Is it in these frames?"""
         if self.within and not any(re.search(self.within, frame.function) for frame in frames):
             return False
+        files = [frame.file.replace("\\", "/") for frame in frames]
+        if self.without and any(re.search(self.without, file) for file in files):
+            return False
         return any(
-            re.search(self.file, frame.file.replace("\\", "/"))
+            not (self.of_user and frame.is_installed)
+            and re.search(self.file, frame.file.replace("\\", "/"))
             and re.search(self.function, frame.function)
             and (not self.code or re.search(self.code, frame.code))
             for frame in frames
@@ -116,11 +124,37 @@ REFERENCE = MemoryCause(
     "the reference model's pass is another model beside the policy",
     "with LoRA leave ref_model out: the adapter is turned off for it; else precompute_ref_log_probs=True",
 )
+LOGITS_ADVICE = (
+    "a loss that never holds all logits (use_liger_kernel=True, enable_liger_kernel in LLaMA-Factory, Cut Cross Entropy"
+    " in Axolotl and Unsloth), or fewer or shorter rows"
+)
 LOGITS = MemoryCause(
     "logits",
     "it is the loss: logits are rows x length x vocabulary, and the cross entropy holds them again in float32",
-    "a loss that never holds all logits (use_liger_kernel=True, Cut Cross Entropy in Axolotl and Unsloth), or fewer or"
-    " shorter rows",
+    LOGITS_ADVICE,
+)
+LOGITS_CAST = MemoryCause(
+    "logits-cast",
+    "Accelerate casts what the model returns to float32: the logits, rows x length x vocabulary, once more at twice"
+    " the size",
+    LOGITS_ADVICE,
+)
+RESUMED = MemoryCause(
+    "checkpoint-resumed",
+    "a checkpoint is loaded onto the GPU beside the model and its states that lie there already, before any row: a run"
+    " that fits from its start may not fit when it is resumed",
+    'load it to the CPU (torch.load(..., map_location="cpu")), and drop what it gave before the first step; of the'
+    " Trainer: optim=paged_adamw_8bit, sharded states (FSDP, ZeRO), or start from the saved weights without"
+    " optimizer.pt",
+    by_rows=False,
+)
+OWN_EVALUATION = MemoryCause(
+    "own-evaluation",
+    "it is an evaluation of your own, and no step of the training: without torch.no_grad() each pass keeps the"
+    " activations of all layers (eval() alone keeps them), and a sum or list of losses those of every batch",
+    "put torch.no_grad() (or inference_mode) around it, add up loss.item(), keep outputs with .detach().cpu() or not at"
+    " all, and give its batches the training's size; `truetune lint SCRIPT` names the line",
+    by_rows=False,
 )
 LOADING = MemoryCause(
     "loading",
@@ -164,6 +198,8 @@ NORM = MemoryCause(
     "train fewer parameters, or torch.nn.utils.clip_grad_norm_(..., foreach=False) in a loop of one's own",
     by_rows=False,
 )
+EVALUATES = r"^_*(?:(?:run_|do_|compute_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?|(?:dev|val)_loss)$"
+"""Functions of scripts that evaluate, by their names"""
 IN_GENERATION = r"^(?:generate|_sample|_beam_search|_greedy_search|fast_generate)"
 SIGNS = (
     _Sign(
@@ -178,6 +214,7 @@ SIGNS = (
     ),
     _Sign(KEPT_LOGITS, function=r"^(?:add|to_cpu_and_numpy)$", file=r"trainer_pt_utils"),
     _Sign(KEPT_LOGITS, function=r"pad_across_processes|^gather_for_metrics$"),
+    _Sign(RESUMED, function=r"^_load_optimizer_and_scheduler$|^_load_from_checkpoint$"),
     _Sign(STATES, function=r"^_init_group$|^init_state|^_init_state$"),
     _Sign(STATES, code=r"exp_avg|state\[.{1,20}\] = torch\.(?:zeros|empty)"),
     _Sign(STATES, file=r"bitsandbytes/optim/|deepspeed/ops/adam/|torch/optim/|/optimizers?/"),
@@ -190,6 +227,10 @@ SIGNS = (
     _Sign(REFERENCE, function=r"^(?:compute_ref|compute_reference|null_ref_context)"),
     _Sign(EVALUATION, function=r"^(?:evaluate|evaluation_loop|prediction_step|validation_step)$"),
     _Sign(CACHE_IN_GENERATION, function=IN_GENERATION),
+    _Sign(
+        OWN_EVALUATION, function=EVALUATES, without=r"transformers/trainer|lightning", of_user=True
+    ),
+    _Sign(LOGITS_CAST, function=r"^_?convert_to_fp32$"),
     _Sign(
         LOGITS,
         function=r"cross_entropy|ForCausalLMLoss|log_softmax|logprobs|logps|get_batch_log|^entropy_from_logits",
@@ -207,6 +248,9 @@ SIGNS = (
         function=r"^(?:from_pretrained|_load_pretrained_model|load_checkpoint_and_dispatch|load_model)$",
     ),
     _Sign(LOADING, function=r"^convert$", file=r"nn/modules/module\.py$"),
+    # What summons full parameters is no forward pass: that one gathers in _runtime_utils.
+    _Sign(GATHER, file=r"fsdp/(?:_state_dict_utils|_unshard_param_utils|_optim_utils)\.py$"),
+    _Sign(RESUMED, file=r"torch/serialization\.py$"),
 )
 """The first that fits the frames holds"""
 
@@ -256,6 +300,8 @@ class MemoryStory:
     """GiB in use by step, where the log has it"""
     step: float
     """Steps that fitted"""
+    pieces: float | None = None
+    """GiB that PyTorch holds in pieces, where that is more than the tensor needs that failed"""
 
     @property
     def asks_on(self) -> bool:
@@ -266,8 +312,13 @@ class MemoryStory:
     @property
     def comes_late(self) -> bool:
         """Did many steps fit, so that the batch which failed was larger than those before?"""
-        by_rows = self.cause is None or self.cause in (LOGITS, EAGER)
+        by_rows = self.cause is None or self.cause in (LOGITS, LOGITS_CAST, EAGER)
         return self.step >= LATE and by_rows and growth(self.memory) is None
+
+    @property
+    def is_fragmented(self) -> bool:
+        """Is there room enough, in pieces that are each too small?"""
+        return self.pieces is not None and not self.asks_on
 
     def evidence(self) -> Iterator[str]:
         """What the traceback and the output prove, one line each."""
@@ -281,7 +332,12 @@ class MemoryStory:
             )
         elif self.cause is not None:
             yield f"what needed the memory: {self.cause.cause}"
-        if self.comes_late:
+        if self.comes_late and self.is_fragmented:
+            yield (
+                f"{self.step:,.0f} steps fitted before: rows of many lengths leave pieces that later batches"
+                " can't use"
+            )
+        elif self.comes_late:
             yield (
                 f"{self.step:,.0f} steps fitted before: most likely the batch that failed has longer rows"
                 " than those, one row many times as long as the others"
@@ -309,6 +365,11 @@ class MemoryStory:
         return "; ".join((*self._changes(), plan))
 
     def _changes(self) -> Iterator[str]:
+        if self.is_fragmented:
+            yield (
+                f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"
+                " GiB in pieces, more than what failed needs"
+            )
         if self.comes_late:
             yield (
                 "see the longest rows with `truetune check DATA -t TOKENIZER -v`, and drop them or"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-SIZE = r"(?P<{}>[\d.]{{1,12}} (?:bytes|KiB|MiB|GiB|TiB))"
+SIZE = r"(?P<{}>[\d.]{{1,12}} (?:bytes|[KMGT]i?B))"
 PATTERNS = tuple(
     re.compile(pattern.format(SIZE.format(name)), re.DOTALL)
     for name, pattern in (
@@ -22,13 +22,17 @@ PATTERNS = tuple(
         ("own", r"this process has {} memory in use"),
         ("allocated", r"Of the allocated memory {} is allocated"),
         ("allocated", r"; {} already allocated"),
+        ("allocated", r"MPS allocated: {}"),
+        ("capacity", r"max allowed: {}"),
         ("idle", r"and {} is reserved by PyTorch but unallocated"),
         ("reserved", r"; {} reserved in total"),
         ("reserved", r"; {} cached"),
     )
 )
 OTHERS = re.compile(r"Process (\d+) has ([\d.]{1,12} (?:bytes|KiB|MiB|GiB|TiB)) memory in use")
-UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+UNITS = {"bytes": 1, "KB": 1 << 10, "KiB": 1 << 10, "MB": 1 << 20, "MiB": 1 << 20}
+UNITS |= {"GB": 1 << 30, "GiB": 1 << 30, "TiB": 1 << 40}
+"""MPS divides by 1,024 as CUDA does, and writes GB"""
 GIB = float(1 << 30)
 CARDS = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
 """Memory of GPUs as they are sold, in GB: the driver takes up to a tenth of it"""
@@ -175,6 +179,10 @@ def _others(
     if "allocated" not in found:
         return None, ()
     own = found["allocated"] + (idle or 0.0)
+    if "reserved" in found and in_use is not None and not listed:
+        # The form up to PyTorch 2.0 counts PyTorch's own memory alone.
+        unlisted = in_use - own
+        return (unlisted, ()) if unlisted > CONTEXT else (None, ())
     if in_use is not None and own + held <= in_use + ROUNDED:
         # both have room: none of those listed is this one
         return (held, tuple(listed)) if listed else (None, ())

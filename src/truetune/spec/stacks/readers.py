@@ -75,6 +75,13 @@ def reader_of(path: Path, keys: frozenset[str]) -> Reader | None:
     return next((reader for script in scripts for reader in _by_script(script, keys)), None)
 
 
+PROCESSES = re.compile(
+    r"--(?:num[-_]processes|nproc[-_]per[-_]node|num[-_]gpus)(?: +|=)([1-9]\d{0,3})\b"
+)
+"""How accelerate (over all machines), torchrun (on each) and DeepSpeed count the processes of a command"""
+NODES = re.compile(r"--nnodes(?: +|=)([1-9]\d{0,3})\b")
+
+
 def launches_of(script: Path) -> Iterator[str]:
     """The commands of the project that start this script, or a program with these settings, each with where it stands.
 
@@ -95,6 +102,21 @@ def launches_of_several(path: Path) -> Iterator[str]:
     """The commands of the project that start this script, or a program that reads these settings, as several
     processes, each with where it stands."""
     return (command for command in launches_of(path) if SEVERAL_PROCESSES.search(command))
+
+
+def launched_processes(path: Path) -> tuple[int, str] | None:
+    """How many processes the project's commands start a script, or a program with these settings, as; and a command.
+
+    None where no command says it, or two say different numbers.
+    """
+    counts: dict[int, str] = {}
+    for command in launches_of(path):
+        number = PROCESSES.search(command)
+        if number is None:
+            return None
+        nodes = NODES.search(command) if "nproc" in number[0] else None
+        counts[int(number[1]) * (int(nodes[1]) if nodes is not None else 1)] = command
+    return next(iter(counts.items())) if len(counts) == 1 else None
 
 
 def leads_to(word: str, file: Path, script: Path) -> bool:

@@ -87,9 +87,9 @@ def kind_of(document: Located) -> tuple[str, bool]:
     return named, len(equal) == 1
 
 
-def read(document: Located) -> Config:
-    """A YAML file of TRL."""
-    name, sure = kind_of(document)
+def read(document: Located, trainer: str = "") -> Config:
+    """A YAML file of TRL; `trainer` is the class of its settings, where the command that reads them says it."""
+    name, sure = (trainer, True) if trainer else kind_of(document)
     known = _merged(name)
     pins = pins_around(document.path)
     older = pins.before("trl", major(facts("trl").release))

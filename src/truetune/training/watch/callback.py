@@ -14,7 +14,7 @@ from transformers import TrainerCallback
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.judgement import missing
 from truetune.checks.watching import judgement_of, news
-from truetune.data.atomic import write
+from truetune.data.atomic import write_atomically
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import mark_identical_answers
@@ -291,7 +291,7 @@ class Watcher(TrainerCallback):
         facts = record(
             self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by
         )
-        write(self.folder / RECORD, json.dumps(facts, indent=1).encode())
+        write_atomically(self.folder / RECORD, json.dumps(facts, indent=1).encode())
         return share
 
     def _note(self, text: str) -> None:

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from truetune.checks.findings import Finding
-from truetune.data.atomic import write
-from truetune.data.output_folder import Stranger, refuse
+from truetune.data.atomic import write_atomically
+from truetune.data.output_folder import Stranger, stranger_error
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
@@ -64,13 +64,13 @@ def save(look: SamplingPass, limit: int, folder: Path) -> Path:
     """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
     target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
     if os.path.lexists(target) and not is_look(target):
-        raise refuse(Stranger(target, "truetune did not write it"))
+        raise stranger_error(Stranger(target, "truetune did not write it"))
     target.parent.mkdir(parents=True, exist_ok=True)
     facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
     table = pa.Table.from_pylist([row(look.step, sample) for sample in look.samples], SCHEMA)
     sink = pa.BufferOutputStream()
     pq.write_table(table.replace_schema_metadata({META: json.dumps(facts)}), sink)
-    write(target, sink.getvalue().to_pybytes())
+    write_atomically(target, sink.getvalue().to_pybytes())
     return target
 
 
@@ -175,7 +175,7 @@ def rewind(folder: Path, step: int) -> tuple[list[Finding], int]:
     lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
     records = [record for line in lines if (record := _read(line)) and record["step"] <= step]
     if lines:
-        write(file, "".join(json.dumps(record) + "\n" for record in records).encode())
+        write_atomically(file, "".join(json.dumps(record) + "\n" for record in records).encode())
     return [_finding(record) for record in records], len(later)
 
 

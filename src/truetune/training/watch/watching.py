@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.generation.build_prompts import build_prompts
 from truetune.spec.run import RunSpec
 from truetune.training.listen import Listener
@@ -45,5 +45,5 @@ def watcher(
 
 
 def _rows(spec: RunSpec, data: Any) -> Iterator[Conversation]:
-    rows = read(spec.eval_data or spec.data, format=spec.format, columns=spec.map)
+    rows = read_conversations(spec.eval_data or spec.data, format=spec.format, columns=spec.map)
     return (row for row in rows if not data.held_rows or row.origin.row in data.held_rows)

@@ -76,9 +76,22 @@ MESSAGES = (
         shown="end",
     ),
     message(
+        "logits-fill-host-memory",
+        "the machine's memory (not the GPU's) was used up by logits: rows x length x vocabulary",
+        # A vocabulary has 30,000 to 262,000 tokens; hidden states and images are narrower.
+        r"Unable to allocate [\d.]+ [MGT]iB for an array with shape \(\d+, \d+, (?:[3-9]\d{4}|\d{6})\)",
+        "the evaluation keeps the logits of all rows in memory for compute_metrics; the shape in the"
+        " message says how many rows there were at this moment",
+        "preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) keeps one number for each"
+        " token (eval_accumulation_steps only moves logits here from the GPU), or prediction_loss_only=True"
+        " where the loss is enough; `truetune lint SCRIPT` checks it",
+        "transformers/trainer_pt_utils.py",
+        "numpy/_core/_exceptions.py",
+    ),
+    message(
         "system-memory-error",
         "the machine's memory (not the GPU's) was used up",
-        r"^MemoryError\b|numpy\.core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't"
+        r"^MemoryError\b|numpy\._?core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't"
         r" allocate"
         r"|not enough) memory|WinError 1455|ArrowMemoryError|Cannot allocate memory|std::bad_alloc",
         "a data set or a model held whole in memory, once for each process or worker",

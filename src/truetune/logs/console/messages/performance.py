@@ -288,6 +288,49 @@ MESSAGES = (
         severity="info",
     ),
     message(
+        "vllm-quantization-is-slow",
+        "the quantization of this server has no fast kernel: it is slower than the plain weights",
+        r"\S{1,40} quantization is not fully optimized yet\. The speed can be slower"
+        r"|Detected that the model can run with \w+, however you specified quantization=\w+"
+        r" explicitly",
+        "--quantization bitsandbytes dequantizes each layer at each token, and --quantization awq or"
+        " gptq forces the old kernel where a Marlin kernel would be taken",
+        "leave --quantization out (the checkpoint says how it is quantized), serve bfloat16 where it"
+        " fits, or quantize to AWQ, GPTQ or FP8 with a Marlin kernel",
+        "vllm/config/model.py; vllm/model_executor/layers/quantization/awq_marlin.py",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "quantization-kernels-not-installed",
+        "the CUDA kernels of the quantized weights are not installed: each token is computed by a"
+        " slow fallback",
+        r"(?:- )?CUDA extension not installed\."
+        r"|CUDA kernels for auto_gptq are not installed|Exllama(?:v2)? kernels? (?:is|are) not installed"
+        r"|AutoAWQ could not load \w+ kernels extension",
+        "the package of GPTQ or AWQ was installed without its compiled part, or for another torch or"
+        " CUDA",
+        "install gptqmodel (or a wheel of the same torch and CUDA), or serve the model with vLLM,"
+        " which has kernels of its own; `truetune doctor` lists versions",
+        "auto_gptq/nn_modules/qlinear/qlinear_cuda.py; awq/modules/linear",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
+        "drafts-are-refused",
+        "speculative decoding: next to no drafted token is accepted, so the drafts cost more than"
+        " they save",
+        r"SpecDecoding metrics: .{0,400}Avg Draft acceptance rate: 1?\d(?:\.\d{1,4})?%",
+        "the draft model is not of this model: another family, or the tuning moved the answers away"
+        " from it. Speculation is worth it from about half accepted",
+        "start without --speculative-config, take n-gram drafts, or tune the draft model on the same"
+        " rows",
+        "vllm/v1/spec_decode/metrics.py",
+        shown="notice",
+        severity="warning",
+        least=2,
+    ),
+    message(
         "vllm-preempts-requests",
         "vLLM interrupts requests and computes them again: its key-value cache is too small",
         r"Sequence group \S{1,80} is preempted by PreemptionMode\.",

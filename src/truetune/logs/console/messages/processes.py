@@ -82,13 +82,23 @@ MESSAGES = (
         ),
     ),
     message(
+        "map-process-died",
+        "a process that prepares rows (datasets.map) was killed: most often the machine's memory was used up",
+        r"One of the subprocesses has abruptly died",
+        "num_proc processes each hold their rows, a tokenizer, and a batch of results; the kernel ended one"
+        " of them without an exception",
+        "lower num_proc (dataset_num_proc), batch_size and writer_batch_size of map; with num_proc=1 an"
+        " exception of the function is printed; `dmesg -T | tail` shows `oom` where the memory was at fault",
+        "datasets/utils/py_utils.py",
+        "huggingface/datasets#6357",
+    ),
+    message(
         "process-of-the-run-failed",
         "the launcher reports that one of its processes failed",
         r"ChildFailedError|Caught \w+ in (?:DataLoader worker|pin"
         r" memory|replica)|CalledProcessError"
         r"|ProcessRaisedException|ProcessExitedException|TorchElasticError|elastic\.multiprocessing\.(?:errors"
-        r"|api)|RendezvousConnectionError|RendezvousClosedError|One of the subprocesses has"
-        r" abruptly died"
+        r"|api)|RendezvousConnectionError|RendezvousClosedError"
         r"|SignalException: Process \d+ got signal|RayTaskError",
         "the exception of that process is the cause: it stands above, or in the other ranks' files",
         "read the first exception of the ranks; if none was kept, start with `torchrun --redirects"

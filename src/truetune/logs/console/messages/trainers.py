@@ -133,6 +133,18 @@ MESSAGES = (
         "torch/serialization.py",
     ),
     message(
+        "resumed-run-was-over",
+        "the run made no step: it was over within a second, with a loss of 0",
+        r"\{.{0,40}'train_runtime': '?0\.\d{1,9}'?,.{0,300}'train_loss': '?0(?:\.0{1,4})?'?[,}]",
+        "the checkpoint that it resumed from is at the last planned step (num_train_epochs x rows /"
+        " batch, or max_steps): all steps are done, and new rows are never seen",
+        "for new rows, leave resume_from_checkpoint out and begin from the trained weights with an"
+        " output folder of its own; to train on, raise num_train_epochs or max_steps",
+        "transformers/trainer.py: _inner_training_loop",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
         "peft-saves-embedding",
         "added tokens or a resized embedding are not saved with the adapter",
         r"Setting `save_embedding_layers` to `True`",

@@ -1,0 +1,97 @@
+"""Two runs of the evaluation harness, meant for two models, ask the same one.
+
+## What it does
+Reads the commands that start lm_eval in shell scripts, job files and Dockerfiles. Two of one file are compared by the
+model that they load (`pretrained`, `peft`, `delta`, `revision`, its dtype) and by all else that they set. It fires
+where only the name of the results, or the tokenizer, differs.
+
+## Why it is bad
+Base and tuned model get the same scores to the last digit, and the training seems to have done nothing. A LoRA is
+loaded by `peft=FOLDER` alone: its folder as `tokenizer=` changes no weight.
+
+## Example
+```bash
+lm_eval --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
+lm_eval --model hf --model_args pretrained=org/base-8b,tokenizer=out/lora --tasks mmlu --output_path results/tuned
+```
+
+## Use instead
+```bash
+lm_eval --model hf --model_args pretrained=org/base-8b --tasks mmlu --output_path results/base
+lm_eval --model hf --model_args pretrained=org/base-8b,peft=out/lora --tasks mmlu --output_path results/tuned
+```
+
+## Fix safety
+The figures of the second run change.
+
+## References
+- EleutherAI/lm-evaluation-harness, docs/model_guide.md and `HFLM(peft=...)`
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from truetune.checks.commands.harness_run_without_chat_template import HarnessRun, harness_runs
+from truetune.checks.findings import Finding
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell import CommandFile
+
+NO_WEIGHTS = frozenset(("tokenizer", "batch_size", "trust_remote_code", "parallelize"))
+"""Arguments of a model that say nothing of its weights"""
+OF_RESULTS = ("--output_path", "-o", "--wandb_args", "--hf_hub_log_args", "--model_args", "-a")
+"""Options that name where results go; those of the model are compared by themselves"""
+
+
+class HarnessRunsAskOneModel(CommandRule):
+    code = "TT878"
+    severity = "warning"
+    what = "commands that start lm_eval"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[HarnessRun]:
+        return harness_runs(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for first, second in itertools.combinations(harness_runs(self.subject), 2):
+            model = _weights(first)
+            is_known = bool(model) and "$" not in first.command.text + second.command.text
+            writes_apart = first.options != second.options
+            if is_known and writes_apart and _alike(first, second):
+                yield self.finding(
+                    f"two runs of lm_eval ask the same model: {','.join(sorted(model))}",
+                    "name the tuned model in one of them: peft=FOLDER beside pretrained for an adapter, or"
+                    " pretrained=FOLDER for merged weights",
+                    cases=[
+                        self.case(one.command, one.model or one.command.text)
+                        for one in (first, second)
+                    ],
+                )
+
+
+def _alike(first: HarnessRun, second: HarnessRun) -> bool:
+    """Do two runs load the same weights, and differ in nothing that changes a score?"""
+    same_weights = _weights(first) == _weights(second)
+    return same_weights and _other_options(first) == _other_options(second)
+
+
+def _weights(run: HarnessRun) -> frozenset[str]:
+    """The arguments that say which weights are loaded."""
+    parts = run.model.split(",")
+    return frozenset(
+        part for part in parts if part and part.partition("=")[0].strip() not in NO_WEIGHTS
+    )
+
+
+def _other_options(run: HarnessRun) -> tuple[str, ...]:
+    """The words of a command without those that name the model and the results."""
+    kept: list[str] = []
+    is_skipped = False
+    for word in run.options:
+        if word.startswith("-"):
+            name = word.partition("=")[0]
+            is_skipped = name.replace("_", "-") in {one.replace("_", "-") for one in OF_RESULTS}
+        if not is_skipped:
+            kept.append(word)
+    return tuple(sorted(kept))

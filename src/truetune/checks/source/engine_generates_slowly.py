@@ -1,0 +1,121 @@
+"""An engine of vLLM is made in a script with arguments that make each answer slow.
+
+## What it does
+Looks at `vllm.LLM(...)` and at the arguments of its engines in a file that trains nothing, for those whose price is
+certain: `max_num_seqs=1`, `cpu_offload_gb` above 0, `dtype="float32"`, `quantization="bitsandbytes"`. An eager engine
+(`enforce_eager=True`) is a note: it costs speed with each token, and saves memory and the time of the start.
+
+## Why it is bad
+vLLM is fast because it computes one token of many answers at once, by a recorded graph. One sequence at a time, weights
+that cross the bus for each token, or layers that are dequantized for each token take that away, without a message.
+
+## Example
+```python
+from vllm import LLM, SamplingParams
+
+llm = LLM("tuned", max_num_seqs=1, max_model_len=4096)
+print(llm.generate(prompts, SamplingParams(max_tokens=300)))
+```
+
+## Use instead
+```python
+from vllm import LLM, SamplingParams
+
+llm = LLM("tuned", max_num_seqs=64, max_model_len=4096)
+print(llm.generate(prompts, SamplingParams(max_tokens=300)))
+```
+
+## Fix safety
+The cache of more sequences takes memory: where the engine does not start, lower `max_model_len` first. Sampled answers
+differ between batches by rounding.
+
+## References
+- vLLM documentation, engine arguments; vllm-project/vllm#4449
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import trains
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
+
+
+class SlowArgument(NamedTuple):
+    """An argument that costs speed."""
+
+    spelled: str
+    why: str
+    instead: str
+    is_certain: bool = True
+    """It is slow at any size; else the price depends on the model and on how many requests there are"""
+
+
+def _engines(module: Module) -> Iterator[Call]:
+    """The engines of a file that only generates."""
+    return iter(()) if trains(module) else module.calls(*ENGINES)
+
+
+class EngineGeneratesSlowly(SourceRule):
+    code = "TT682"
+    severity = "warning"
+    looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _engines)
+
+    def findings(self) -> Iterator[Finding]:
+        for call in _engines(self.subject):
+            slow = list(_slow_arguments(self.subject, call))
+            if slow:
+                yield self.finding(
+                    f"this engine answers slowly: {'; '.join(one.why for one in slow)}",
+                    "; ".join(one.instead for one in slow),
+                    severity="warning" if any(one.is_certain for one in slow) else "info",
+                    cases=[at(self.subject, call.node, one.spelled) for one in slow],
+                )
+
+
+def _slow_arguments(module: Module, call: Call) -> Iterator[SlowArgument]:
+    """The arguments of an engine that make each token slow."""
+
+    def value(name: str) -> Any:
+        return module.flow.value(call.keywords.get(name))
+
+    if value("max_num_seqs") == 1:
+        yield SlowArgument(
+            "max_num_seqs=1",
+            "max_num_seqs=1 answers one prompt after another",
+            "set max_num_seqs=64, or leave max_num_seqs out",
+        )
+    offloaded = value("cpu_offload_gb")
+    if isinstance(offloaded, int | float) and offloaded > 0:
+        yield SlowArgument(
+            f"cpu_offload_gb={offloaded}",
+            "cpu_offload_gb sends weights over the bus for each token",
+            "leave cpu_offload_gb out, and load quantized weights or set tensor_parallel_size",
+        )
+    if value("dtype") in ("float32", "float"):
+        yield SlowArgument(
+            'dtype="float32"',
+            "float32 reads twice the bytes for each token",
+            'set dtype="bfloat16"',
+        )
+    if value("quantization") == "bitsandbytes":
+        yield SlowArgument(
+            'quantization="bitsandbytes"',
+            "bitsandbytes dequantizes each layer for each token",
+            "leave quantization out where bfloat16 fits, else load AWQ, GPTQ or FP8",
+        )
+    if value("enforce_eager") is True:
+        yield SlowArgument(
+            "enforce_eager=True",
+            "enforce_eager leaves CUDA graphs out",
+            "leave enforce_eager out",
+            is_certain=False,
+        )

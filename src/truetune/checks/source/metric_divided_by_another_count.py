@@ -1,0 +1,200 @@
+"""A figure is summed over rows and divided by the number of batches, or the other way round.
+
+## What it does
+Looks at figures that a loop over a `DataLoader` of several rows a batch adds up, and at what they are divided by. Right
+answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
+batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
+where a batch holds one row.
+
+## Why it is bad
+The figure is wrong by the rows of a batch: an accuracy of 11.9, or a validation loss eight times below the training
+loss, which looks like an excellent model. It changes with the batch size and not with the model.
+
+## Example
+```python
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=5)
+loader = DataLoader(rows, batch_size=16, collate_fn=collate)
+correct = 0
+with torch.no_grad():
+    for batch in loader:
+        logits = model(**batch).logits
+        correct += (logits.argmax(-1) == batch["labels"]).sum().item()
+print(correct / len(loader))
+```
+
+## Use instead
+```python
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained("model", num_labels=5)
+loader = DataLoader(rows, batch_size=16, collate_fn=collate)
+correct = 0
+with torch.no_grad():
+    for batch in loader:
+        logits = model(**batch).logits
+        correct += (logits.argmax(-1) == batch["labels"]).sum().item()
+print(correct / len(rows))
+```
+
+## Fix safety
+There is no automatic fix. The figure changes, and can't be compared with earlier ones of the same script.
+
+## References
+- deepspeedai/DeepSpeedExamples#425; pytorch/examples `mnist/main.py` (`test_loss /= len(test_loader.dataset)`, of a
+  loss with `reduction='sum'`)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.averages import Mean, means, terms
+from truetune.checks.source.loss_values import is_loss
+from truetune.checks.source.places import at
+from truetune.checks.source.value_slices import records_gradient
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+Unit = Literal["rows", "batches"]
+CASTS = ("item", "cpu", "detach", "float", "tolist", "numpy")
+LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+
+
+def _over_loaders(module: Module) -> Iterator[ast.expr]:
+    """Sums that are divided by the length of a loader, or of its rows."""
+    if not any(module.calls(*LOADERS)):
+        return
+    for mean in means(module):
+        if _counted(module, mean) is not None:
+            yield mean.node
+
+
+class MetricDividedByAnotherCount(SourceRule):
+    code = "TT888"
+    severity = "error"
+    looks_at = CodePlaces("sums that are divided by the length of a loader", _over_loaders)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if not any(module.calls(*LOADERS)):
+            return
+        for mean in means(module):
+            counted = _counted(module, mean)
+            if counted is None or mean.counted is None or _is_scaled(module, mean):
+                continue
+            unit, size = counted
+            divisor = module.text_of(mean.counted)
+            for term in terms(module, _without_percent(mean.values)):
+                if unit == "batches" and _counts_rows(module, term):
+                    yield self.finding(
+                        f"right answers are counted one by one and divided by {divisor}, the number of"
+                        f" batches: with {size} rows a batch the figure goes far beyond 1",
+                        "divide by the number of rows: len(loader.dataset)",
+                        cases=[at(module, mean.node), at(module, term)],
+                    )
+                elif (
+                    unit == "rows" and is_loss(module, term) and not records_gradient(module, term)
+                ):
+                    yield self.finding(
+                        f"the mean losses of batches are added up and divided by {divisor}, the number of"
+                        f" rows: the figure is about {size} times too small",
+                        "divide by the number of batches, or add up loss * rows of the batch",
+                        cases=[at(module, mean.node), at(module, term)],
+                    )
+
+
+def _counted(module: Module, mean: Mean) -> tuple[Unit, int] | None:
+    """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
+    divisor = mean.counted
+    if (
+        not isinstance(divisor, ast.Call)
+        or module.flow.name(divisor.func) != "len"
+        or len(divisor.args) != 1
+    ):
+        return None
+    given = divisor.args[0]
+    if isinstance(given, ast.Attribute) and given.attr == "dataset":
+        loader = _loader(module, given.value)
+        return None if loader is None else _of("rows", module, loader)
+    loader = _loader(module, given)
+    if loader is not None:
+        return _of("batches", module, loader)
+    makers = {origin.node for origin in module.flow.origins(given)}
+    for call in module.calls(*LOADERS):
+        rows = call.argument(0, "dataset")
+        if rows is not None and makers & {origin.node for origin in module.flow.origins(rows)}:
+            return _of("rows", module, call)
+    return None
+
+
+def _is_scaled(module: Module, mean: Mean) -> bool:
+    """Is the figure divided or multiplied once more, by something else than 100: `loss / len(rows) * batch_size`?"""
+    around = module.scopes.parent.get(mean.node)
+    if not isinstance(around, ast.BinOp) or not isinstance(around.op, ast.Div | ast.Mult):
+        return False
+    return not any(_is_hundred(side) for side in (around.left, around.right))
+
+
+def _without_percent(values: ast.expr) -> ast.expr:
+    """`correct` in `100 * correct`."""
+    if isinstance(values, ast.BinOp) and isinstance(values.op, ast.Mult):
+        if _is_hundred(values.left):
+            return values.right
+        if _is_hundred(values.right):
+            return values.left
+    return values
+
+
+def _is_hundred(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in (100, 100.0)
+
+
+def _of(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+    size = module.flow.value(loader.argument(1, "batch_size"))
+    return (unit, size) if type(size) is int and size > 1 else None
+
+
+def _loader(module: Module, node: ast.expr) -> Call | None:
+    """The loader that this is; None where it is not one alone. One that Accelerate prepares keeps its batches."""
+    made = [origin.node for origin in module.flow.origins(node)]
+    if len(made) != 1 or not isinstance(made[0], ast.Call):
+        return None
+    call = module.flow.call(made[0])
+    return call if call.named(*LOADERS) else None
+
+
+def _counts_rows(module: Module, term: ast.expr) -> bool:
+    """Is it the number of rows of a batch that are equal: `(guess == gold).sum().item()`?"""
+    node: ast.expr | None = term
+    while isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.method == "sum" and not call.args and not call.keywords:
+            return call.receiver is not None and _is_comparison(module, call.receiver)
+        if call.named("torch.sum", "numpy.sum", "sum") and len(call.args) == 1:
+            return _is_comparison(module, call.args[0])
+        node = call.receiver if call.method in CASTS else None
+    return False
+
+
+def _is_comparison(module: Module, node: ast.expr) -> bool:
+    for origin in module.flow.origins(node):
+        made = origin.node
+        if isinstance(made, ast.Compare) and isinstance(made.ops[0], ast.Eq):
+            return True
+        if isinstance(made, ast.Call) and module.flow.call(made).method == "eq":
+            return True
+        if isinstance(made, ast.Call) and module.flow.call(made).method in (*CASTS, "long", "int"):
+            receiver = module.flow.call(made).receiver
+            return receiver is not None and _is_comparison(module, receiver)
+    return False

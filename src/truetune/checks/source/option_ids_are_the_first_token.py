@@ -1,0 +1,118 @@
+"""The answer's letters are looked up by their first token, which is the tokenizer's BOS: all letters have one id.
+
+## What it does
+Looks for `tokenizer("A").input_ids[0]`, `tokenizer.encode("A")[0]` and their like, once for each of several texts, in a
+file that reads logits: with a tokenizer that puts a BOS before each text (Llama, Mistral, Gemma), and without
+`add_special_tokens=False`.
+
+## Why it is bad
+The first id is that of the BOS, whatever the letter. All options get the same score, `argmax` takes the first of them,
+and each model scores what share of the answers is A: about 25 % with four options.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+option_ids = [tokenizer(letter).input_ids[0] for letter in "ABCD"]
+logits = model(**tokenizer(question, return_tensors="pt")).logits[0, -1]
+guess = logits[option_ids].argmax()
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("meta-llama/Llama-3.1-8B")
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-3.1-8B")
+option_ids = [tokenizer(" " + letter, add_special_tokens=False).input_ids[-1] for letter in "ABCD"]
+logits = model(**tokenizer(question, return_tensors="pt")).logits[0, -1]
+guess = logits[option_ids].argmax()
+```
+
+## Fix safety
+There is no automatic fix. A letter behind a space is another token than the letter alone: take the one that follows
+the prompt's end (`Answer:` is followed by ` A`).
+
+## References
+- EleutherAI/lm-evaluation-harness#443; hendrycks/test `evaluate_flan.py` (`tokenizer("A").input_ids[0]`, of T5, which
+  has no BOS)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import likely_names
+from truetune.checks.source.places import at
+from truetune.checks.source.vocabularies import vocabulary_group
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+BEGIN_WITH_BOS = ("Llama 2", "Llama 3", "Mistral", "Gemma", "Gemma 3")
+"""Vocabularies whose tokenizers put a BOS before each text, by their tokenizer_config.json"""
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+
+
+def _first_ids(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
+    """The first ids of texts that are encoded one by one, with the calls that encode them."""
+    if not module.mentions("logits"):
+        return
+    for node in module.nodes(ast.Subscript):
+        if not isinstance(node.slice, ast.Constant) or node.slice.value != 0:
+            continue
+        encoding = _encoding(module, node.value)
+        if encoding is not None:
+            yield node, encoding
+
+
+class OptionIdsAreTheFirstToken(SourceRule):
+    code = "TT896"
+    severity = "error"
+    looks_at = CodePlaces("first ids of texts, in files that read logits", _first_ids)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        found = [(node, call) for node, call in _first_ids(module) if _keeps_bos(module, call)]
+        is_repeated = any(
+            isinstance(around, COMPREHENSIONS)
+            for node, _ in found
+            for around in module.parents(node)
+        )
+        if len(found) < 2 and not is_repeated:
+            return
+        yield self.finding(
+            "the first id of each option is that of the tokenizer's BOS: all options are one token",
+            "encode them with add_special_tokens=False, with the space that the prompt's end leaves"
+            " to them, and take the last id",
+            cases=[at(module, node) for node, _ in found],
+        )
+
+
+def _encoding(module: Module, ids: ast.expr) -> Call | None:
+    """The tokenizer's call in `tok(x).input_ids`, `tok(x)["input_ids"]` and `tok.encode(x)`."""
+    if isinstance(ids, ast.Attribute) and ids.attr == "input_ids":
+        ids = ids.value
+    elif isinstance(ids, ast.Subscript) and isinstance(ids.slice, ast.Constant):
+        if ids.slice.value != "input_ids":
+            return None
+        ids = ids.value
+    elif not (isinstance(ids, ast.Call) and module.flow.call(ids).method == "encode"):
+        return None
+    return module.flow.call(ids) if isinstance(ids, ast.Call) else None
+
+
+def _keeps_bos(module: Module, call: Call) -> bool:
+    """Does this call put a BOS before its one text?"""
+    if call.open or "add_special_tokens" in call.keywords or "return_tensors" in call.keywords:
+        return False
+    if module.mentions("add_bos_token"):
+        return False
+    tokenizer = call.receiver if call.method == "encode" else call.node.func
+    names = likely_names(module, tokenizer)
+    return bool(names) and all(vocabulary_group(name) in BEGIN_WITH_BOS for name in names)

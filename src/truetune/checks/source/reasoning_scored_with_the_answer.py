@@ -1,0 +1,127 @@
+"""A model that thinks before it answers is scored by its whole text.
+
+## What it does
+Looks at files that ask a reasoning model (Qwen3 in its default mode, QwQ, DeepSeek-R1 and its distilled models) and
+compare its text with a reference by `==`, with nothing but blanks and case taken off. Silent where the thinking is
+switched off (`enable_thinking=False`, `/no_think`), cut off (`</think>`), or parsed by the server.
+
+## Why it is bad
+The text begins with `<think> ... </think>`, which no reference holds: exact match is 0, whatever the model answers.
+
+## Example
+```python
+from transformers import AutoTokenizer
+from vllm import LLM, SamplingParams
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")
+engine = LLM("Qwen/Qwen3-8B")
+prompts = [tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True) for row in rows]
+outputs = engine.generate(prompts, SamplingParams(temperature=0, max_tokens=1024))
+hits = sum(output.outputs[0].text.strip() == row["label"] for output, row in zip(outputs, rows))
+```
+
+## Use instead
+```python
+from transformers import AutoTokenizer
+from vllm import LLM, SamplingParams
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-8B")
+engine = LLM("Qwen/Qwen3-8B")
+prompts = [tokenizer.apply_chat_template(row["messages"], tokenize=False, add_generation_prompt=True) for row in rows]
+outputs = engine.generate(prompts, SamplingParams(temperature=0, max_tokens=1024))
+answers = [output.outputs[0].text.rpartition("</think>")[2].strip() for output in outputs]
+hits = sum(answer == row["label"] for answer, row in zip(answers, rows))
+```
+
+## Fix safety
+There is no automatic fix. A model that was tuned on answers without reasoning is asked with `enable_thinking=False`, as
+it was trained; else cut the reasoning off, and leave it the tokens to end it.
+
+## References
+- https://huggingface.co/Qwen/Qwen3-8B (enable_thinking is True by default); jundot/omlx#358
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.source.sampled_answers_scored_once import REFERENCE
+from truetune.source.module import Module
+
+THINKS = re.compile(
+    r"(?:qwen/)?qwen3-[\d.]+b(?:-a\d+b)?(?:-thinking[-\d]*)?(?:-fp8|-awq)?"
+    r"|(?:unsloth/)?qwen3-[\d.]+b(?:-unsloth)?(?:-bnb-4bit)?"
+    r"|(?:qwen/)?qwq-32b(?:-preview)?|(?:deepseek-ai/)?deepseek-r1(?:-[\w.-]+)?",
+    re.I,
+)
+"""Names of models whose template lets them think unless it is told not to; Qwen3's -Base and -Instruct do not"""
+SWITCHED_OFF = ("thinking", "think>", "no_think", "reasoning")
+"""Signs that the file knows of the thinking"""
+BARE = ("strip", "lstrip", "rstrip", "lower", "upper", "casefold", "removesuffix")
+"""Methods that leave a text whole but for blanks and case"""
+ANSWERS = ("text", "content")
+"""Attributes of a server's or an engine's answer"""
+DECODES = ("decode", "batch_decode")
+DEPTH = 8
+
+
+def _thinking_models(module: Module) -> Iterator[ast.Constant]:
+    """Names of reasoning models, in a file that says nothing of their thinking."""
+    if module.mentions(*SWITCHED_OFF):
+        return
+    for node in module.nodes(ast.Constant):
+        if isinstance(node.value, str) and THINKS.fullmatch(node.value):
+            yield node
+
+
+class ReasoningScoredWithTheAnswer(SourceRule):
+    code = "TT892"
+    severity = "warning"
+    looks_at = CodePlaces("names of models that think before they answer", _thinking_models)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        model = next(_thinking_models(module), None)
+        if model is None or not module.mentions("apply_chat_template", ".chat(", "completions"):
+            return
+        for compare in module.nodes(ast.Compare):
+            sides = [compare.left, *compare.comparators]
+            is_equal = len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq)
+            if not is_equal or not any(REFERENCE.search(ast.unparse(side)) for side in sides):
+                continue
+            if any(_is_whole_answer(module, side) for side in sides):
+                yield self.finding(
+                    f"{model.value!r} thinks before it answers, and its whole text, <think> with it, is"
+                    " compared with the reference",
+                    "give apply_chat_template enable_thinking=False, or compare what stands behind"
+                    " </think>",
+                    cases=[at(module, compare), at(module, model)],
+                )
+                return
+
+
+def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
+    """Is it all that a model wrote, but for blanks and case?"""
+    if depth > DEPTH:
+        return False
+    return any(_is_answer(module, origin.node, depth) for origin in module.flow.origins(node))
+
+
+def _is_answer(module: Module, made: ast.AST, depth: int) -> bool:
+    if isinstance(made, ast.Attribute) and made.attr in ANSWERS:
+        text = ast.unparse(made)
+        return "outputs[" in text or "message" in text or "choices" in text
+    if isinstance(made, ast.Subscript) and isinstance(made.slice, ast.Constant):
+        return made.slice.value == "generated_text"
+    if not isinstance(made, ast.Call):
+        return False
+    call = module.flow.call(made)
+    if call.method in BARE and call.receiver is not None:
+        return _is_whole_answer(module, call.receiver, depth + 1)
+    return call.method in DECODES and call.receiver is not None

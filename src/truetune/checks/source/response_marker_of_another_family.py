@@ -1,0 +1,212 @@
+"""The marker by which a script finds the answers is that of another family of models.
+
+## What it does
+Looks at the marker that a script searches for to set its labels (`tokenizer.encode("[/INST]")`,
+`text.find("<|im_start|>assistant")`, `response_part` of Unsloth, `response_template` of TRL), where rows are rendered
+by the chat template of the model that it loads, and the name of that model says which template it is. Silent where the
+script writes the marker in a text of its own, sets a template, or loads a model that is not known.
+
+## Why it is bad
+The marker is never found. A collator that then masks the whole row leaves no label: the loss is 0.0 or NaN from the
+first step. One that goes on trains on the prompts as well.
+
+## Example
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-1.7B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-1.7B")
+marker = tokenizer.encode("[/INST]", add_special_tokens=False)
+
+
+def encode(row):
+    ids = tokenizer.apply_chat_template(row["messages"], return_dict=False)
+    starts = [i for i in range(len(ids)) if ids[i : i + len(marker)] == marker]
+    begin = starts[-1] + len(marker) if starts else len(ids)
+    return {"input_ids": ids, "labels": [-100] * begin + ids[begin:]}
+```
+
+## Use instead
+```python
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("Qwen/Qwen3-1.7B")
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen3-1.7B")
+marker = tokenizer.encode("<|im_start|>assistant\\n", add_special_tokens=False)
+
+
+def encode(row):
+    ids = tokenizer.apply_chat_template(row["messages"], return_dict=False)
+    starts = [i for i in range(len(ids)) if ids[i : i + len(marker)] == marker]
+    begin = starts[-1] + len(marker) if starts else len(ids)
+    return {"input_ids": ids, "labels": [-100] * begin + ids[begin:]}
+```
+
+## Fix safety
+Safe: the marker is what the model's own template writes before an answer. `truetune show` prints it.
+
+## References
+- unslothai/unsloth#2095, huggingface/trl#588
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import likely_names, plain_name
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.source.responses import REPLACES_TEMPLATE, TRL, UNSLOTH, sets_template, writes
+
+OPENINGS = (
+    (r"(qwen|qwq)", "<|im_start|>assistant\n"),
+    (r"smollm[23]-.*(instruct|b$)", "<|im_start|>assistant\n"),
+    (r"(meta-)?llama-?3.*instruct", "<|start_header_id|>assistant<|end_header_id|>\n\n"),
+    (r"gemma-[23]-.*it", "<start_of_turn>model\n"),
+    (r"(mistral|mixtral|ministral)-.*instruct", "[/INST]"),
+    (r"llama-?2-.*chat", "[/INST]"),
+    (r"phi-?3", "<|assistant|>\n"),
+)
+"""The name of a model, as `plain_name` writes it -> what its published chat template writes before an answer"""
+MARKS = (
+    "<|im_start|>",
+    "<|start_header_id|>",
+    "<start_of_turn>",
+    "[/INST]",
+    "<|assistant|>",
+)
+PURE = re.compile(
+    r"\s*(<\|im_start\|>|<\|start_header_id\|>|<start_of_turn>|\[/INST\]|<\|assistant\|>)"
+    r"\s*(assistant|model)?\s*(<\|end_header_id\|>)?\s*"
+)
+"""A marker and nothing else: a text that goes on is a prompt of the script's own"""
+SEARCHES = frozenset(
+    ("encode", "convert_tokens_to_ids", "find", "rfind", "index", "rindex", "split", "partition")
+    + ("rpartition",)
+)
+
+TOKENIZERS = frozenset(("tokenizer", "tok", "processing_class"))
+"""Attributes of a collator that are called: `self.tokenizer(self.marker)`"""
+
+
+class Marker(NamedTuple):
+    """A marker of answers, and where it is given."""
+
+    text: str
+    place: ast.AST
+
+
+def _markers(module: Module) -> Iterator[Marker]:
+    """The markers that a script which sets labels encodes or searches for."""
+    by_library = any(True for _ in module.calls(*UNSLOTH, TRL))
+    if not by_library and not module.mentions("-100"):
+        return
+    for call in module.all_calls:
+        for given in _searched(module, call):
+            for text in _texts(module, given):
+                if PURE.fullmatch(text):
+                    yield Marker(text, call.node)
+
+
+def _texts(module: Module, given: ast.expr) -> list[str]:
+    """The texts that an argument may be, also where a class is given it when one is made: `Collator(tok, MARKER)`."""
+    texts = possible_texts(module, given)
+    for origin in module.flow.origins(given):
+        if isinstance(origin.node, ast.arg):
+            texts += [
+                text
+                for part in _given_at_making(module, origin.node)
+                for text in possible_texts(module, part)
+            ]
+    if isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self":
+        texts += [
+            text for part in _field_default(module, given) for text in possible_texts(module, part)
+        ]
+    return list(dict.fromkeys(texts))
+
+
+def _field_default(module: Module, attribute: ast.Attribute) -> Iterator[ast.expr]:
+    """The default of a dataclass's field: `marker: str = "[/INST]"`."""
+    made = next(
+        (node for node in module.parents(attribute) if isinstance(node, ast.ClassDef)), None
+    )
+    for part in made.body if made is not None else []:
+        is_field = isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == attribute.attr
+        if is_field and isinstance(part, ast.AnnAssign) and part.value is not None:
+            yield part.value
+
+
+def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
+    """What the parameter of an `__init__` is given where an object of its class is made."""
+    around = list(module.parents(parameter))
+    function = next((node for node in around if isinstance(node, ast.FunctionDef)), None)
+    made = next((node for node in around if isinstance(node, ast.ClassDef)), None)
+    if function is None or made is None or function.name != "__init__":
+        return
+    names = [argument.arg for argument in function.args.args[1:]]
+    place = names.index(parameter.arg) if parameter.arg in names else -1
+    for node in module.flow.calls_of(made):
+        given = module.flow.call(node).argument(place, parameter.arg)
+        if given is not None:
+            yield given
+
+
+def _searched(module: Module, call: Call) -> list[ast.expr]:
+    """What a call searches for."""
+    if call.named(*UNSLOTH):
+        part = call.argument(2, "response_part")
+    elif call.named(TRL):
+        part = call.argument(0, "response_template")
+    elif (
+        call.method in SEARCHES
+        or call.method in TOKENIZERS
+        or (call.receiver is None and "tokenizer" in module.flow.kinds(call.node.func))
+    ):
+        part = call.args[0] if call.args else None
+    else:
+        part = None
+    return [part] if part is not None else []
+
+
+class ResponseMarkerOfAnotherFamily(SourceRule):
+    code = "TT851"
+    severity = "error"
+    looks_at = CodePlaces("markers by which a script finds the answers", _markers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if sets_template(module) or any(True for _ in module.calls(REPLACES_TEMPLATE)):
+            return
+        if not any(part.mentions("apply_chat_template") for part in module.with_linked):
+            return
+        names = likely_names(module, None)
+        openings = [_opening_of(name) for name in names]
+        for marker in _markers(module):
+            mark = next(mark for mark in MARKS if mark in marker.text)
+            is_other = all(opening is not None and mark not in opening for opening in openings)
+            if not openings or not is_other or writes(module, mark):
+                continue
+            yield self.finding(
+                f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
+                " found by it",
+                f"give what this model's template writes before an answer: {openings[0]!r}",
+                evidence=[
+                    "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
+                ],
+                cases=[at(module, marker.place)],
+            )
+            return
+
+
+def _opening_of(name: str) -> str | None:
+    """What the template of a model writes before an answer; None where its name does not say it."""
+    plain = plain_name(name)
+    return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)

@@ -1,0 +1,164 @@
+"""A training script makes messages with the roles the other way round: the question as the assistant's.
+
+## What it does
+Looks at scripts that train. It fires at a mapping of roles that gives the assistant's name to who asks and the user's
+to who answers (`{"human": "assistant", "gpt": "user"}`, `"assistant" if turn["from"] == "human" else "user"`), and at a
+list of messages in which `question` is the assistant's content and `answer`, behind it, the user's, by their names.
+
+## Why it is bad
+The model learns to ask and to complain, and is never shown an answer. The loss falls as it would for answers.
+
+## Example
+```python
+from trl import SFTTrainer
+
+ROLES = {"human": "assistant", "gpt": "user"}
+rows = rows.map(lambda row: {"messages": [{"role": ROLES[t["from"]], "content": t["value"]} for t in row["turns"]]})
+SFTTrainer("model", train_dataset=rows).train()
+```
+
+## Use instead
+```python
+from trl import SFTTrainer
+
+ROLES = {"human": "user", "gpt": "assistant"}
+rows = rows.map(lambda row: {"messages": [{"role": ROLES[t["from"]], "content": t["value"]} for t in row["turns"]]})
+SFTTrainer("model", train_dataset=rows).train()
+```
+
+## Fix safety
+Safe, unless a model that plays the user is wanted: ignore the rule then.
+
+## References
+- huggingface/trl documentation, "Dataset formats" (conversational)
+- hiyouga/LLaMA-Factory#1885
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.checks.source.prompt_forms import trains
+from truetune.source.module import Module
+
+ASKERS = frozenset(("human", "user", "customer", "client", "prompter", "caller"))
+ANSWERERS = frozenset(("gpt", "assistant", "bot", "model", "agent", "ai", "chatgpt"))
+THE_USER = frozenset(("user", "human"))
+THE_ASSISTANT = frozenset(("assistant", "model", "gpt"))
+ASKED = re.compile(r"(?:^|[^a-z])(?:question|query|instruction|prompt|request)s?(?:$|[^a-z])", re.I)
+ANSWERED = re.compile(
+    r"(?:^|[^a-z])(?:answer|response|reply|completion|output)s?(?:$|[^a-z])", re.I
+)
+
+
+def _places(module: Module) -> Iterator[ast.AST]:
+    """Where a training script says which role is whose."""
+    if trains(module):
+        yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
+        yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
+        yield from (node for node in module.nodes(ast.List) if len(_spoken(node)) > 1)
+
+
+class RolesExchangedInCode(SourceRule):
+    code = "TT885"
+    severity = "error"
+    looks_at = CodePlaces("roles of messages that a training script makes", _places)
+
+    def findings(self) -> Iterator[Finding]:
+        for node in _places(self.subject):
+            said = _exchange(node)
+            if said is not None:
+                yield self.finding(
+                    f"the roles are exchanged: {said}",
+                    "give who asks the role user, and who answers the role assistant",
+                    cases=[at(self.subject, node)],
+                )
+
+
+def _exchange(node: ast.AST) -> str | None:
+    """What a place says the wrong way round; None where it does not."""
+    if isinstance(node, ast.List):
+        spoken = _spoken(node)
+        turns = [turn for turn in spoken if turn[0] != "system"]
+        if [role for role, _ in turns] != ["assistant", "user"]:
+            return None
+        asked, answered = (ast.unparse(content) for _, content in turns)
+        if _is_named(asked, ASKED, ANSWERED) and _is_named(answered, ANSWERED, ASKED):
+            return f"{asked} is the assistant's, and {answered} the user's"
+        return None
+    roles = _roles_of_mapping(node) if isinstance(node, ast.Dict) else _roles_of_choice(node)
+    asker = next((name for name in roles if name in ASKERS), None)
+    answerer = next((name for name in roles if name in ANSWERERS), None)
+    wrong = [
+        f"{name} is made the {roles[name]}"
+        for name, whose in ((asker, THE_ASSISTANT), (answerer, THE_USER))
+        if name is not None and roles[name] in whose
+    ]
+    named = roles.keys() & (ASKERS | ANSWERERS)
+    return " and ".join(wrong) if wrong and len(wrong) == min(2, len(named)) else None
+
+
+def _roles_of_mapping(node: ast.AST) -> dict[str, str]:
+    """Name in the rows -> role, of a mapping that names one who asks and one who answers."""
+    if not isinstance(node, ast.Dict):
+        return {}
+    roles = {
+        key.value: value.value
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant)
+        and isinstance(key.value, str)
+        and isinstance(value, ast.Constant)
+        and isinstance(value.value, str)
+    }
+    has_both = not ASKERS.isdisjoint(roles) and not ANSWERERS.isdisjoint(roles)
+    # A mapping of each role to the other is how two models are made to talk.
+    talks = any(roles.get(role) == name for name, role in roles.items() if role != name)
+    values_are_roles = set(roles.values()) <= {*THE_USER, *THE_ASSISTANT, "system", "tool"}
+    return roles if has_both and values_are_roles and not talks else {}
+
+
+def _roles_of_choice(node: ast.AST) -> dict[str, str]:
+    """As of a mapping, of `"user" if turn["from"] == "human" else "assistant"`."""
+    if not isinstance(node, ast.IfExp) or not isinstance(node.test, ast.Compare):
+        return {}
+    chosen = [part.value for part in (node.body, node.orelse) if isinstance(part, ast.Constant)]
+    sides = [node.test.left, *node.test.comparators]
+    names = [side.value for side in sides if isinstance(side, ast.Constant)]
+    is_equal = len(node.test.ops) == 1 and isinstance(node.test.ops[0], ast.Eq)
+    if not is_equal or len(names) != 1 or set(chosen) != {"user", "assistant"}:
+        return {}
+    name, role = str(names[0]), str(chosen[0])
+    # `"assistant" if role == "user"`: two models talk, and each is the other's user.
+    is_known = name in ASKERS | ANSWERERS and name not in ("user", "assistant")
+    return {name: role} if is_known else {}
+
+
+def _spoken(node: ast.List) -> list[tuple[str, ast.expr]]:
+    """Role and content of each message of a list; empty where one is not written as a dict with a role."""
+    found = []
+    for element in node.elts:
+        entries = (
+            {
+                key.value: value
+                for key, value in zip(element.keys, element.values, strict=True)
+                if isinstance(key, ast.Constant)
+            }
+            if isinstance(element, ast.Dict)
+            else {}
+        )
+        role, content = entries.get("role"), entries.get("content")
+        if not isinstance(role, ast.Constant) or content is None:
+            return []
+        found.append((str(role.value), content))
+    return found
+
+
+def _is_named(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:
+    """Does a name, a column or a field say so, and none of the other kind?"""
+    return bool(pattern.search(words)) and not other.search(words)

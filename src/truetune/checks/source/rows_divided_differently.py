@@ -1,0 +1,144 @@
+"""Each process divides the rows in an order of its own.
+
+## What it does
+Looks, in a loop of DistributedDataParallel that starts its processes itself, for a shuffle or a random split that no
+seed makes alike on all processes, and whose rows are then divided by rank: `random.shuffle(rows)` before
+`rows[rank::world]`, `random_split(rows, ...)` without a generator before `DistributedSampler`.
+
+## Why it is bad
+Every process starts with a random state of its own. The parts of a list that each shuffles its own way overlap, and
+rows that no process takes are never trained on. Of a random split, one process trains on the rows that another
+validates on: the validation loss is too good.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, random_split
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(net)
+train, held_out = random_split(rows, [900, 100])
+loader = DataLoader(train, sampler=DistributedSampler(train))
+```
+
+## Use instead
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, random_split
+
+torch.distributed.init_process_group("nccl")
+model = DistributedDataParallel(net)
+train, held_out = random_split(rows, [900, 100], generator=torch.Generator().manual_seed(0))
+loader = DataLoader(train, sampler=DistributedSampler(train))
+```
+
+## Fix safety
+Safe: one seed on all processes gives one order. Where the seed depends on the rank, seed a generator of its own for
+the division.
+
+## References
+- https://docs.pytorch.org/docs/stable/data.html (`torch.utils.data.random_split`, `DistributedSampler`)
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.own_processes import (
+    FUNCTIONS,
+    speaks_of_processes,
+    wrapped_models,
+)
+from truetune.checks.source.places import at
+from truetune.checks.source.value_slices import made_of
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+SPLITS = ("torch.utils.data.random_split", "torch.utils.data.dataset.random_split")
+SHUFFLES = ("random.shuffle", "numpy.random.shuffle")
+ORDERS = ("numpy.random.permutation", "torch.randperm")
+SEEDS = re.compile(
+    r"seed\w*\s*\(|default_rng\(|RandomState\(|Random\(|broadcast|scatter_object", re.I
+)
+"""Signs that processes draw alike, or that one gives the others its order; said of all files together"""
+
+
+def _draws(module: Module) -> Iterator[Call]:
+    """Random orders in a script that starts its processes itself."""
+    if any(wrapped_models(module)):
+        yield from module.calls(*SPLITS)
+        yield from module.calls(*SHUFFLES)
+        yield from module.calls(*ORDERS)
+
+
+class RowsDividedDifferently(SourceRule):
+    code = "TT855"
+    severity = "error"
+    looks_at = CodePlaces("random orders in scripts of several processes", _draws)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if any(SEEDS.search(part.text) for part in module.with_linked):
+            return
+        for call in _draws(module):
+            if call.named(*SPLITS):
+                is_wrong = call.argument(2, "generator") is None and _is_sampled(module, call)
+                text = "each process splits the rows another way: one trains on what another validates on"
+                fix = "give random_split generator=torch.Generator().manual_seed(0)"
+            else:
+                is_wrong = _is_cut_by_rank(module, call)
+                text = "each process shuffles the rows another way before it takes its part: parts overlap"
+                fix = (
+                    "seed alike on all processes before (random.seed(0)), or use DistributedSampler"
+                )
+            if is_wrong and not call.open:
+                yield self.finding(
+                    text,
+                    fix,
+                    evidence=[
+                        "every process starts with a random state of its own, and no seed is set"
+                    ],
+                    cases=[at(module, call.node)],
+                )
+
+
+def _is_sampled(module: Module, split: Call) -> bool:
+    """Does a DistributedSampler deal out a part of the split?"""
+    for sampler in module.calls("torch.*.DistributedSampler"):
+        rows = sampler.argument(0, "dataset")
+        if rows is not None and any(part is split.node for part in made_of(module, rows)):
+            return True
+    return False
+
+
+def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
+    """Is the shuffled list, or the order, cut behind it by numbers that say which process this is, in one function?"""
+    name = shuffle.args[0] if shuffle.args else None
+    if shuffle.named(*ORDERS):
+        statement = module.statement(shuffle.node)
+        name = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(name, ast.Name) or any(
+        isinstance(parent, ast.If) and speaks_of_processes(module, parent.test)
+        for parent in module.parents(shuffle.node)
+    ):
+        return False
+    return any(
+        isinstance(part.value, ast.Name)
+        and part.value.id == name.id
+        and _function(module, part) is _function(module, name)
+        and part.lineno > shuffle.node.lineno
+        and speaks_of_processes(module, part.slice)
+        for part in module.nodes(ast.Subscript)
+    )
+
+
+def _function(module: Module, node: ast.AST) -> ast.AST | None:
+    """The function in which a node stands; None at the top of the file."""
+    return next((part for part in module.parents(node) if isinstance(part, FUNCTIONS)), None)

@@ -1,0 +1,143 @@
+"""A script asks with tokens that the training added, by a tokenizer that does not have them.
+
+## What it does
+Looks at a script that loads what a script beside it trained, and writes one of the tokens into its prompts that the
+training added to its tokenizer (`add_special_tokens`, `add_tokens`). It fires where the asking script loads its
+tokenizer by the name that the training started from, and adds nothing itself.
+
+## Why it is bad
+The tokenizer of the base cuts the token into pieces that were never trained: the model sees another prompt, runs on, or
+writes noise, and the token that ends its answers is never recognised. The resized embedding of the training has rows
+that the base lacks, too.
+
+## Example
+```python
+# fit.py: import transformers, trl; t = transformers.AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.3"); t.add_tokens(["<|reply|>"]); trl.SFTTrainer(args=trl.SFTConfig(output_dir="out"))
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = PeftModel.from_pretrained(model, "out")
+inputs = tokenizer(f"{question}<|reply|>", return_tensors="pt")
+model.generate(**inputs, max_new_tokens=200)
+```
+
+## Use instead
+```python
+# fit.py: import transformers, trl; t = transformers.AutoTokenizer.from_pretrained("mistralai/Mistral-7B-v0.3"); t.add_tokens(["<|reply|>"]); trl.SFTTrainer(args=trl.SFTConfig(output_dir="out"))
+from peft import PeftModel
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("out")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model.resize_token_embeddings(len(tokenizer))
+model = PeftModel.from_pretrained(model, "out")
+inputs = tokenizer(f"{question}<|reply|>", return_tensors="pt")
+model.generate(**inputs, max_new_tokens=200)
+```
+
+## Fix safety
+The training must have saved its tokenizer (`tokenizer.save_pretrained`; TRL's trainer does). Ids are given in the order
+in which tokens are added, so adding them again by hand has to keep that order.
+
+## References
+- huggingface/peft#349, huggingface/transformers#23401, hiyouga/LLaMA-Factory#2684
+"""  # noqa: E501
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.families import names_of
+from truetune.checks.source.new_tokens import added_tokens
+from truetune.checks.source.places import at
+from truetune.checks.source.prompt_forms import (
+    asks,
+    is_written,
+    loaded_names,
+    trainings_beside,
+    written_folders,
+)
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+TOKENIZERS = ("transformers.*Tokenizer*.from_pretrained",)
+ADDS = ("add_special_tokens", "add_tokens", "resize_token_embeddings")
+
+
+class AddedElsewhere(NamedTuple):
+    """Tokens that a training added, and a script that asks with them loads without them."""
+
+    loads: Call
+    """The tokenizer's load in the script that asks"""
+    token: str
+    written: ast.AST
+    """Where the script writes the token"""
+    training: Module
+    adds: Call
+
+
+def _tokenizers(module: Module) -> Iterator[Call]:
+    """Where a file that trains nothing, and asks a model, loads its tokenizer."""
+    adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
+    if asks(module) and not adds:
+        yield from module.calls(*TOKENIZERS)
+
+
+def _added_elsewhere(module: Module, loads: Call) -> AddedElsewhere | None:
+    """The training beside a file whose tokens this tokenizer lacks; None where there is none."""
+    name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
+    loaded = loaded_names(module)
+    for training in trainings_beside(module) if isinstance(name, str) else ():
+        folders = written_folders(training)
+        if is_written(str(name), folders) or not any(is_written(one, folders) for one in loaded):
+            continue
+        for added in added_tokens(training, without_pad=True):
+            if name not in names_of(training, added.call.receiver):
+                continue
+            for token in added.names:
+                written = next(_texts_with(module, token), None)
+                if written is not None:
+                    return AddedElsewhere(loads, token, written, training, added.call)
+    return None
+
+
+def _texts_with(module: Module, token: str) -> Iterator[ast.AST]:
+    """The texts of a file that hold a token, but for docstrings."""
+    for node in module.nodes(ast.Constant):
+        is_docstring = isinstance(module.scopes.parent.get(node), ast.Expr)
+        if isinstance(node.value, str) and token in node.value and not is_docstring:
+            yield node
+
+
+class TokensAddedAtTrainingOnly(SourceRule):
+    code = "TT881"
+    severity = "error"
+    looks_at = CodePlaces("tokenizers of scripts that ask a model", _tokenizers)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        for loads in _tokenizers(module):
+            found = _added_elsewhere(module, loads)
+            if found is None:
+                continue
+            name = Path(found.training.path).name
+            yield self.finding(
+                f"{found.token} was added to the tokenizer in {name}, and the tokenizer that is loaded here lacks it:"
+                " it is cut into pieces that were never trained",
+                "load the tokenizer that the training saved, and call model.resize_token_embeddings(len(tokenizer))"
+                " before the adapter is put on the base",
+                cases=[
+                    at(module, found.loads.node),
+                    at(module, found.written),
+                    at(found.training, found.adds.node),
+                ],
+            )
+            return

@@ -1,0 +1,144 @@
+"""What is saved as the tuned model is a base that was just loaded, and never touched.
+
+## What it does
+Looks at files that train a model, or put an adapter on one, and at what they save (`save_pretrained`, Unsloth's
+`save_pretrained_merged`, `push_to_hub`). It fires where all that is saved is a model that the same file loads by its
+published name and hands to nothing: no adapter, no trainer, no optimizer, no change of its weights.
+
+## Why it is bad
+The merged or trained model stays under another name, or was overwritten by a second load, and is gone when the process
+ends. The folder that is served holds the base: its answers are those of before.
+
+## Example
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+tuned = PeftModel.from_pretrained(base, "adapter").merge_and_unload()
+model.save_pretrained("merged")
+```
+
+## Use instead
+```python
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+base = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+model = AutoModelForCausalLM.from_pretrained("mistralai/Mistral-7B-v0.3")
+tuned = PeftModel.from_pretrained(base, "adapter").merge_and_unload()
+tuned.save_pretrained("merged")
+```
+
+## Fix safety
+Safe: the folder then holds what was trained.
+
+## References
+- PEFT documentation, "Model merging"; Unsloth documentation, "Saving to VLLM"
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.execution_order import trains
+from truetune.checks.source.families import family
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LOADS = (
+    "transformers.AutoModel*.from_pretrained",
+    "transformers.*For*LM.from_pretrained",
+    "unsloth.Fast*Model.from_pretrained",
+)
+OF_MODELS = (
+    "save_pretrained",
+    "save_pretrained_merged",
+    "save_pretrained_gguf",
+    "push_to_hub",
+    "push_to_hub_merged",
+    "push_to_hub_gguf",
+)
+OTHERS = ("save_model", "save_checkpoint", "save_state", "save_adapter", "save_16bit_model")
+"""Methods of trainers and engines that save what was trained"""
+LEAVE_WEIGHTS = frozenset((*OF_MODELS, "eval", "to", "cuda", "cpu", "generate", "half", "bfloat16"))
+"""Methods of a model that leave its weights what they were, up to their dtype"""
+NO_MODELS = frozenset(("tokenizer", "processor", "dataset", "lora"))
+
+
+def _saves(module: Module) -> Iterator[Call]:
+    """What a file saves that makes a tuned model; nothing of a file that makes none."""
+    makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
+    if makes or trains(module):
+        for call in module.methods(*OF_MODELS):
+            if call.receiver is not None and not NO_MODELS & module.flow.kinds(call.receiver):
+                yield call
+
+
+class UntouchedBaseSaved(SourceRule):
+    code = "TT686"
+    severity = "error"
+    looks_at = CodePlaces("what is saved where a model is tuned", _saves)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        saves = list(_saves(module))
+        if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
+            return
+        loads = [_load_of(module, call.receiver) for call in saves]
+        for load in loads:
+            if load is None or not _is_published(module, load) or not _is_untouched(module, load):
+                return
+        if saves and loads[0] is not None:
+            yield self.finding(
+                f"{module.text_of(saves[0].node.func)} saves the base as it was loaded: nothing was trained in it,"
+                " and no adapter is on it",
+                f"call {saves[0].method} of the model that was trained or merged",
+                cases=[at(module, saves[0].node), at(module, loads[0].node)],
+            )
+
+
+def _load_of(module: Module, model: ast.expr | None) -> Call | None:
+    """The call that loads a model; None where it is more than loaded, or comes from elsewhere."""
+    origins = module.flow.origins(model) if isinstance(model, ast.Name) else ()
+    calls = [origin.node for origin in origins if isinstance(origin.node, ast.Call)]
+    if len(origins) != 1 or len(calls) != 1:
+        return None
+    call = module.flow.call(calls[0])
+    return call if call.named(*LOADS) else None
+
+
+def _is_published(module: Module, load: Call) -> bool:
+    """Is it loaded by the name of a published model, and by no folder of one's own?"""
+    names = possible_texts(module, load.argument(0, "pretrained_model_name_or_path"))
+    names = names or possible_texts(module, load.keywords.get("model_name"))
+    return bool(names) and all(
+        name.count("/") == 1 and not name.startswith((".", "/", "~")) and family(name) is not None
+        for name in names
+    )
+
+
+def _is_untouched(module: Module, load: Call) -> bool:
+    """Is the model handed to nothing, and asked for nothing that changes its weights?"""
+    for name in module.nodes(ast.Name):
+        if not isinstance(name.ctx, ast.Load) or not _holds(module, name, load):
+            continue
+        around = module.scopes.parent.get(name)
+        if not isinstance(around, ast.Attribute) or around.attr not in LEAVE_WEIGHTS:
+            return False
+    return True
+
+
+def _holds(module: Module, name: ast.Name, load: Call) -> bool:
+    """Is the model of a load what a name stands for, and not its tokenizer?"""
+    return any(
+        origin.node is load.node and origin.path in ((), (0,))
+        for origin in module.flow.origins(name)
+    )

@@ -1,0 +1,178 @@
+"""Weights are saved from a wrapper and loaded with `strict=False`: no name fits, and nothing is loaded.
+
+## What it does
+Looks for `torch.save` of the `state_dict()` of a model that is wrapped (`DistributedDataParallel`, `DataParallel`,
+`torch.compile`), and for `load_state_dict(..., strict=False)` of a file of that name that `torch.load` reads, in one
+script or in one beside the script that trains. What takes the prefix away again (`replace("module.", "")`,
+`.module.state_dict()`, `unwrap_model`) is left alone.
+
+## Why it is bad
+The wrapper's names begin with `module.` (`_orig_mod.` where it was compiled), and the plain model has none of them.
+`strict=False` leaves out every key that does not fit, without a word: the model keeps the weights of the base, and the
+answers are the base's.
+
+## Example
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("base"))
+torch.save(model.state_dict(), "tuned.pt")
+tuned = AutoModelForCausalLM.from_pretrained("base")
+tuned.load_state_dict(torch.load("tuned.pt"), strict=False)
+```
+
+## Use instead
+```python
+import torch
+from torch.nn.parallel import DistributedDataParallel
+from transformers import AutoModelForCausalLM
+
+model = DistributedDataParallel(AutoModelForCausalLM.from_pretrained("base"))
+torch.save(model.module.state_dict(), "tuned.pt")
+tuned = AutoModelForCausalLM.from_pretrained("base")
+tuned.load_state_dict(torch.load("tuned.pt"), strict=True)
+```
+
+## Fix safety
+`strict=True` raises an error that names each key that does not fit, and changes nothing where all of them fit.
+
+## References
+- https://pytorch.org/tutorials/intermediate/ddp_tutorial.html; pytorch/pytorch#9176
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import PurePath
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Case, Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.places import at
+from truetune.checks.source.prompt_forms import trainings_beside
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+PREFIXES = (
+    ("torch.nn.parallel.DistributedDataParallel", "module."),
+    ("torch.nn.parallel.distributed.DistributedDataParallel", "module."),
+    ("torch.nn.DataParallel", "module."),
+    ("torch.nn.parallel.DataParallel", "module."),
+    ("torch.compile", "_orig_mod."),
+)
+"""Wrapper -> what stands before the names of the weights in its state"""
+SPELLED = ("module.", "_orig_mod")
+METHODS = ("unwrap_model", "extract_model_from_parallel", "removeprefix", "consume_prefix")
+"""Signs that a script takes the prefix away: in a text, and as code"""
+
+
+class Saved(NamedTuple):
+    """A state that is saved from a wrapper."""
+
+    case: Case
+    prefix: str
+    name: re.Pattern[str]
+    """What the name of the file looks like"""
+
+
+def _lenient_loads(module: Module) -> Iterator[Call]:
+    """Calls of `load_state_dict` that leave out what does not fit."""
+    for call in module.methods("load_state_dict"):
+        if module.flow.value(call.argument(1, "strict")) is False:
+            yield call
+
+
+class WrapperKeysNotLoaded(SourceRule):
+    code = "TT690"
+    severity = "error"
+    looks_at = CodePlaces("states that are loaded with strict=False", _lenient_loads)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        names = [(call, _loaded_names(module, call)) for call in _lenient_loads(module)]
+        if not any(found for _, found in names) or any(map(_strips, module.with_linked)):
+            return
+        saved = list(_saved(module))
+        for call, loaded in names:
+            fitting = next(
+                (one for one in saved if loaded and all(map(one.name.fullmatch, loaded))), None
+            )
+            if fitting is not None:
+                yield self.finding(
+                    f"the names of the saved weights begin with {fitting.prefix}, the model's do not, and strict=False"
+                    " leaves them all out: nothing is loaded",
+                    "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one"
+                    " model._orig_mod), and load with strict=True",
+                    cases=[at(module, call.node), fitting.case],
+                )
+
+
+def _loaded_names(module: Module, load: Call) -> list[str]:
+    """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
+    state = load.argument(0, "state_dict")
+    made = module.flow.made(state) if state is not None else None
+    if made is None or not made.named("torch.load") or load.receiver is None:
+        return []
+    if _prefix_of(module, load.receiver) is not None:
+        return []
+    return [PurePath(name).name for name in possible_texts(module, made.argument(0, "f"))]
+
+
+def _saved(module: Module) -> Iterator[Saved]:
+    """The states that this file, and the scripts beside it that train, save from wrappers."""
+    yield from _saved_from_wrappers(module)
+    for other in trainings_beside(module):
+        if not _strips(other):
+            yield from _saved_from_wrappers(other)
+
+
+def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
+    """The states that a file saves from wrappers, under names of which something is known."""
+    for call in module.calls("torch.save"):
+        state = module.flow.made(call.argument(0, "obj"))
+        if state is None or state.method != "state_dict" or state.receiver is None:
+            continue
+        prefix, name = _prefix_of(module, state.receiver), _pattern(module, call.argument(1, "f"))
+        if prefix is not None and name is not None:
+            yield Saved(at(module, call.node), prefix, name)
+
+
+def _pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
+    """What a file's name looks like: of an f-string, each value stands for any text; None where nothing is known."""
+    if isinstance(file, ast.JoinedStr):
+        parts = [
+            str(part.value) if isinstance(part, ast.Constant) else "\0" for part in file.values
+        ]
+        name = PurePath("".join(parts)).name
+        known = "".join(name.split("\0"))
+        return re.compile(re.escape(name).replace("\0", ".*")) if known else None
+    texts = possible_texts(module, file)
+    return re.compile(re.escape(PurePath(texts[0]).name)) if len(texts) == 1 else None
+
+
+def _prefix_of(module: Module, model: ast.expr) -> str | None:
+    """The prefix of a model that is surely wrapped; None for a plain one, and for `wrapper.module`."""
+    if isinstance(model, ast.Attribute) and model.attr in ("module", "_orig_mod"):
+        return None
+    found = {_prefix_of_call(module, origin.node) for origin in module.flow.origins(model)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _prefix_of_call(module: Module, node: ast.AST) -> str | None:
+    """The prefix that a call puts before the names; None for anything but a wrapper."""
+    if not isinstance(node, ast.Call):
+        return None
+    call = module.flow.call(node)
+    return next((prefix for name, prefix in PREFIXES if call.named(name)), None)
+
+
+def _strips(module: Module) -> bool:
+    """Does a file speak of the prefix, in a text or by a method that takes wrappers off?"""
+    texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str))
+    return module.mentions(*METHODS) or any(sign in text for text in texts for sign in SPELLED)

@@ -1,0 +1,54 @@
+"""The shell commands of a notebook: lines that begin with `!`, and cells of `%%bash`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from truetune.parsing.shell import CommandFile, parse_commands
+from truetune.source.config import named_model
+from truetune.source.module import Module
+from truetune.source.notebook import blank
+
+SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell)\b[^\n]*")
+SAVES = ("save_pretrained", "save_pretrained_merged", "save_model")
+
+
+def commands_of_notebook(module: Module) -> CommandFile | None:
+    """The commands with their lines in the .ipynb file; None where the module is no notebook, or starts none."""
+    if not any("!" in cell.text or "%%" in cell.text for cell in module.cells):
+        return None
+    text = "".join(_shell_of(cell.text) + "\n" for cell in module.cells)
+    file = parse_commands(text, module.path)
+    if not file.commands:
+        return None
+    commands = tuple(
+        replace(command, line=module.file_place(module.lines.starts[command.line - 1])[0])
+        for command in file.commands
+    )
+    return replace(file, commands=commands, saved_from=_saved_from(module))
+
+
+def _shell_of(cell: str) -> str:
+    """The text of a cell with nothing but its commands left, each at its place."""
+    begin = SHELL_CELL.match(cell)
+    if begin is not None:
+        return blank(begin[0]) + cell[begin.end() :]
+    lines, continues = [], False
+    for line in cell.split("\n"):
+        is_command = continues or line.lstrip().startswith("!")
+        lines.append(
+            line if continues else line.replace("!", " ", 1) if is_command else blank(line)
+        )
+        continues = is_command and line.endswith("\\")
+    return "\n".join(lines)
+
+
+def _saved_from(module: Module) -> dict[str, str]:
+    """The folders that the notebook saves its one model to, with the name that this was loaded under."""
+    name = named_model(module)
+    if name is None:
+        return {}
+    calls = (call for method in SAVES for call in module.methods(method))
+    folders = (module.flow.value(call.args[0]) for call in calls if call.args)
+    return {folder: name for folder in folders if isinstance(folder, str)}

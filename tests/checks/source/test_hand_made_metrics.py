@@ -1,0 +1,133 @@
+"""Rules on figures that scripts compute by hand (TT697, TT888, TT892, TT896) and their near misses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+LOOP = """
+import torch
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_pretrained("m")
+rows = read("eval.jsonl")
+loader = DataLoader(rows, batch_size={size}, collate_fn=collate)
+
+
+def encode(ids, head):
+    return [-100] * len(head) + ids
+
+
+def validate():
+    total, right, n = 0.0, 0, 0
+    with torch.no_grad():
+        for batch in loader:
+            out = model(**batch)
+            guess, gold = out.logits[:, :-1].argmax(-1), batch["labels"][:, 1:]
+            total += {added}
+            right += {counted}
+            n += {of}
+    return {result}
+"""
+PLAIN = {
+    "size": "8",
+    "added": "out.loss.item()",
+    "counted": "((guess == gold) & (gold != -100)).sum().item()",
+    "of": "(gold != -100).sum().item()",
+    "result": "total / len(loader), right / n",
+}
+KEPT = "torch.eq(guess, gold)[gold != -100].sum().item()"
+
+
+def names(text: str, folder: Path) -> set[str]:
+    path = folder / "eval.py"
+    path.write_text(text, encoding="utf-8")
+    return {finding.code for finding in lint([path]).findings}
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"result": "total / len(rows)"}, {"TT888"}),
+        ({"result": "total / len(loader.dataset)"}, {"TT888"}),
+        ({"counted": "(guess == gold).sum().item()", "of": "gold.numel()"}, {"TT697"}),
+        ({}, set()),
+        ({"counted": KEPT}, set()),
+        ({"result": "total / len(rows) * 8, right / n"}, set()),
+        ({"added": "out.loss.item() * len(gold)", "result": "total / len(rows)"}, set()),
+        ({"size": "1", "result": "total / len(rows)"}, set()),
+        ({"size": "args.size", "result": "total / len(rows)"}, set()),
+    ],
+)
+def test_loops_of_evaluation(changes: dict[str, str], expected: set[str], tmp_path: Path) -> None:
+    found = names(LOOP.format(**{**PLAIN, **changes}), tmp_path)
+    assert found & {"TT888", "TT697"} == expected
+
+
+ASK = """
+from transformers import AutoTokenizer
+from vllm import LLM, SamplingParams
+
+name = "{model}"
+tok = AutoTokenizer.from_pretrained(name)
+engine = LLM(name)
+prompts = [tok.apply_chat_template(r["m"], tokenize=False, add_generation_prompt=True{more}) for r in rows]
+hits = 0
+for r, out in zip(rows, engine.generate(prompts, SamplingParams(temperature=0, max_tokens=500))):
+    guess = {read}
+    hits += guess == r["label"]
+"""
+WHOLE = "out.outputs[0].text.strip().lower()"
+
+
+@pytest.mark.parametrize(
+    ("model", "more", "read", "expected"),
+    [
+        ("Qwen/Qwen3-8B", "", WHOLE, True),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "", WHOLE, True),
+        ("Qwen/Qwen3-8B", ", enable_thinking=False", WHOLE, False),
+        ("Qwen/Qwen3-4B-Instruct-2507", "", WHOLE, False),
+        ("Qwen/Qwen2.5-7B-Instruct", "", WHOLE, False),
+        ("Qwen/Qwen3-8B", "", 'out.outputs[0].text.split("</think>")[-1].strip()', False),
+        ("Qwen/Qwen3-8B", "", "parse(out.outputs[0].text)", False),
+    ],
+)
+def test_reasoning_in_the_score(
+    model: str, more: str, read: str, expected: bool, tmp_path: Path
+) -> None:
+    found = names(ASK.format(model=model, more=more, read=read), tmp_path)
+    assert ("TT892" in found) == expected
+
+
+OPTIONS = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tok = AutoTokenizer.from_pretrained("{name}")
+model = AutoModelForCausalLM.from_pretrained("{name}")
+ids = {ids}
+print(model(**tok("Which?", return_tensors="pt")).logits[0, -1][ids])
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "ids", "expected"),
+    [
+        ("meta-llama/Llama-3.1-8B", "[tok(x).input_ids[0] for x in 'ABCD']", True),
+        ("google/gemma-2-2b", '{x: tok(x)["input_ids"][0] for x in "ABCD"}', True),
+        ("mistralai/Mistral-7B-v0.3", "[tok.encode('A')[0], tok.encode('B')[0]]", True),
+        ("meta-llama/Llama-3.1-8B", "[tok(x).input_ids[-1] for x in 'ABCD']", False),
+        ("meta-llama/Llama-3.1-8B", "tok('yes').input_ids[0]", False),
+        ("Qwen/Qwen2.5-7B", "[tok(x).input_ids[0] for x in 'ABCD']", False),
+        (
+            "meta-llama/Llama-3.1-8B",
+            "[tok(x, add_special_tokens=False).input_ids[0] for x in 'ABCD']",
+            False,
+        ),
+    ],
+)
+def test_first_ids_of_options(name: str, ids: str, expected: bool, tmp_path: Path) -> None:
+    assert ("TT896" in names(OPTIONS.format(name=name, ids=ids), tmp_path)) == expected
