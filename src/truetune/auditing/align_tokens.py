@@ -146,6 +146,7 @@ class TokenAligner:
             field=placed.owner,
             fields=tuple(placed.fields),
             expected=expected,
+            # surrogateescape: a token may be half of a character, which must come back as the same bytes.
             pieces=tuple(
                 self._bytes_by_id[i].decode("utf-8", "surrogateescape") for i in line.ids.tolist()
             ),
@@ -160,6 +161,7 @@ class TokenAligner:
         return line.row if self._aligned and line.row in self.rows.fields else None
 
     def _place_part(self, line: BatchLine, part: LinePart, placed: LineTokens) -> None:
+        """One document: its renderings first, and what lies between them by their texts."""
         ids = line.ids[part.start : part.end]
         matches = self._renderings.matches(ids, part.rows, part.hint) if self._renderings else []
         at, begun = part.start, False
@@ -171,6 +173,7 @@ class TokenAligner:
                 )
                 begun = True
             self._place_rendered(line, start, match, placed)
+            # The first begins where the batch says; each further one is a document that the batch does not part.
             placed.starts[start] |= begun
             at, begun = end, True
         if not (matches and self._is_extra(line, at, part.end, placed, matches[-1], begun=begun)):
@@ -189,6 +192,7 @@ class TokenAligner:
         begun: bool,
     ) -> bool:
         """Is this nothing, or a BOS or two more tokens than the rendering beside it has? They are not expected."""
+        # Behind plain text anything may be text of the next row, so nothing there counts as an extra.
         extra = line.ids[start:end]
         if start < end and (
             match.example.plain
@@ -202,6 +206,7 @@ class TokenAligner:
     def _place_rendered(
         self, line: BatchLine, start: int, match: RenderingMatch, placed: LineTokens
     ) -> None:
+        """A range that is an example of a row, or a part of one: all is known of its tokens."""
         example, end = match.example, start + match.end - match.start
         example_range = slice(match.begin, match.begin + end - start)
         placed.source[start:end] = example.source[example_range]
@@ -213,6 +218,7 @@ class TokenAligner:
                 example.supervised[example_range],
                 True,
             )
+        # The rendering tells the source of a token, not which field of the row it is: that the text does.
         text = self._searched_text(line, start, end)
         for spot in self.rows.within(
             example.row, text, 0, len(text.text), cut=len(example.ids) > end - start
@@ -237,6 +243,7 @@ class TokenAligner:
     def _give_to_field(
         self, tokens: NDArray[np.int64], row: int, spot: FieldSpot, placed: LineTokens
     ) -> None:
+        """Note that these tokens are from a field of a row; each field is listed once."""
         wanted = self.rows.fields[row][spot.field]
         if not len(tokens):
             return
@@ -263,8 +270,10 @@ class TokenAligner:
                 inside = text.inside(spot) + start
                 placed.source[inside] = spot.source
                 self._give_to_field(inside, row, spot, placed)
+            # A second row in one range: packed without borders, or borders that the batch does not show.
             if number or begun:
                 placed.starts[start + self._first_token_of_row(line, text, row_spots, start)] = True
+        # Text of no row (rows were not recorded, or the loop builds its own): still no template text.
         if not found_rows:
             plain = ~np.isin(line.ids[start:end], list(self._control_ids | self.stops))
             placed.source[start:end][plain] = Source.TEXT
@@ -272,6 +281,7 @@ class TokenAligner:
         self._mark_expected(line, start, end, placed, bool(found_rows))
 
     def _mark_bos(self, line: BatchLine, start: int, end: int, placed: LineTokens) -> None:
+        """All BOS at the beginning of a range, for there may be two of them by mistake."""
         while start < end and self.bos is not None and line.ids[start] == self.bos:
             placed.source[start] = Source.BOS
             start += 1
@@ -279,10 +289,13 @@ class TokenAligner:
     def _mark_expected(
         self, line: BatchLine, start: int, end: int, placed: LineTokens, found_rows: bool
     ) -> None:
+        """What the model must produce of a range without a rendering: by its answers' texts, else by markers."""
         part = self._token_range(line, start, end, placed)
         marks = find_answer_starts(part, self._answer_marker)
+        # Texts of answers are surer than markers, which a user may have written.
         if mark_answers(part.source).any():
             mark_stops(part, self.stops)
+            # Preference rows hold their prompt as messages, whose assistant turns are not to be learned.
             paths = [
                 placed.fields[i].path if i >= 0 else "" for i in placed.owner[start:end].tolist()
             ]

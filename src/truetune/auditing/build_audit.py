@@ -31,6 +31,7 @@ def build_audit(records: Sequence[Record], spec: RunSpec, known: Probes | None =
 def list_stop_ids(run_probes: Probes | None, model: dict[str, Any]) -> frozenset[int]:
     """Ids that end a turn, by tokenizer, template and the model in memory."""
     ids = {stop.id for stop in run_probes.stops} if run_probes else set()
+    # One id or a list of them: generation_config takes both.
     generation = (model.get("generation_config") or {}).get("eos_token_id")
     return frozenset(
         ids | set(generation if isinstance(generation, list) else [generation]) - {None}

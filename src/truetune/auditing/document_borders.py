@@ -73,13 +73,17 @@ def number_documents(starts: DocumentStarts, text: NDArray[np.bool_]) -> NDArray
     return np.where(text, np.maximum(np.cumsum(starts) - 1, 0), PAD)
 
 
+# Each reader gets an array of the batch, a line, and the line's length, and returns (tokens,) starts, or None where the
+# array is of another form than its key promises: that is no fault, for collators use the names as they like.
 def _starts_by_positions(array: NDArray[Any], line: int, length: int) -> DocumentStarts | None:
     positions = array[0] if array.ndim == 3 else array
     if positions.ndim != 2 or positions.shape[1] != length:
         return None
     values = positions[line if len(positions) > line else 0].astype(np.int64)
+    # Positions that are all equal are a placeholder.
     if len(values) > 1 and values.min() == values.max():
         return None
+    # Two zeros in a row: the first document has a single token.
     falls = np.concatenate(([False], np.diff(values) < 0))
     return np.asarray(falls | ((values == 0) & np.concatenate(([False], values[:-1] == 0))))
 
@@ -111,6 +115,7 @@ def _starts_by_mask(array: NDArray[Any], line: int, length: int) -> DocumentStar
         return _starts_by_numbers(array, line, length)
     if array.ndim == 4 and array.shape[2:] == (length, length):
         values = mask_to_bool(array[line if len(array) > line else 0, 0])
+        # A token that can't attend to the one before it begins a document.
         back = np.diagonal(values, -1)
         return np.concatenate(([False], ~back & np.diagonal(values)[1:]))
     return None
@@ -118,6 +123,7 @@ def _starts_by_mask(array: NDArray[Any], line: int, length: int) -> DocumentStar
 
 def mask_to_bool(mask: NDArray[Any]) -> NDArray[np.bool_]:
     """Where a mask lets attend: true or 1; in an additive one, 0."""
+    # Additive masks hold a large negative number, which is not the same in all libraries.
     if mask.dtype.kind == "f" and mask.max(initial=0) <= 0:
         return np.asarray(mask > -1)
     return np.asarray(mask != 0)

@@ -61,6 +61,7 @@ def _respell_as_tokens(probes: Probes, marker: str) -> str:
 
 def find_answer_starts(part: TokenRange, marker: bytes) -> list[int]:
     """The tokens that begin behind a marker."""
+    # No marker, or one that stands in any text.
     if len(marker) < MIN_MARKER_CHARS:
         return []
     text = b"".join(part.pieces)

@@ -103,6 +103,7 @@ def preserve_objects(live: LiveObjects) -> Iterator[None]:
     """Put back what looking at the objects changes."""
     from truetune.probe.preserve_state import preserve_state
 
+    # A collator may call the model, and eval() on the way would silence dropout in the training.
     modes = _training_modes(live.model)
     with _preserve_backends(live), preserve_state(*live.holders):
         try:
@@ -126,6 +127,7 @@ def read_live_tokenizer(live: LiveObjects, folder: Path) -> Tokenizer:
     if live.model is None:
         return tokenizer
     facts = model_facts(unwrap_model(live.model))
+    # The model in memory counts, not its file: a resize happens in memory.
     rows = facts["embedding_rows"]
     return replace(
         tokenizer,
@@ -150,6 +152,7 @@ def read_live_rows(live: LiveObjects) -> list[Mapping[str, Any]]:
     rows = live.rows
     if rows is None:
         return []
+    # What we take from an iterator, the training would miss.
     if isinstance(rows, Iterator):
         raise DataError(
             "rows: it is an iterator, whose rows would be gone afterwards; give a list or a"
@@ -229,6 +232,7 @@ def _list_given_forms(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mappin
 
 
 def _is_numeric(value: Any) -> bool:
+    """Is a column one that a Trainer keeps: numbers, lists of numbers, arrays, tensors?"""
     if isinstance(value, list | tuple):
         return all(_is_numeric(item) for item in value[:1])
     return isinstance(value, int | float) or hasattr(value, "dtype")

@@ -35,6 +35,8 @@ MAX_WAIT_S = 300.0
 
 @dataclass
 class _ProcessGroup:
+    """The processes of one run, as far as they came."""
+
     expected: int
     arrived: list[tuple[Connection, Record | None]] = field(default_factory=list)
     timer: threading.Timer | None = None
@@ -79,11 +81,13 @@ class ProcessListener:
             for record in self._list_partial_records():
                 self._judge_alone(record)
         family = socket.AF_UNIX if isinstance(self.address, str) else socket.AF_INET
-        with suppress(OSError), socket.socket(family) as knock:  # wakes the thread, which ends then
+        # A connection wakes the thread, which ends then: closing a listener does not wake who accepts.
+        with suppress(OSError), socket.socket(family) as knock:
             knock.connect(self.address)
         self._listener.close()
 
     def _listen(self) -> None:
+        """Accept until closed; each connection in a thread of its own, for it waits for others of its run."""
         while self._open:
             try:
                 connection = self._listener.accept()
@@ -94,7 +98,9 @@ class ProcessListener:
             threading.Thread(target=self._receive, args=(connection,), daemon=True).start()
 
     def _receive(self, connection: Connection) -> None:
+        """Read one process's message, and conclude its group where it is the last."""
         try:
+            # The key proves that the process is ours, but not that its message is whole or small.
             message = parse_json(connection.recv_bytes(1 << 16), LOG_RECORD)
             name, expected, failed = (
                 json.dumps(message["group"]),
@@ -124,6 +130,7 @@ class ProcessListener:
                 group.timer.start()
 
     def _conclude(self, group: _ProcessGroup) -> None:
+        """Judge a group, once, and answer all its processes."""
         with self._lock:
             if group.judged:
                 return
@@ -140,6 +147,7 @@ class ProcessListener:
             try:
                 if records:
                     go = self._judge_run(records)
+            # A rule, or the caller's own function, may raise anything: the training must go on all the same.
             except Exception as error:
                 self._report_lost(f"the audit failed: {type(error).__name__}: {error}")
             finally:
@@ -156,6 +164,7 @@ class ProcessListener:
                 yield record
 
     def _judge_alone(self, record: Record) -> None:
+        """Judge what a process recorded before it ended; nobody waits for the answer."""
         self.reached += 1
         self._report_lost(f"the run can't be looked at: {PROCESS_ENDED}")
         try:
@@ -175,6 +184,7 @@ def read_partial_record(folder: Path, reason: str) -> Record | None:
 
 
 def _send_verdict(connection: Connection, *, go: bool) -> None:
+    """Tell a process to go on, or to stop; it may have ended while it waited."""
     try:
         connection.send_bytes(b"go" if go else b"stop")
         connection.close()

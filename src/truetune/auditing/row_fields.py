@@ -60,6 +60,7 @@ SOURCE_BY_COLUMN_NAME = {
 
 def parse_row(row: Mapping[str, Any], number: int) -> Conversation | None:
     """A given row as a Conversation; None where no format fits its columns."""
+    # Data sets fill columns that a row lacks with None, which would choose another format.
     body = {key: value for key, value in row.items() if value is not None}
     try:
         return choose_reader(body, None, "row")(body, Origin("given", number + 1, number))
@@ -72,6 +73,7 @@ def list_row_fields(
 ) -> tuple[Field, ...]:
     """The texts of a given row, in its order. Columns that no format knows are OTHER."""
     conversation = conversation or parse_row(row, number)
+    # Without a format no column is known to be anything.
     foreign = set(row) if conversation is None else set(conversation.unused)
     fields: list[Field] = []
     for name, value in row.items():
@@ -100,6 +102,7 @@ FieldText = tuple[str, Source, str]
 
 
 def _list_column_texts(name: str, value: Any, source: Source) -> Iterator[FieldText]:
+    """(path, source, text) of each text in a column, in the order in which templates write them."""
     value = _parse_messages(value)
     if is_messages(value):
         for i, message in enumerate(value):
@@ -108,6 +111,7 @@ def _list_column_texts(name: str, value: Any, source: Source) -> Iterator[FieldT
         tools = parse_json_text(value, []) if isinstance(value, str) else value
         for i, tool in enumerate(tools if isinstance(tools, list) else [tools]):
             yield from _list_json_texts(f"{name}[{i}]", tool, source)
+    # Alpaca's history: pairs of a question and its answer.
     elif name == "history" and isinstance(value, list):
         for i, pair in enumerate(value):
             for j, item in enumerate(pair if isinstance(pair, list | tuple) else ()):
@@ -131,6 +135,7 @@ def _parse_messages(value: Any) -> Any:
 
 
 def _list_message_texts(path: str, message: Mapping[str, Any]) -> Iterator[FieldText]:
+    """The texts of one message; reasoning before content before calls, as templates write them."""
     role = message.get("role", message.get("from"))
     if role == FUNCTION_CALL:
         yield from _list_leaf_texts(
@@ -173,6 +178,7 @@ def _list_json_texts(path: str, value: Any, source: Source) -> Iterator[FieldTex
 
 
 def _list_leaf_texts(path: str, value: Any, source: Source) -> Iterator[FieldText]:
+    """The strings in a value, however deep; `type` names the kind of a part and is no text."""
     if isinstance(value, str):
         yield path, source, value
     elif isinstance(value, Mapping):

@@ -65,6 +65,7 @@ class _LostAudits:
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, reason: str) -> None:
+        """Take a reason; two threads may tell one at the same time."""
         with self._lock:
             if not self.first:
                 self.first = reason
@@ -76,10 +77,12 @@ class _LostAudits:
             self.look()
 
     def look(self) -> None:
+        """Tell the reasons that stand in the folder now."""
         for path in sorted(self.folder.glob("lost-*")):
             self.tell(path.read_text(encoding="utf-8", errors="replace"))
 
     def end(self) -> None:
+        """Stop watching; once more, for what came since the last look."""
         self._ended.set()
         self.look()
 
@@ -162,14 +165,14 @@ def _read_left_files(folder: Path, kind: str) -> Iterator[str]:
     """The tracebacks (`ended`) or last lines (`printed`) that processes left (`note_end` in truetune/probe/hooked), the
     first to end first."""
     for path in sorted(folder.glob(f"{kind}-*"), key=lambda path: path.stat().st_mtime_ns):
-        with path.open(
-            encoding="utf-8", errors="replace", newline=""
-        ) as file:  # a progress bar's returns are kept
+        # newline: a progress bar's returns are kept.
+        with path.open(encoding="utf-8", errors="replace", newline="") as file:
             yield file.read()
 
 
 def hook_environment(orders: dict[str, Any]) -> dict[str, str]:
     """Ours, with the hook in front of PYTHONPATH."""
+    # In front: an interpreter imports the first sitecustomize alone; ours imports the one that it hides.
     paths = [str(HOOK_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), ORDERS_VARIABLE: json.dumps(orders)}
 
@@ -181,6 +184,7 @@ def _run_command(command: Sequence[str], variables: dict[str, str]) -> int:
         raise UsageError(f"{command[0]}: can't be started: {error.strerror}") from None
     with _forward_signals(process):
         code = process.wait()
+    # Popen gives -n where signal n ended it.
     return code if code >= 0 else 128 - code
 
 
@@ -202,6 +206,7 @@ def _forward_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def _has_terminal() -> bool:
+    """Are we in the terminal's foreground group, which gets the keyboard's signals?"""
     try:
         return os.tcgetpgrp(sys.__stderr__.fileno() if sys.__stderr__ else 2) == os.getpgrp()
     except (OSError, AttributeError):

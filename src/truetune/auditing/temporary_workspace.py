@@ -74,6 +74,7 @@ def _is_left_behind(entry: os.DirEntry[str]) -> bool:
             os.path.join(entry.path, MARKER_NAME), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
         )
         try:
+            # The kernel frees a lock with its process, however that ends: who gets it finds nobody's folder.
             fcntl.flock(marker, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return os.read(marker, len(MARKER_TEXT) + 1) == MARKER_TEXT
         finally:
@@ -108,6 +109,8 @@ def _start_guard(folder: Path) -> int:
 
 
 def _wait_and_remove(folder: Path, reading: int) -> None:
+    """The guard: wait for the end of the pipe, then remove the folder."""
+    # No signal may end it before its owner's end, as one to all processes of a job would.
     for number in signal.valid_signals():
         with suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_IGN)

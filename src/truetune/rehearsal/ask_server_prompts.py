@@ -45,6 +45,7 @@ def ask_recited_prompts(record: Record, server: Server) -> None:
                 if isinstance(served_prompt, str)
                 else "it tells neither ids nor their number"
             )
+    # Some refusals are a template's (no system message); all of them are a server that can't be asked.
     if refused and not prompts:
         raise UsageError(
             f"{server.root} tells no prompt of a chat ({refused[0]}): expected vLLM, SGLang,"

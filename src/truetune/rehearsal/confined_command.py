@@ -54,6 +54,7 @@ def confine_command(command: Sequence[str], work: Path, *, python_only: bool) ->
 
     Raises UsageError where there is no such program.
     """
+    # Said here, in our words: behind the launcher it would look as if the confinement had failed.
     if shutil.which(command[0]) is None:
         raise UsageError(f"{command[0]}: can't be started: no such program")
     return confined_launcher.command_line(command, [work], python_only=python_only)
@@ -62,6 +63,7 @@ def confine_command(command: Sequence[str], work: Path, *, python_only: bool) ->
 def read_refusals(work: Path) -> Refusals:
     """What the processes have left in `work`, in the order of their ids; the same refusal once."""
     folder = work / "refused"
+    # A dictionary keeps the order and each refusal once.
     notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
     refusals = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
     failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE}-*"))]

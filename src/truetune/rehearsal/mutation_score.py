@@ -113,10 +113,12 @@ def find_visible_sign(fault: Mapping[str, Any], clean: Mapping[str, Any]) -> str
     last, good = fault["loss"][-1], clean["loss"][-1]
     if not math.isfinite(last):
         return "loss is no number"
+    # All labels masked: nobody overlooks a loss of exactly 0.
     if last == 0:
         return "loss is 0"
     if last > SUSPICIOUS_LOSS_RATIO * good and last > MIN_SUSPICIOUS_LOSS:
         return "loss"
+    # `not ... <=`, so that a metric that is missing (nan) counts as seen.
     logs = fault["logs"]
     return next(
         (

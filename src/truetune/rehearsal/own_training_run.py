@@ -45,6 +45,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
         )
     if not spec.data or not spec.tokenizer:
         raise UsageError(f"{path}: a rehearsal needs data and a tokenizer")
+    # The reference encoder alone: for so few rows a fast path would have to be proved first.
     setup = prepare(spec, only_reference=True)
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
     rows = islice(
@@ -90,6 +91,7 @@ def train_miniature(folder: Path) -> None:
 
     run: dict[str, Any] = read_json(folder.joinpath(RUN_FILE), RESULT)
     tokenizer = AutoTokenizer.from_pretrained(run["tokenizer"])
+    # A folder with a tokenizer alone: any small architecture shows what reaches the loss.
     if Path(run["model"], "config.json").is_file():
         model = AutoModelForCausalLM.from_pretrained(run["model"])
     else:

@@ -79,6 +79,7 @@ def judge_rehearsal(records: Sequence[Record], spec: RunSpec | None = None) -> R
     recitation: dict[str, Any] = records[0].facts.get("recitation", {})
     audit_fields = {field.name: getattr(audited, field.name) for field in fields(audited)}
     audit_fields["notes"] = (*audited.notes, *_note_unlearned_rows(recitation))
+    # Nothing was recited is no clean result: the report says that it was not judged, and why.
     if not (recitation.get("rows") or recitation.get("pairs")):
         reason = (
             "nothing was recited:"

@@ -18,6 +18,7 @@ from truetune.spec.near import near_path
 from truetune.spec.stacks import read_config
 
 TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
+# Chosen: those whose settings are read here; another method is refused, and its script can be rehearsed instead.
 TRL_METHODS = ("sft", "dpo", "kto", "reward")
 """TRL's own commands"""
 
@@ -30,6 +31,7 @@ def find_training_command(target: Sequence[str], work: Path) -> list[str]:
     path, *others = target
     if Path(path).suffix not in (".yaml", ".yml", ".json"):
         return [sys.executable, *target] if path.endswith(".py") else list(target)
+    # Words behind settings would be dropped: rather refused than lost.
     if others:
         raise UsageError(
             f"{' '.join(others)} stands behind {path}: options of truetune go before it"
