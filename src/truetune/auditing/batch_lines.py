@@ -129,6 +129,7 @@ def _side_name(prefix: str) -> str:
 
 def _is_paired(arrays: Arrays, kind: str, rows: list[dict[str, Any]]) -> bool:
     """Are these the chosen lines, and then the rejected ones?"""
+    # The rows tell it surely; without them the trainer's kind must do.
     count = len(arrays["input_ids"]) if arrays["input_ids"].ndim > 1 else 1
     if rows and any(rows):
         return count == 2 * len(rows) and any(key.startswith("rejected") for key in rows[0])
@@ -150,6 +151,7 @@ def _join_prompt_and_answer(batch: Arrays, answer: Arrays) -> Arrays:
 def _list_side_lines(
     number: int, stream: BatchSide, given_rows: GivenRows, pads: PadToken
 ) -> Iterator[BatchLine]:
+    # A padding-free batch has no dimension of lines.
     size = stream.arrays["input_ids"].shape
     flat = len(size) == 1
     arrays = {
@@ -229,6 +231,7 @@ def _group_prepared_rows(record: Record) -> Iterator[GivenRows]:
 
 def _read_row_ids(row: dict[str, Any], side: str) -> list[int] | None:
     """The ids of a prepared row on one side, as collators join them; None where it holds none."""
+    # KTO joins prompts with answers of other rows: no row holds these ids.
     if side == "kl":
         return None
     if side and f"{side}_input_ids" in row and "prompt_input_ids" not in row:

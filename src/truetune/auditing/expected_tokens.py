@@ -38,17 +38,21 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     # A template may refuse a chat, or write neither as it is given: then there is no marker to look for.
     if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
         return b""
-    without_prompt = probes.text(chat(QUESTION)) or ""
-    opening = prompt[prompt.rindex(QUESTION) + len(QUESTION) :]
-    # The generation prompt alone, where the template has one that it appends.
-    if prompt != without_prompt and prompt.startswith(without_prompt):
-        opening = prompt[len(without_prompt) :]
+    opening = _generation_opening(probes, prompt)
     # A generation prompt may go on where history does not (an empty think block): only what both have is a marker.
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]
     marker = shared if len(shared.strip()) >= MIN_MARKER_CHARS else opening
     return _respell_as_tokens(probes, marker.strip(" ")).encode()
+
+
+def _generation_opening(probes: Probes, prompt: str) -> str:
+    """What opens an answer in a prompt: the generation prompt alone, where the template has one that it appends."""
+    without_prompt = probes.text(chat(QUESTION)) or ""
+    if prompt != without_prompt and prompt.startswith(without_prompt):
+        return prompt[len(without_prompt) :]
+    return prompt[prompt.rindex(QUESTION) + len(QUESTION) :]
 
 
 def _respell_as_tokens(probes: Probes, marker: str) -> str:

@@ -27,6 +27,7 @@ class PadToken(NamedTuple):
 def read_attention_mask(arrays: Arrays, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     """(lines, tokens) by the attention mask; all where there is none."""
     mask = arrays.get("attention_mask")
+    # Not 1: packing writes the number of the document.
     if mask is not None and mask.shape == shape:
         return np.asarray(mask != 0)
     if mask is not None and mask.ndim == 4 and mask.shape[-1] == shape[1]:
@@ -73,6 +74,7 @@ def find_padding(
 
 def _find_known_range(line: NDArray[np.int64], known: list[int] | None) -> tuple[int, int]:
     """The range of a line that holds the ids its collator was given; all of it where it does not."""
+    # Equal ids at one end prove where the padding is, whatever the pad token.
     count = len(known or ())
     if known is not None and 0 < count < len(line):
         row_array = np.asarray(known)

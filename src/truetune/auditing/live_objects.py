@@ -223,6 +223,7 @@ def _list_given_forms(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[Mappin
     """The rows, and without their columns of texts: a Trainer takes those away before it calls the collator."""
     if not rows:
         return
+    # As they are first: who calls the collator by hand gives it all columns.
     yield list(rows)
     numeric = [{key: value for key, value in row.items() if _is_numeric(value)} for row in rows]
     if any(len(few) < len(row) for few, row in zip(numeric, rows, strict=True)) and all(
@@ -256,6 +257,7 @@ def _make_row_forms(
         place = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         ids, learned = batch.ids[place].tolist(), batch.supervised[place].tolist()
         begin = learned.index(True) if any(learned) else len(ids)
+        # The rejected answer is the chosen one with a token more: of another length, so that pairs are padded.
         answer = ids[begin:]
         form_rows.append(
             {
@@ -281,6 +283,7 @@ def _observe_rows(
 ) -> Record:
     from truetune.probe.observe_collator import observe_collator
 
+    # Without a collator rows of unlike length can't be stacked.
     size = 1 if live.collator is None else BATCH_SIZE
     return observe_collator(
         folder,

@@ -131,6 +131,7 @@ def _list_rendering_variants(
     """The rows by how they may have been rendered: what trainers do first."""
     kinds: dict[str, list[Conversation]] = {}
     for row in rows:
+        # Plain text is learned as it is, or with an EOS, as trainers append one.
         if not row.is_chat:
             kinds.setdefault("plain", []).append(row)
             kinds.setdefault("eos", []).append(row)
@@ -220,6 +221,7 @@ def index_renderings(
         return None
     try:
         return RenderingIndex(probes, rows)
+    # A template that refuses the rows is a finding of its own; tokens are placed by their texts then.
     except TruetuneError:
         return None
 

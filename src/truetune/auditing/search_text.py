@@ -73,6 +73,7 @@ class SearchedText:
 
     def inside(self, spot: FieldSpot) -> NDArray[np.int64]:
         """The tokens of a spot; the first may begin with the space before it."""
+        # Tokens of many vocabularies carry the space before a word, which is no part of the field.
         first = int(np.searchsorted(self.order, spot.start))
         at = int(self.order[first]) if first < len(self.order) else len(self.text)
         if at > spot.start and self.text[int(self.order[first - 1]) : spot.start].isspace():
@@ -84,6 +85,7 @@ class SearchedText:
         places, at = [], self.text.find(wanted, low, high)
         while at >= 0:
             end = at + len(wanted)
+            # A short text inside of a word is another word.
             fits = self.is_free(at, end) and (
                 len(wanted) >= SHORT_TEXT_BYTES or (self._edge(at) and self._edge(end))
             )
@@ -101,6 +103,7 @@ class SearchedText:
     def score(self, start: int, end: int) -> int:
         """How much a place looks like that of a content: between lines, or between control tokens."""
         before, after = self.text[:start].rstrip(b" ")[-1:], self.text[end:].lstrip(b" ")[:1]
+        # The end tells more than the beginning: contents end in a control token or a line, and begin anywhere.
         ends = 2 * (after in (b"<", b"[", b"\n", b"")) + (before in (b">", b"]", b"\n", b":", b""))
         return ends + (start in self.begins) + (end in self.begins)
 
@@ -158,6 +161,7 @@ def _list_field_pieces(fields: Sequence[Field]) -> Iterator[FieldPiece]:
     """Each field, its thinking parted from its answer; a JSON text before its leaves."""
     for i, field in enumerate(fields):
         yield FieldPiece(i, field.source, field.text)
+        # Templates that move or drop thinking write the answer alone.
         if field.source is Source.ASSISTANT and THINK_END in field.text:
             thinking, _, answer = field.text.rpartition(THINK_END)
             inside = thinking.rpartition("<think>")[2]
@@ -248,6 +252,7 @@ def _range_between_neighbours(
 ) -> tuple[int, int]:
     """The part of a text in which a message's field must stand: behind those before it, before those behind it."""
     column, index = _message_index(fields[field].path)
+    # Not one of a list: it may stand anywhere.
     if index < 0:
         return 0, 1 << 62
     low, high = 0, 1 << 62

@@ -133,12 +133,7 @@ def compute_adapter_deltas(
         if delta is not None:
             deltas_by_name[delta.name] = delta
             done |= {tensor.name for tensor in parts.values()}
-    # What modules_to_save replaces is saved beside its replacement: that copy is the base's own.
-    replaced = {
-        name: tensor
-        for name, tensor in find_replaced_tensors(adapter.tensors).items()
-        if ORIGINAL_MODULE not in name
-    }
+    replaced = _list_replacements(adapter)
     for name, tensor in replaced.items():
         place, before = start(name)
         deltas_by_name[place] = ReplacedTensor(place, before, tensor.shape, tensor)
@@ -149,6 +144,15 @@ def compute_adapter_deltas(
             done.add(one.tensor.name)
     computable = {name: delta for name, delta in deltas_by_name.items() if _is_computable(delta)}
     return computable, _list_unknown_tensors(parsed, done, replaced)
+
+
+def _list_replacements(adapter: Checkpoint) -> dict[str, StoredTensor]:
+    """Name in the base -> the tensor in its place; without the copies of what `modules_to_save` replaces."""
+    return {
+        name: tensor
+        for name, tensor in find_replaced_tensors(adapter.tensors).items()
+        if ORIGINAL_MODULE not in name
+    }
 
 
 def _list_unknown_tensors(
@@ -196,6 +200,8 @@ class BaseTensorFinder:
         if self.base is None:
             return name, self.copies.get(name)
         short = name.partition(".")[2]
+        # Models are saved with and without a prefix (`model.`, `language_model.`): the same name, or one part less or
+        # more.
         place = next(
             (n for n in (name, short, self.shorter.get(name)) if n is not None and n in self.base),
             name,
@@ -224,17 +230,23 @@ def _make_low_rank_delta(
     a, b = parts[names[0]], parts[names[1]]
     if not _are_factors(a, b):
         return None
-    turned = names == FACTOR_NAMES[1] or bool(config.get("fan_in_fan_out"))
+    turned = _is_turned(names, config)
     magnitude = parts.get("lora_magnitude_vector")
     scale = adapter_scale(config, module, a.shape[0])
     # DoRA's lengths are those of rows of the stored weight only where it is not turned.
     if scale is None or (turned and magnitude is not None):
         return None
     name, before = start(f"{module}.weight")
-    shape = (a.shape[1], b.shape[0]) if turned else (b.shape[0], a.shape[1])
+    rows, columns = b.shape[0], a.shape[1]
+    shape = (columns, rows) if turned else (rows, columns)
     if before is not None and before.shape != shape:
         return None
     return LowRankDelta(name, before, shape, b, a, scale, turned, magnitude)
+
+
+def _is_turned(names: tuple[str, str], config: Mapping[str, Any]) -> bool:
+    """Is the weight stored as (in, out)? So are embeddings, and the layers of GPT-2 (`fan_in_fan_out`)."""
+    return names == FACTOR_NAMES[1] or bool(config.get("fan_in_fan_out"))
 
 
 def _are_factors(a: StoredTensor, b: StoredTensor) -> bool:
@@ -253,12 +265,14 @@ def adapter_scale(
             break
     if not isinstance(alpha, int | float) or rank < 1:
         return None
+    # `rslora` is for a merge that was made with the other scale: the caller tries both.
     root = bool(config.get("use_rslora")) if rslora is None else rslora
     return alpha / math.sqrt(rank) if root else alpha / rank
 
 
 def _matches_pattern(pattern: str, module: str) -> bool:
     """peft takes the keys as patterns; those of names and stars alone are tried, so that none can run for ever."""
+    # Nested repeats take exponential time, and adapter_config.json is anybody's.
     if re.search(r"[+*}]\)?[+*{]|\)[+*{]", pattern) or len(pattern) > 200:
         return False
     try:
@@ -273,6 +287,7 @@ def _trained_token_ids(config: Mapping[str, Any], module: str) -> tuple[int, ...
         named = [
             ids for name, ids in token_ids.items() if module == name or module.endswith(f".{name}")
         ]
+        # A head that is tied to the embedding is trained with its rows.
         tied = list(token_ids.values()) if f"{module}.weight".endswith(HEAD_NAMES) else []
         token_ids = next(iter([*named, *tied]), None)
     if not isinstance(token_ids, list) or not all(type(id) is int for id in token_ids):

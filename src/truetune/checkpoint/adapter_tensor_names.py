@@ -37,6 +37,7 @@ class AdapterTensor(NamedTuple):
 
 def parse_adapter_tensor(tensor: StoredTensor) -> AdapterTensor:
     """Take a name apart."""
+    # From the first part of LoRA's own on, all is peft's; before it stands the module.
     names = tensor.name.removeprefix(PEFT_PREFIX).split(".")
     at = next((i for i, name in enumerate(names) if name.startswith("lora_")), None)
     if at is None:
@@ -60,6 +61,7 @@ def group_low_rank_tensors(
     """Module -> part (`lora_A`) -> its weight."""
     tensors_by_module: dict[str, dict[str, StoredTensor]] = {}
     for name in parse_adapter_tensors(tensors):
+        # Biases of a factor (lora_bias) add to the output, not to the weight.
         if name.part and not name.rest.endswith("bias"):
             tensors_by_module.setdefault(name.module, {})[name.part] = name.tensor
     return {

@@ -34,6 +34,7 @@ def find_new_tokens(folder: Path, base: Path) -> NewTokens | None:
     if own_tokens is None or base_tokens is None:
         return None
     ids = {text: id for text, id in own_tokens.items() if text not in base_tokens}
+    # The vocabulary is read only where it is needed: it is long.
     if not ids:
         return NewTokens({}, 0)
     vocabulary = {**_read_vocabulary(base), **base_tokens}
@@ -53,6 +54,7 @@ def read_added_tokens(folder: Path) -> dict[str, int] | None:
         return None
     with path.open("rb") as file:
         text = file.read(MAX_HEAD_BYTES).decode("utf-8", "replace")
+    # Parsing all of it, with its merges, takes a second for large vocabularies.
     match = ADDED_TOKENS_KEY.search(text)
     try:
         tokens = RowDecoder(MODEL_FILE).read_at(text, match.end()).value if match else []

@@ -27,6 +27,7 @@ STRETCH_BYTES = 1 << 14
 def fingerprint_base(base: Checkpoint) -> dict[str, Any]:
     """Digests of up to 64 tensors, spread evenly over the names."""
     names = sorted(name for name, tensor in base.tensors.items() if tensor.whole and tensor.size)
+    # Spread over the sorted names, so that all layers are among them.
     chosen = names[:: max(1, len(names) // MAX_TENSORS)][:MAX_TENSORS]
     tensors = {
         name: [
@@ -65,6 +66,7 @@ def compare_fingerprint(record: Mapping[str, Any], base: Checkpoint) -> tuple[li
 def _digest_tensor(tensor: StoredTensor) -> str:
     """blake2b over stretches that are spread evenly; empty where the file is cut off"""
     digest = hashlib.blake2b(digest_size=16)
+    # A file that is cut off has no last stretch; it is a fault of its own.
     if not tensor.whole:
         return ""
     with tensor.file.open("rb") as file:

@@ -53,6 +53,7 @@ def compare_sampled_tensors(
         and tensor.items
         and _are_plain(tensor, base[name])
     }
+    # A model of a hundred thousand tensors (experts) gets fewer places in each.
     places = max(1, min(MAX_STRETCHES, budget // STRETCH_VALUES // max(1, len(pairs))))
     return {name: compare_tensor_samples(a, b, places) for name, (a, b) in pairs.items()}
 
@@ -62,6 +63,7 @@ def compare_tensor_samples(
 ) -> SampledChange:
     """Compare two tensors of the same shape."""
     a, b = sample_values(tensor, places), sample_values(base, places)
+    # Broken weights hold NaN and infinity; they are for other rules to tell, and no reason for warnings here.
     with np.errstate(over="ignore", invalid="ignore"):
         difference = float(np.square(a - b, dtype=np.float64).sum())
         aa, bb = (float(np.square(x, dtype=np.float64).sum()) for x in (a, b))
@@ -73,6 +75,7 @@ def compare_tensor_samples(
 
 def sample_values(tensor: StoredTensor, places: int = MAX_STRETCHES) -> NDArray[np.float32]:
     """Stretches of values, spread evenly; all of a small tensor."""
+    # Mapped, so that only the pages of the stretches are read from the disk.
     values = map_tensor(tensor).reshape(-1)
     if len(values) <= places * STRETCH_VALUES:
         return to_float32(values, tensor.dtype)

@@ -27,6 +27,7 @@ MAX_CHANGE_BLOCKS = 4096
 
 def is_merge(moved: Mapping[str, SampledChange]) -> bool:
     """Do only matrices inside the layers differ from the base, while the embedding and all norms are as they were?"""
+    # An adapter goes on the linear layers; full training moves norms and embeddings as well.
     changed = {name for name, m in moved.items() if m.same < m.seen}
     whole = (*EMBEDDING_NAMES, *HEAD_NAMES, "norm.weight", "layernorm.weight", ".bias")
     return (

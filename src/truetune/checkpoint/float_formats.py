@@ -30,6 +30,7 @@ FLOAT_FORMATS = {
     "F16": FloatFormat("<i2", "<u2", 0x7C00, 0x7C00),
     "BF16": FloatFormat("<i2", "<u2", 0x7F80, 0x7F80),
     "F8_E5M2": FloatFormat("<i1", "<u1", 0x7C, 0x7C),
+    # OCP's E4M3 has no infinity, and a single NaN: all bits set.
     "F8_E4M3": FloatFormat("<i1", "<u1", 0x7F, None),
 }
 NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
@@ -56,6 +57,7 @@ def summarise_block(data: memoryview, kind: FloatFormat) -> BlockSummary:
     # As signed integers negative floats are negative: their largest is the largest positive float.
     high, positive = int(unsigned.max()), int(signed.max())
     nan = inf = 0
+    # The third pass, which copies, only where a special value may be there.
     if positive >= kind.special or high >= sign + kind.special:
         magnitude = unsigned & np.array(sign - 1, unsigned.dtype)
         special = magnitude >= kind.special
@@ -67,6 +69,7 @@ def summarise_block(data: memoryview, kind: FloatFormat) -> BlockSummary:
 def to_float32(values: NDArray[Any], dtype: str) -> NDArray[np.float32]:
     """Values that were read as PLAIN[dtype] as float32."""
     values = np.asarray(values)
+    # bfloat16 is the upper half of a float32.
     if dtype == "BF16":
         return (values.astype(np.uint32) << 16).view(np.float32)
     # F64 beyond float32 becomes infinity, which the comparison shows as such.

@@ -61,6 +61,7 @@ class Checkpoint:
 
     @property
     def tensors(self) -> dict[str, StoredTensor]:
+        """Where each tensor stands, by name"""
         return self.weights.tensors
 
     @cached_property
@@ -105,6 +106,7 @@ class Checkpoint:
         return min(1.0, self.budget / max(1, self.size))
 
     def has(self, name: str) -> bool:
+        """Is there a file of this name in the folder?"""
         return (self.folder / name).is_file()
 
 
@@ -130,6 +132,7 @@ def read_checkpoint(
     base_path = os.fspath(base) if base is not None else None
     name = base_path or _base_name(checkpoint)
     candidate = find_base_folder(name, checkpoint.folder) if name else None
+    # A base that the caller names must be there; one that adapter_config.json names may be on another machine.
     if base_path and candidate is None:
         raise UsageError(
             f"{base_path}: no such folder, and no model of that name in the local hub"
@@ -153,6 +156,7 @@ def find_base_folder(name: str, beside: Path) -> Path | None:
     for candidate in (path, beside / path, beside.parent / path):
         if os.path.isdir(candidate):
             return candidate
+    # The hub's own layout: models--ORG--NAME/snapshots/REVISION, with the revision of `main` in refs/main.
     home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
     hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
     model = hub / f"models--{name.replace('/', '--')}"

@@ -68,6 +68,7 @@ def find_cliff(octaves: tuple[Octave, ...]) -> int | None:
     """The first octave beyond a cliff, as an index; None where there is none."""
     total = sum(octave.values for octave in octaves)
     for i in range(1, len(octaves)):
+        # Everything beyond must stand still: one octave alone that did not move is chance.
         rest = octaves[i:]
         beyond = sum(octave.values for octave in rest)
         if (

@@ -40,6 +40,7 @@ def read_run(folder: Path) -> dict[str, Any]:
 def read_own_run(folder: Path) -> dict[str, Any]:
     """run.json of a folder that truetune trains in; empty where there is none, or it is none that truetune wrote."""
     path = folder / RUN_FILE
+    # What stands behind a link may be of another folder, in which nothing may be removed.
     run = None if path.is_symlink() else read_object(path, [])
     if (
         run is None
@@ -119,5 +120,6 @@ def find_checkpoint_fault(checkpoint: Path) -> str | None:
 
 
 def _is_inside(name: str) -> bool:
+    """Does a listed name stay in its folder? A listing may come from anywhere."""
     path = Path(name)
     return not path.is_absolute() and ".." not in path.parts

@@ -91,6 +91,8 @@ def read_header(path: Path) -> SafetensorsHeader:
 
 
 def _parse_header(body: bytes) -> dict[str, Any]:
+    """The header's JSON. Raises BrokenFile."""
+    # Two tensors of one name, or offsets as floats, are how a header is made to lie.
     try:
         value = parse_json(body, TENSOR_HEADER, unique_keys=True, exact_integers=True)
     except ValueError as error:
@@ -114,6 +116,7 @@ def _read_entry(path: Path, name: str, entry: Any, begin: int, total: int) -> St
         raise BrokenFile(
             f"its header gives {name[:80]!r} the shape {str(shape)[:80]} and offsets {start}, {end}"
         )
+    # A dtype that is newer than this table has no known size, and is not compared.
     size = end - start
     bits = math.prod(shape) * BITS_PER_ITEM.get(dtype, 0)
     if size < 0 or (dtype in BITS_PER_ITEM and bits != 8 * size):

@@ -70,10 +70,12 @@ def list_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tu
 def _scan_files(
     tensors: Sequence[StoredTensor], share: float
 ) -> Iterator[tuple[str, TensorValues]]:
+    # One buffer a thread: memory stays at a few MiB for any model.
     buffer = bytearray(BLOCK_BYTES)
     open_file: RawIOBase | None = None
     path = None
     try:
+        # In the order of the disk.
         for tensor in sorted(tensors, key=lambda t: (str(t.file), t.start)):
             if tensor.file != path:
                 if open_file is not None:
@@ -97,6 +99,7 @@ def _read_block(
     view = memoryview(buffer)[:length]
     file.seek(start)
     done = 0
+    # An unbuffered read may return less than was asked for.
     while done < length:
         read_bytes = file.readinto(view[done:])
         if not read_bytes:

@@ -183,16 +183,24 @@ def sum_kept_changes(tensors: Iterable[TensorMovement]) -> KeptChange | None:
     weight = sum(part for _, part in weighted)
     if not weight:
         return None
-    values = sum(part / change.size**2 for change, part in weighted if change.size)
+    kept = sum(change.kept * part for change, part in weighted) / weight
+    best = sum(change.best * part for change, part in weighted) / weight
+    error = math.sqrt(sum(change.error**2 * part for change, part in weighted) / weight)
     return KeptChange(
-        size=math.sqrt(weight / values) if values else math.nan,
+        size=_mean_size(weighted, weight),
         changed=sum(change.changed for change in changes),
         lost=sum(change.lost for change in changes),
         least=sum(change.least for change in changes),
-        kept=sum(change.kept * part for change, part in weighted) / weight,
-        best=sum(change.best * part for change, part in weighted) / weight,
-        error=math.sqrt(sum(change.error**2 * part for change, part in weighted) / weight),
+        kept=kept,
+        best=best,
+        error=error,
     )
+
+
+def _mean_size(weighted: list[tuple[KeptChange, float]], weight: float) -> float:
+    """Root mean square of the sizes; a weight is values times squared size, so both are known from it."""
+    values = sum(part / change.size**2 for change, part in weighted if change.size)
+    return math.sqrt(weight / values) if values else math.nan
 
 
 def _weigh_changes(tensors: Iterable[TensorMovement]) -> list[tuple[KeptChange, float]]:
@@ -224,6 +232,7 @@ def _pair_tensors(
     left_out: list[str],
 ) -> Iterator[_TensorPair]:
     """The tensors of a model, each with the base's; names as in `Start`."""
+    # `left_out` is filled as a side product: what could not be compared must not look as if it had been.
     start, paired_names = BaseTensorFinder(base, {}), set()
     for name, tensor in after.tensors.items():
         place, before = start(name)
@@ -317,6 +326,7 @@ def _add_kept_change(
     sums: _ChangeSums, adapted: Floats, base: Floats, stored: Floats, there: Floats, dtype: str
 ) -> None:
     change, best = adapted - base, round_to_format(adapted, dtype)
+    # Values that the adapter leaves alone tell nothing of the merge.
     touched = change != 0
     sums.change += _square_sum(change)
     sums.along += _dot(there - stored, change)

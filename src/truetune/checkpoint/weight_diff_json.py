@@ -1,4 +1,7 @@
-"""The manifest of what moved between two sets of weights, as plain values for JSON."""
+"""Writes the manifest of what moved between two sets of weights as plain values for JSON.
+
+The trade-off: of an embedding's rows only those that moved most, and the new tokens, are named; all are counted.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from truetune.checkpoint.weight_diff import KeptChange, MovementManifest, TensorMovement
 
 SCHEMA = "truetune.movement/1"
+# Chosen for a report that is read: a vocabulary has a hundred thousand rows.
 MAX_NAMED_ROWS = 10
 """Rows of an embedding that are named; all of them are counted"""
 
@@ -80,4 +84,5 @@ def list_new_tokens(manifest: MovementManifest, tensor: TensorMovement) -> list[
 
 
 def _finite_or_none(value: float) -> float | None:
+    """JSON has neither nan nor infinity."""
     return value if math.isfinite(value) else None

@@ -118,6 +118,7 @@ def read_object(path: Path, faults: list[FileFault]) -> dict[str, Any] | None:
     """
     try:
         status = path.stat()
+        # A pipe or device of that name would keep us reading for ever.
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no file")
         if status.st_size > MODEL_FILE.max_bytes:
@@ -137,6 +138,7 @@ def _list_loaded_files(folder: Path, adapter: bool, indexed: dict[str, str]) -> 
     """The files that a loader would take."""
     if adapter:
         return [ADAPTER_FILE] if (folder / ADAPTER_FILE).is_file() else []
+    # In the order of transformers' loader: the single file, then the index. Without either, all that is there.
     if (folder / SINGLE_MODEL_FILE).is_file():
         return [SINGLE_MODEL_FILE]
     if indexed:
@@ -149,6 +151,7 @@ def _list_loaded_files(folder: Path, adapter: bool, indexed: dict[str, str]) -> 
 
 
 def _read_index(folder: Path, faults: list[FileFault]) -> dict[str, str]:
+    """Tensor -> file, by the index; empty, with a fault, where it names a file elsewhere."""
     value = read_object(folder / INDEX_FILE, faults)
     if value is None:
         return {}
@@ -169,6 +172,7 @@ def _is_local_name(file: str) -> bool:
 
 
 def _find_pickles(folder: Path, adapter: bool) -> dict[str, int]:
+    """Name -> bytes of the weight files that are pickles."""
     pattern = WEIGHT_PATTERNS[:1] if adapter else WEIGHT_PATTERNS[1:]
     paths = sorted(
         path for glob in pattern for path in folder.glob(glob) if path.suffix in PICKLE_SUFFIXES

@@ -134,17 +134,17 @@ def launch_command(arguments: Sequence[str]) -> int:
         "--without", action="append", default=[], choices=["namespaces", "landlock"]
     )
     parser.add_argument("command", nargs="+")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     if ORDERS_VARIABLE in os.environ:
-        asked.kept.append(json.loads(os.environ[ORDERS_VARIABLE])["folder"])
+        options.kept.append(json.loads(os.environ[ORDERS_VARIABLE])["folder"])
     for name in ("tmp", "refused"):
-        Path(asked.kept[0], name).mkdir(exist_ok=True)
+        Path(options.kept[0], name).mkdir(exist_ok=True)
     libc = ctypes.CDLL(None)
     # Processes that the command leaves behind become ours, so that none outlives the rehearsal.
     libc.prctl(SET_SUBREAPER, 1, 0, 0, 0)
     parent = os.getppid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    child = _start_confined(asked)
+    child = _start_confined(options)
     numbers = (
         signal.SIGTERM,
         signal.SIGHUP,
@@ -157,7 +157,7 @@ def launch_command(arguments: Sequence[str]) -> int:
     def pass_on(number: int, frame: Any) -> None:
         if os.getppid() != parent:
             _end_all(child)
-            for folder in asked.kept:
+            for folder in options.kept:
                 remove_folder(folder)
             os._exit(REFUSED_EXIT_CODE)
         if not (number in (signal.SIGINT, signal.SIGQUIT) and _from_the_keyboard()):
@@ -175,18 +175,18 @@ def launch_command(arguments: Sequence[str]) -> int:
     return code
 
 
-def _start_confined(asked: argparse.Namespace) -> int:
+def _start_confined(options: argparse.Namespace) -> int:
     """The process id of the child that runs the command, or that ends with REFUSED."""
-    child, reported = _fork_confined(asked)
+    child, reported = _fork_confined(options)
     if FAILED in reported:  # half of a view may stand there: once more, without namespaces
         os.waitpid(child, 0)
-        remove_folder(os.path.join(asked.kept[0], WRITTEN))
-        asked.without.append("namespaces")
-        child, _ = _fork_confined(asked)
+        remove_folder(os.path.join(options.kept[0], WRITTEN))
+        options.without.append("namespaces")
+        child, _ = _fork_confined(options)
     return child
 
 
-def _fork_confined(asked: argparse.Namespace) -> tuple[int, bytes]:
+def _fork_confined(options: argparse.Namespace) -> tuple[int, bytes]:
     """A child that becomes the command, and what it reported until then: ENTERED, FAILED."""
     (reports, report), (answer, answered) = os.pipe(), os.pipe()
     child = os.fork()
@@ -194,7 +194,7 @@ def _fork_confined(asked: argparse.Namespace) -> tuple[int, bytes]:
         os.close(reports)
         os.close(answered)
         try:
-            _become_command(asked, report, answer)
+            _become_command(options, report, answer)
         except namespaces.NamespaceError:
             os.write(report, FAILED)
         except BaseException as error:
@@ -218,16 +218,16 @@ def _fork_confined(asked: argparse.Namespace) -> tuple[int, bytes]:
     return child, reported
 
 
-def _become_command(asked: argparse.Namespace, report: int, answer: int) -> NoReturn:
+def _become_command(options: argparse.Namespace, report: int, answer: int) -> NoReturn:
     """Give up all rights but those to the given folders, then be the command. The pipes close with that."""
-    kept = [os.path.realpath(folder) for folder in asked.kept]
+    kept = [os.path.realpath(folder) for folder in options.kept]
     guard = ActiveGuard((*kept, *DEVICES), os.path.join(kept[0], "refused"))
-    if "namespaces" not in asked.without:
-        guard = _with_namespaces(guard, kept, asked.command, report, answer)
+    if "namespaces" not in options.without:
+        guard = _with_namespaces(guard, kept, options.command, report, answer)
     namespaces.drop_capabilities()  # Landlock does not see how root changes a mount
-    guard = _with_landlock(guard, asked)
+    guard = _with_landlock(guard, options)
     if not guard.covered and not guard.landlock:
-        if not asked.python_only:
+        if not options.python_only:
             raise RuntimeError(f"{NO_GUARD}. {ACCEPT_HINT}")
         print(f"truetune: {NO_GUARD}: {HOOK_ALONE_NOTE}", file=sys.stderr)
     if not guard.covered:
@@ -246,9 +246,9 @@ def _become_command(asked: argparse.Namespace, report: int, answer: int) -> NoRe
     for number in (signal.SIGPIPE, signal.SIGXFSZ):
         signal.signal(number, signal.SIG_DFL)
     try:
-        os.execvpe(asked.command[0], asked.command, variables)
+        os.execvpe(options.command[0], options.command, variables)
     except OSError as error:
-        raise RuntimeError(f"{asked.command[0]}: can't be started: {error.strerror}") from None
+        raise RuntimeError(f"{options.command[0]}: can't be started: {error.strerror}") from None
 
 
 def _with_namespaces(
@@ -286,12 +286,12 @@ def _list_used_paths(command: Sequence[str]) -> list[str]:
     return [os.getcwd(), *(folder for folder in (*named, *words) if folder)]
 
 
-def _with_landlock(guard: ActiveGuard, asked: argparse.Namespace) -> ActiveGuard:
+def _with_landlock(guard: ActiveGuard, options: argparse.Namespace) -> ActiveGuard:
     landlock.forbid_new_privileges()
-    number = 0 if "landlock" in asked.without else landlock.landlock_version()
+    number = 0 if "landlock" in options.without else landlock.landlock_version()
     if number == 0:
         return guard
-    ports = None if guard.own_network else _group_ports(asked.command)
+    ports = None if guard.own_network else _group_ports(options.command)
     held = landlock.confine_writes(
         guard.writable, connect_ports=ports, bind_ports=None if ports != () else ()
     )
@@ -325,17 +325,17 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
 def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
     """Where caches and trackers of known packages go, and that nothing is asked of the hub."""
     temporary = os.path.join(folder, "tmp")
-    made = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
-    made |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED_VARIABLES}
-    made |= SWITCHED_OFF_VARIABLES
+    variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
+    variables |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED_VARIABLES}
+    variables |= SWITCHED_OFF_VARIABLES
     if not guard.covered:
-        made |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
-        made |= {
+        variables |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
+        variables |= {
             "HF_DATASETS_CACHE": link_tree.link_tree(
                 str(_datasets_cache()), os.path.join(temporary, "datasets")
             )
         }
-    return made
+    return variables
 
 
 REDIRECTED_VARIABLES = (
@@ -401,12 +401,12 @@ def _end_all(child: int) -> None:
 
 
 def _list_descendants(process: int) -> list[int]:
-    found = []
+    descendants = []
     with suppress(OSError):
         for children in Path(f"/proc/{process}/task").glob("*/children"):
             for number in map(int, children.read_text().split()):
-                found += [number, *_list_descendants(number)]
-    return found
+                descendants += [number, *_list_descendants(number)]
+    return descendants
 
 
 def remove_folder(folder: str) -> None:

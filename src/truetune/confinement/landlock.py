@@ -124,11 +124,7 @@ def confine_writes(
         raise LandlockError(errno.EOPNOTSUPP, "this kernel has no Landlock, or it is switched off")
     # What is not handled stays free: rights that are never named in the ruleset are not taken away.
     handled = _write_rights(number) | (READING if readable is not None else 0)
-    port_rules = {
-        right: ports
-        for right, ports in ((BIND_TCP, bind_ports), (CONNECT_TCP, connect_ports))
-        if ports is not None
-    }
+    port_rules = _collect_port_rules(bind_ports, connect_ports)
     handled_tcp = sum(port_rules)
     scopes = ABSTRACT_SOCKETS | SIGNALS if scoped else 0
     ruleset = _create_ruleset(number, handled, handled_tcp, scopes)
@@ -199,6 +195,14 @@ def _allow_path(ruleset: int, path: Path, rights: int) -> None:
             _check_result(_system_call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), os.fspath(path))
         finally:
             os.close(place)
+
+
+def _collect_port_rules(
+    bind_ports: Collection[int] | None, connect_ports: Collection[int] | None
+) -> dict[int, Collection[int]]:
+    """Right -> the ports at which it stays; a right with no entry is not taken away at all."""
+    rights = ((BIND_TCP, bind_ports), (CONNECT_TCP, connect_ports))
+    return {right: ports for right, ports in rights if ports is not None}
 
 
 def _allow_ports(ruleset: int, right: int, ports: Iterable[int]) -> None:

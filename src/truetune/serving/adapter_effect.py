@@ -73,6 +73,7 @@ def measure_effect(
     observed = (measured_values - base_values)[is_finite]
     expected_square, observed_square = expected @ expected, observed @ observed
     projection = expected @ observed
+    # float64, and sums over all tokens at once: a long sequence counts by its tokens.
     count = int(is_finite.sum())
     cosine = 0.0
     if expected_square and observed_square:

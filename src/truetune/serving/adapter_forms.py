@@ -104,6 +104,7 @@ class Ladder:
             return ""
         if rung.fault:
             return rung.fault
+        # Exactly 0: B was never trained, or never read.
         if rung.effect is not None and rung.effect.size == 0:
             return "the adapter itself: it does not change a single log-probability"
         return next(
@@ -140,11 +141,13 @@ def compare_adapter_forms(
     source = find_model_source(adapter, base=base, tokenizer=tokenizer)
     if source.kind != "adapter" or source.folder is None or source.base is None:
         raise UsageError(f"{adapter}: holds no adapter; expected the folder of adapter_config.json")
+    # Before anything is loaded: a name that is wrong should not be found out after minutes.
     later_forms = _find_later_forms(source, merged, exported, endpoint)
     questions = asked_of(source.tokenizer, source.base, count=prompts, data=data)
     tokenizer_facts, options = questions.probes.tokenizer, options or Options()
     with open_backend(source, tokenizer_facts, replace(options, backend=None)) as tuned:
         say("asking the adapter on its base")
+        # Stops as served, for a form that runs on is no fault of its weights.
         stops = serving_stops(tokenizer_facts) or questions.stops
         answers = tuned.answers(questions.prompts, Decoding(stops, MAX_NEW_TOKENS))
         pairs = [

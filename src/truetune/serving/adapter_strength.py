@@ -122,36 +122,36 @@ def measure_strength(
         tuned_scores = tuned.score(sequences) if served_scores else None
     base = _find_base(source)
     # Both or none: what one side can't score, the other can't be held against.
-    served_logprobs = tuned_logprobs = None
+    logprobs = None
     if served_scores and tuned_scores:
-        served_logprobs = _answer_logprobs(prompts, answers, served_scores)
-        tuned_logprobs = _answer_logprobs(prompts, answers, tuned_scores)
+        logprobs = (
+            _answer_logprobs(prompts, answers, served_scores),
+            _answer_logprobs(prompts, answers, tuned_scores),
+        )
     if base is None:
-        return own_answers, *_strength_without_base(source, served_logprobs, tuned_logprobs)
+        return own_answers, *_strength_without_base(source, logprobs)
     say("asking its base")
     with open_backend(base, tokenizer, options) as untuned:
-        base_scores = None if served_logprobs is None else untuned.score(sequences)
-        if not base_scores or served_logprobs is None or tuned_logprobs is None:
+        base_scores = None if logprobs is None else untuned.score(sequences)
+        if logprobs is None or not base_scores:
             base_answers = untuned.answers(prompts, Decoding(stops, ANSWER_TOKENS))
             strength, notes = _strength_from_answers(
                 source, own_answers, base_answers, client, tokenizer
             )
             return own_answers, strength, notes
-    strength = strength_from_logprobs(
-        served_logprobs,
-        tuned_logprobs,
-        _answer_logprobs(prompts, answers, base_scores),
-        adapter=source.kind == "adapter",
-    )
+    served, tuned_logprobs = logprobs
+    base_logprobs = _answer_logprobs(prompts, answers, base_scores)
+    is_adapter = source.kind == "adapter"
+    strength = strength_from_logprobs(served, tuned_logprobs, base_logprobs, adapter=is_adapter)
     if strength is None:
         note = (
             "base and tuned model tell the same log-probabilities: there is no effect to look for"
         )
         return own_answers, None, [note]
-    if source.kind == "adapter" and _is_odd(strength):
+    if is_adapter and _is_odd(strength):
         say("looking for the scaling that is served")
         strength = _explain_by_scaling(
-            source, strength, served_logprobs, sequences, (prompts, answers), tokenizer, options
+            source, strength, served, sequences, (prompts, answers), tokenizer, options
         )
     return own_answers, strength, []
 
@@ -202,11 +202,11 @@ def strength_from_logprobs(
 
 
 def _strength_without_base(
-    source: ModelSource, served: TokenLogprobs | None, tuned: TokenLogprobs | None
+    source: ModelSource, logprobs: tuple[TokenLogprobs, TokenLogprobs] | None
 ) -> tuple[AdapterStrength | None, list[str]]:
-    """The distance from the tuned model where both were scored, else a note."""
-    if served is not None and tuned is not None:
-        return _distance_without_base(source, served, tuned), []
+    """The distance from the tuned model where server and tuned model were scored, else a note."""
+    if logprobs is not None:
+        return _distance_without_base(source, *logprobs), []
     note = (
         f"{source.name}: its base is not known (--base): how much of the training is served"
         " was not measured"

@@ -185,6 +185,7 @@ def _observe_server(
     plain = plain[:SAMPLING_PROMPTS]
     say("asking the same thing again and again")
     repeats = _try_part(notes, lost, "repeatability", lambda: repeat_greedy_requests(client, plain))
+    # Differences under load are rounding in batches; a server that differs alone can't be compared by answers.
     repeatable = repeats is not None and not repeats.alone_differ
     if repeatable:
         say("comparing answers")

@@ -67,6 +67,7 @@ def _compare_prompt(
     known = PromptComparison(
         trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
     )
+    # A text is the server's refusal.
     if isinstance(served, str):
         return ComparedPrompt(trained, None, replace(known, refused=served))
     if served.ids is None and served.count is None:
@@ -94,6 +95,7 @@ def find_cause(
     for mistake, ids in list_prompt_variants(trained, probes, base):
         if ids == served:
             return mistake
+    # No known mistake: what differs is looked at as text, where ids of one cause look different in each prompt.
     whole = _decode_ids(probes, served)
     if whole == trained.text:
         return "the text is the same, and encoded otherwise"
@@ -113,6 +115,7 @@ def find_mistakes(
     ids_by_mistake: dict[str, dict[str, list[int]]] = {}
     for prompt in prompts:
         for mistake, ids in list_prompt_variants(prompt.trained, probes, base):
+            # Where the server tells a number, only a mistake of that length can be the cause.
             if prompt.served is None or prompt.served.count in (None, len(ids)):
                 ids_by_mistake.setdefault(mistake, {})[prompt.trained.name] = ids
     return dict(sorted(ids_by_mistake.items(), key=lambda pair: -len(pair[1])))

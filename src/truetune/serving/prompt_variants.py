@@ -57,6 +57,7 @@ def _same_for_roles(pattern: str, *roles: str) -> tuple[str, str, str]:
     return first, second, third
 
 
+# As their authors document them; of models of several versions the commonest.
 CHAT_FORMATS = {
     "ChatML": ChatFormat(
         "", _same_for_roles("<|im_start|>ROLE\n{}<|im_end|>\n"), "<|im_start|>assistant\n"
@@ -86,6 +87,7 @@ def list_prompt_variants(
     trained: TrainedPrompt, probes: Probes, base: Probes | None = None
 ) -> Iterator[tuple[str, list[int]]]:
     """(mistake, the ids that it makes), each other than the trained ones."""
+    # A variant that is equal to the trained prompt is no mistake for this prompt.
     ids_so_far = {tuple(trained.ids)}
     for mistake, ids in _list_all_variants(trained, probes, base):
         if tuple(ids) not in ids_so_far:
@@ -179,6 +181,7 @@ def _render_variant(
 ) -> str | None:
     """What a template makes of the prompt, or of it with something changed; None where it refuses."""
     chat = {**trained.chat, **other}
+    # Tokenizers may have a template of their own for chats with tools.
     template = (probes.tool_template if chat["tools"] else None) or probes.template
     if template is None:
         return None

@@ -84,6 +84,7 @@ def repeat_greedy_requests(
     requests = [
         again(trained) for trained in (*[repeated] * PARALLEL_REQUESTS, *others[:OTHER_REQUESTS])
     ]
+    # Others among them, for a batch of equal prompts may be computed once.
     together = client.all(requests)[:PARALLEL_REQUESTS]
     first = alone[0]
     different = [
@@ -108,6 +109,7 @@ def _margin_where_parted(first: ServerAnswer, second: ServerAnswer) -> float | N
                 for step in (first_step, second_step)
                 if step is not None and step.margin is not None
             ]
+            # A tie within rounding may turn either way: the smaller margin says how near it was.
             return min(margins, default=None)
     return None
 

@@ -83,6 +83,7 @@ class ServerClient:
         if self.bos and text.startswith(self.bos):
             forms["text without BOS"] = text[len(self.bos) :]
         answer = ServerAnswer(refusal="it does not take prompts as ids or text")
+        # Ids first: they can't be encoded otherwise. Some servers take text alone, and put a BOS before it.
         for form, prompt in forms.items():
             if self.prompt_form not in (None, form):
                 continue
@@ -93,6 +94,7 @@ class ServerClient:
                     f"{self.server.root}/v1/completions", body, self.seconds, tries=MAX_TRIES
                 )
             )
+            # Read as another number of tokens: this is no answer to these ids.
             if answer.prompt_tokens is not None and answer.prompt_tokens != len(ids):
                 answer = ServerAnswer(
                     refusal=f"/v1/completions reads {answer.prompt_tokens} tokens of a prompt of {len(ids)}"

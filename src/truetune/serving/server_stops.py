@@ -65,6 +65,7 @@ def observe_stops(
         answer = _ask_showing_specials(client, trained.chat, ANSWER_TOKENS)
         if not answer.refusal:
             endings.append(_judge_ending(answer, last_question(trained), markers, None, None))
+    # What the model's own files name: a server that reads them ends there.
     kept = serving_stops(probes.tokenizer)
     turn = probes.terminator.token if probes.terminator else None
     ends = [(turn.token, turn.id)] if turn else list(record.stops)

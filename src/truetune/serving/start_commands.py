@@ -260,6 +260,7 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
         segments, tokenizer.special["bos"].token if tokenizer.adds_bos else ""
     )
     lines.append(f'TEMPLATE """{template}"""')
+    # The stop that was trained, too: a Modelfile can name it where generation_config.json does not.
     ids = serving_stops(tokenizer) | {id for _, id in model.list_unserved_stops()}
     stops = sorted({str(tokenizer.backend.id_to_token(id)) for id in ids})
     lines += [f"PARAMETER stop {json.dumps(stop, ensure_ascii=False)}" for stop in stops]
@@ -282,6 +283,7 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
 
 def _go_template(segments: TemplateSegments, bos: str) -> tuple[str, tuple[str, ...]]:
     """As a template of Go, which has loop and branches of its own; Ollama writes BOS where the tokenizer does."""
+    # Left out here: with Ollama's own there would be two.
     opening = segments.opening.removeprefix(bos)
     notes: tuple[str, ...] = ()
     if bos and segments.user[0].startswith(bos):

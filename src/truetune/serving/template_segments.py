@@ -111,6 +111,7 @@ def _find_system_segment(probes: Probes, before_user: str) -> tuple[str, str] | 
 
 def _list_limits(probes: Probes, *, has_system: bool) -> Iterator[str]:
     """What such texts can't do, and the template does."""
+    # Spaces around a word show whether contents are trimmed, which texts around them can't do.
     padded = probes.text(
         [{"role": "user", "content": f"  {CONTENT_WORDS[0]}  "}], add_generation_prompt=True
     )

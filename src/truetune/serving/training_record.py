@@ -101,6 +101,7 @@ def _replace_rows(
     """A contract with other rows."""
     if not rows:
         return stored
+    # The fixed conversations stay: they try turns, system messages and tools, which rows may lack.
     fixed = [prompt for prompt in stored["prompts"] if not prompt["name"].startswith("row ")]
     contract = contract_of(probes, rows, count=count)
     row_prompts = [prompt for prompt in contract["prompts"] if prompt["name"].startswith("row ")]
