@@ -84,6 +84,7 @@ def mark_stops(part: TokenRange, stops: frozenset[int]) -> None:
     last, is_stop = Source.TEMPLATE, np.isin(part.ids, list(stops))
     answers = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
     for i in np.flatnonzero((part.source != Source.TEMPLATE) | is_stop).tolist():
+        # Template text between an answer and its stop is passed over; between two turns a stop ends nothing.
         if is_stop[i]:
             if last in answers or (last is Source.TEXT and i + 1 == len(part.ids)):
                 part.source[i] = Source.STOP
@@ -118,6 +119,7 @@ def expected_by_fields(
 
 def _answer_start(source: NDArray[np.uint8], marks: list[int], first: int) -> int:
     """The token behind the marker before an answer, where only template text stands between."""
+    # What the template writes between marker and answer (an empty think block) is generated, too.
     mark = max((mark for mark in marks if mark <= first), default=first)
     return mark if (source[mark:first] == Source.TEMPLATE).all() else first
 

@@ -63,6 +63,7 @@ class RowIndex:
     def near(self, text: bytes, hint: int | None) -> list[int]:
         """The rows of which a window stands in a text, and those of short texts, which may stand anywhere."""
         seen = {text[i : i + WINDOW_BYTES] for i in range(len(text) - WINDOW_BYTES + 1)}
+        # A set of all windows of the line: one look-up a window, however many rows there are.
         near = [
             row
             for row, windows in self._windows.items()
@@ -79,6 +80,7 @@ class RowIndex:
         """
         order, size = self._by_text(text, rows, hint), len(text.text)
         anchors = self._anchors(text, order)
+        # Nothing telling: the row that is expected, or of which most stands here.
         if not anchors:
             row_spots = self.within(order[0], text, 0, size, cut=not ended) if order else []
             return [FoundRow(order[0], row_spots)] if row_spots else []

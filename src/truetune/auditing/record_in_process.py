@@ -46,6 +46,7 @@ def record_run(
     from truetune.probe.observe_run import observe_run
     from truetune.probe.ready_trainer import ready_trainer
 
+    # By its method and not its class: trainers of other packages need not be subclasses.
     trainer = run if hasattr(run, "get_train_dataloader") else None
     if trainer is None and loader is None:
         raise UsageError(

@@ -143,10 +143,12 @@ def open_hook_session(
             "authkey": ear.authkey.hex(),
         }
         session = HookSession(sent, ear, losses)
+        # In a thread, for this one waits for the command.
         threading.Thread(target=losses.watch, daemon=True).start()
         try:
             yield session
         finally:
+            # In this order: closing judges what is left, and may lose it.
             ear.close()
             losses.end()
             session.tracebacks = "\n\n".join(_read_left_files(folder, "ended"))

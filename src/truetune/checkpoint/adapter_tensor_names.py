@@ -93,4 +93,5 @@ def list_modules(names: Iterable[str]) -> set[str]:
 
 def matches_target(module: str, target: str) -> bool:
     """Does an entry of target_modules mean this module? As in peft, it is the name or the end of it."""
+    # With the dot, for `proj` must not mean `q_proj`.
     return module == target or module.endswith(f".{target}")

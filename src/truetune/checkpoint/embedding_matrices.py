@@ -19,6 +19,7 @@ EMBEDDING_NAMES = (
     "word_embeddings.weight",
     "tok_embeddings.weight",
 )
+# Of Llama and its like, GPT-NeoX, and Megatron; a model with tied weights has none of them.
 HEAD_NAMES = ("lm_head.weight", "embed_out.weight", "output_layer.weight")
 
 

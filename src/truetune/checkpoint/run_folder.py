@@ -69,6 +69,7 @@ def list_checkpoints(run: Path) -> list[Path]:
 
 def list_files(folder: Path, *, below: bool = True) -> FileListing:
     """All files of a folder (and of those in it), but for whole.json. Raises OSError."""
+    # Not whole.json, which holds the listing and so can't be in it.
     paths = sorted(
         path
         for path in folder.glob("**/*" if below else "*")

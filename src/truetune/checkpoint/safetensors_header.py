@@ -132,6 +132,7 @@ def _find_layout_faults(tensors: list[StoredTensor], begin: int, total: int) -> 
             f"cut off: it should have {end:,} bytes and has {total:,}; {len(cut):,} of"
             f" {len(tensors):,} tensors miss"
         )
+    # By offset: a tensor that begins before the one before it ends shares bytes with it.
     place = begin
     for tensor in tensors:
         if tensor.size and tensor.start < place:

@@ -63,6 +63,7 @@ def list_blocks(size: int, share: float, unit: int = BLOCK_BYTES) -> Sequence[tu
     wanted = count if share >= 1 else max(1, round(count * share))
     if wanted >= count:
         return [(start, min(unit, size - start)) for start in range(0, size, unit)]
+    # The first and the last are among them: files that were cut or padded differ there.
     picked = sorted({i * (count - 1) // max(1, wanted - 1) for i in range(wanted)})
     return [(i * unit, min(unit, size - i * unit)) for i in picked]
 

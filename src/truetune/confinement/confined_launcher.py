@@ -230,6 +230,7 @@ def _become_command(options: argparse.Namespace, report: int, answer: int) -> No
         if not options.python_only:
             raise RuntimeError(f"{NO_GUARD}. {ACCEPT_HINT}")
         print(f"truetune: {NO_GUARD}: {HOOK_ALONE_NOTE}", file=sys.stderr)
+    # Programs that write beside their script must find a folder in which they can.
     if not guard.covered:
         os.chdir(
             link_tree.link_tree(
@@ -287,6 +288,8 @@ def _list_used_paths(command: Sequence[str]) -> list[str]:
 
 
 def _with_landlock(guard: ActiveGuard, options: argparse.Namespace) -> ActiveGuard:
+    """Confine by Landlock, and by a seccomp filter where there is no network of its own; what holds then."""
+    # Also where Landlock is missing: sudo would leave the namespaces.
     landlock.forbid_new_privileges()
     number = 0 if "landlock" in options.without else landlock.landlock_version()
     if number == 0:
@@ -312,6 +315,7 @@ def _group_ports(command: Sequence[str]) -> Sequence[int]:
         "torch.distributed" in word or "accelerate" in word for word in command
     ):
         return ()
+    # Linux's default range of ports that programs get when they ask for any.
     first, last = 32768, 60999
     with suppress(OSError, ValueError):
         first, last = map(int, Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split())
@@ -328,6 +332,7 @@ def _command_variables(folder: str, guard: ActiveGuard) -> dict[str, str]:
     variables = dict.fromkeys(("TMPDIR", "TMP", "TEMP"), temporary)
     variables |= {name: os.path.join(temporary, name.lower()) for name in REDIRECTED_VARIABLES}
     variables |= SWITCHED_OFF_VARIABLES
+    # Under overlays caches may stay where they are: what is written to them lands in the scratch folder.
     if not guard.covered:
         variables |= {name: os.path.join(temporary, name.lower()) for name in CACHE_VARIABLES}
         variables |= {
@@ -352,11 +357,22 @@ REDIRECTED_VARIABLES = (
 )
 """Trackers' own folders"""
 SWITCHED_OFF_VARIABLES = {
-    "WANDB_MODE": "disabled", "COMET_MODE": "disabled", "NEPTUNE_MODE": "debug", "CLEARML_OFFLINE_MODE": "1",
-    "SWANLAB_MODE": "disabled", "DISABLE_MLFLOW_INTEGRATION": "TRUE",
-    "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HUB_DISABLE_TELEMETRY": "1",
-    "DO_NOT_TRACK": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONDONTWRITEBYTECODE": "1",
-}  # fmt: skip
+    # Trackers wait for a network that is not there, some for minutes.
+    "WANDB_MODE": "disabled",
+    "COMET_MODE": "disabled",
+    "NEPTUNE_MODE": "debug",
+    "CLEARML_OFFLINE_MODE": "1",
+    "SWANLAB_MODE": "disabled",
+    "DISABLE_MLFLOW_INTEGRATION": "TRUE",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "DO_NOT_TRACK": "1",
+    # A miniature needs no GPU, and one that trains there must not lose memory to it.
+    "CUDA_VISIBLE_DEVICES": "",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
 """Trackers, the hub, and devices; a program that is not hooked could train on those for hours, for nothing"""
 CACHE_VARIABLES = (
     "HF_MODULES_CACHE",
@@ -390,6 +406,7 @@ def _wait_for(child: int) -> int:
 def _end_all(child: int) -> None:
     """Kill what is left of the command: orphans have become our own children."""
     while True:
+        # Again and again, for a process may start others while it is being killed.
         left = _list_descendants(os.getpid())
         for process in left:
             with suppress(ProcessLookupError, PermissionError):
@@ -401,6 +418,7 @@ def _end_all(child: int) -> None:
 
 
 def _list_descendants(process: int) -> list[int]:
+    """The process ids of all below one; a process that ends meanwhile has no children any more."""
     descendants = []
     with suppress(OSError):
         for children in Path(f"/proc/{process}/task").glob("*/children"):

@@ -33,6 +33,7 @@ def ask_recited_prompts(record: Record, server: Server) -> None:
     rows = [
         (i, row["asked"]) for i, row in enumerate(recitation.get("rows", ())) if row.get("asked")
     ]
+    # Rows without messages (plain text, rows that were not recognised) have no chat to be asked.
     prompts: list[dict[str, Any]] = []
     refused: list[str] = []
     for i, chat in rows:

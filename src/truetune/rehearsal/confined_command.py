@@ -67,4 +67,5 @@ def read_refusals(work: Path) -> Refusals:
     notes = (json.loads(path.read_text()) for path in sorted(folder.glob("*.json")))
     refusals = dict.fromkeys(Refusal(note["act"], note["subject"], note["line"]) for note in notes)
     failures = [path.read_text() for path in sorted(folder.glob(f"{FAILURE}-*"))]
+    # The first failure alone: the others are of processes that ended because of it.
     return Refusals(tuple(refusals), failures[0] if failures else "")

@@ -111,6 +111,7 @@ def _note_unlearned_rows(recitation: dict[str, Any]) -> Iterator[str]:
     losses, of_labels = recitation.get("loss", ()), recitation.get("label_loss")
     if not recitation.get("rows") or not losses:
         return
+    # Two reasons: the loss did not fall, or a loss that is no cross-entropy fell without the labels being learned.
     if not recitation["fell"]:
         yield (
             f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in"

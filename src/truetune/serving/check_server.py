@@ -95,6 +95,7 @@ def serve_check(
     """
     started = time.perf_counter()
     source = find_model_source(name, base=base, tokenizer=tokenizer)
+    # A server can't be the record of another one: the training's files are what it is held against.
     if source.kind == "endpoint":
         raise UsageError(
             f"{name}: expected the model's folder or file; the server is named with --endpoint"
@@ -200,6 +201,7 @@ def _observe_server(
         own_answers, adapter_strength, strength_notes = _measure_adapter_strength(
             source, client, probes, record, options, say
         )
+    # Answers of the model on this machine: without it (--no-strength) there are none, and stops are seen less surely.
     expected = list(answers_with_stop(own_answers))
     say("looking at stops, sampling and context")
     config = probes.tokenizer.generation_config

@@ -107,6 +107,7 @@ class _ServedModel:
     @property
     def generation(self) -> Path | None:
         """The folder whose generation_config.json is the model's."""
+        # A run writes it beside the adapter; else the base's, else that of the model's folder.
         own = [self.adapter, self.weights, self.source.model and self.source.model.resolve()]
         return next(
             (folder for folder in own if folder and (folder / GENERATION_CONFIG).is_file()), None
@@ -263,6 +264,7 @@ def _ollama_modelfile(model: _ServedModel) -> StartCommand:
     # The stop that was trained, too: a Modelfile can name it where generation_config.json does not.
     ids = serving_stops(tokenizer) | {id for _, id in model.list_unserved_stops()}
     stops = sorted({str(tokenizer.backend.id_to_token(id)) for id in ids})
+    # All of them: a stop in a Modelfile takes the place of Ollama's own guesses.
     lines += [f"PARAMETER stop {json.dumps(stop, ensure_ascii=False)}" for stop in stops]
     lines += [f"PARAMETER num_ctx {model.context}"] if model.context else []
     config: Mapping[str, Any] = tokenizer.generation_config or {}

@@ -43,6 +43,7 @@ class TemplateSegments:
         """The prompt that these texts make."""
         around = {"system": self.system or ("", ""), "user": self.user, "assistant": self.assistant}
         roles = [message["role"] for message in messages]
+        # Templates with a default system prompt drop it where the chat has one.
         text = self.opening + (self.default_system if "system" not in roles else "")
         for message in messages:
             before, behind = around[message["role"]]

@@ -58,6 +58,7 @@ def list_wrong_scalings(source: ModelSource, *, near: float) -> dict[str, float]
     return {
         name: factor
         for name, factor in factors.items()
+        # A factor of 1 is no mistake with this adapter (alpha equal to the rank, for one).
         if factor != 1.0 and 1 / MAX_RATIO_TO_MEASURED <= factor / near <= MAX_RATIO_TO_MEASURED
     }
 
