@@ -295,7 +295,7 @@ def rehearse(
     return judge_rehearsal(
         [
             record_rehearsal(
-                trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate
+                trainer, source_data=given, batches=batches, laws=laws, rows=rows, mutate=mutate
             )
         ],
         spec,

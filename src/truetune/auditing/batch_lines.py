@@ -138,6 +138,7 @@ def _is_paired(arrays: Arrays, kind: str, rows: list[dict[str, Any]]) -> bool:
 
 def _join_prompt_and_answer(batch: Arrays, answer: Arrays) -> Arrays:
     """Older preference trainers join prompt and answer in the forward pass, and learn the answer."""
+    # Prompts are padded on their left and answers on their right, so that joined lines have no hole.
     prompt, ids = batch["prompt_input_ids"], answer["input_ids"]
     seen = batch.get("prompt_attention_mask", np.ones_like(prompt))
     mask = answer.get("attention_mask", np.ones_like(ids))
@@ -194,6 +195,7 @@ def read_labels(arrays: Arrays, line: int) -> NDArray[np.int64] | None:
     if "labels" in arrays:
         labels = arrays["labels"]
         return labels[line].astype(np.int64) if labels.shape == ids.shape else None
+    # TRL's collators give a mask, and the trainer makes the labels in its loss.
     for name in LOSS_MASK_KEYS:
         if name in arrays and arrays[name].shape == ids.shape:
             return np.where(arrays[name][line] != 0, ids[line], IGNORED).astype(np.int64)

@@ -25,6 +25,7 @@ from truetune.render.probes import Probes, chat
 from truetune.render.rendering import IGNORED
 from truetune.render.tokenizer import Tokenizer, load
 
+# Measured as said below; more rows would show rarer faults and make a check in a notebook slow.
 MAX_ROWS = 256
 """Rows of the user that are read: rendering and encoding them takes well under a second"""
 MAX_BATCHED = 32
@@ -139,6 +140,7 @@ def read_live_tokenizer(live: LiveObjects, folder: Path) -> Tokenizer:
 
 def read_live_template(live: LiveObjects, folder: Path) -> str | None:
     """The template as settings name it: text is written into a file of ours; None for the tokenizer's own."""
+    # What has Jinja's braces is a template itself; everything else names a file or one of the tokenizer's.
     text = live.template or _processor_template(live.tokenizer)
     if text is None or not ("{{" in text or "{%" in text):
         return text

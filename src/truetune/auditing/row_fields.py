@@ -164,6 +164,7 @@ def _list_call_texts(path: str, call: Any) -> Iterator[FieldText]:
     if not isinstance(call, Mapping):
         yield from _list_leaf_texts(path, call, Source.TOOL_CALL)
         return
+    # OpenAI's form holds name and arguments one level deeper.
     inner = call.get("function")
     body, path = (inner, f"{path}.function") if isinstance(inner, Mapping) else (call, path)
     yield from _list_leaf_texts(f"{path}.name", body.get("name"), Source.TOOL_CALL)
@@ -172,6 +173,7 @@ def _list_call_texts(path: str, call: Any) -> Iterator[FieldText]:
 
 def _list_json_texts(path: str, value: Any, source: Source) -> Iterator[FieldText]:
     """A value as the JSON that templates write of it, and its leaves for those that write them one by one."""
+    # Not sorted, and with the letters as they are: so `tojson` of most templates writes it.
     if isinstance(value, Mapping | list):
         yield path, source, json.dumps(value, ensure_ascii=False)
     yield from _list_leaf_texts(path, value, source)

@@ -175,6 +175,7 @@ def _part_thinking(spot: FieldSpot, text: SearchedText) -> Iterator[FieldSpot]:
     """A whole answer that begins with thinking as its two parts; the thinking takes the white space behind it."""
     whole = text.text[spot.start : spot.end]
     cut = whole.rfind(THINK_END.encode()) + len(THINK_END)
+    # Only from the beginning: an answer that talks of thinking is an answer.
     if (
         spot.source is not Source.ASSISTANT
         or cut < len(THINK_END)

@@ -83,6 +83,7 @@ class LowRankDelta(TensorDelta):
 
     def rows(self, start: int, stop: int, base: Floats) -> Floats:
         updated = base + self.change(start, stop)
+        # DoRA: the direction is learned apart from the length of each row.
         if self.magnitude is not None:
             length = to_float32(
                 map_tensor(self.magnitude).reshape(-1)[start:stop], self.magnitude.dtype

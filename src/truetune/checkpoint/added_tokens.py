@@ -52,6 +52,7 @@ def read_added_tokens(folder: Path) -> dict[str, int] | None:
     path = folder / "tokenizer.json"
     if not path.is_file():
         return None
+    # The first bytes alone: a vocabulary of a million tokens makes a file of 30 MB and more.
     with path.open("rb") as file:
         text = file.read(MAX_HEAD_BYTES).decode("utf-8", "replace")
     # Parsing all of it, with its merges, takes a second for large vocabularies.

@@ -16,6 +16,7 @@ from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.safetensors_header import StoredTensor
 
 FINGERPRINT_FILE = "base_fingerprint.json"
+# Raise it where the digests change: a record of another format is compared with nothing.
 FINGERPRINT_FORMAT = 1
 # Chosen, not measured: 4 MiB are read in all; a fine-tune changes nearly all matrices, so that any few show it.
 MAX_TENSORS = 64

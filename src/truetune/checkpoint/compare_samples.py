@@ -66,6 +66,7 @@ def compare_tensor_samples(
     # Broken weights hold NaN and infinity; they are for other rules to tell, and no reason for warnings here.
     with np.errstate(over="ignore", invalid="ignore"):
         difference = float(np.square(a - b, dtype=np.float64).sum())
+        # Sums in float64: a quarter of a million squares in float32 lose digits.
         aa, bb = (float(np.square(x, dtype=np.float64).sum()) for x in (a, b))
         dot = float(np.dot(a.astype(np.float64), b.astype(np.float64)))
         change = np.sqrt(difference / bb) if bb else float(difference > 0)

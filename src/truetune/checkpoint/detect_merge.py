@@ -70,6 +70,7 @@ def change_at_peaks(checkpoint: Checkpoint, name: str) -> float:
 
 def _sample_blocks(tensor: StoredTensor, most: int) -> NDArray[np.float32]:
     """(blocks, 64), spread evenly"""
+    # What is left at the end is no block.
     count = tensor.items // BLOCK_VALUES
     rows = np.unique(np.linspace(0, count - 1, num=min(most, count)).astype(np.int64))
     return to_float32(

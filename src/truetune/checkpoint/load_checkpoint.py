@@ -196,6 +196,7 @@ def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
 
 def _read_folder(folder: Path, budget: int) -> Checkpoint:
     faults: list[FileFault] = []
+    # A folder with both holds an adapter that was saved beside its model's config.json.
     kind: Kind = "adapter" if any((folder / name).is_file() for name in ADAPTER_FILES) else "model"
     weights = read_weights(folder, adapter=kind == "adapter")
 

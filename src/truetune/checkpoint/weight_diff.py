@@ -325,6 +325,7 @@ def _share_of_base(pair: _TensorPair, squares: float, base: float) -> float:
 def _add_kept_change(
     sums: _ChangeSums, adapted: Floats, base: Floats, stored: Floats, there: Floats, dtype: str
 ) -> None:
+    # `best` is what a right merge would have stored: the loss that the format alone causes.
     change, best = adapted - base, round_to_format(adapted, dtype)
     # Values that the adapter leaves alone tell nothing of the merge.
     touched = change != 0
@@ -338,6 +339,7 @@ def _add_kept_change(
 
 
 def _list_stretches(form: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    # Whole rows, so that those of an embedding can be judged one by one; at least one, however wide.
     rows, width = (form[0], math.prod(form[1:])) if form else (1, 1)
     step = max(1, STRETCH_VALUES // max(1, width))
     return ((start, min(rows, start + step)) for start in range(0, rows, step))

@@ -114,6 +114,7 @@ def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -
     here = os.getcwd()
     _mount_checked(None, "/", None, RECURSIVE | PRIVATE, None)
     kept, scratch = [os.path.realpath(folder) for folder in kept], os.path.realpath(scratch)
+    # Opened before anything is covered: through these the folders can be mounted where they were.
     handles = [(folder, os.open(folder, os.O_PATH | os.O_CLOEXEC)) for folder in kept]
     covered: list[str] = []
     read_only: list[str] = []
@@ -144,6 +145,7 @@ def drop_capabilities() -> None:
 
     Landlock does not see a change of a mount's attributes. Works with the next exec; nothing happens for other users.
     """
+    # From the bounding set, which bounds what the next exec may get; what this process has it still needs.
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(LAST_CAPABILITY + 1):
         if capability not in KEPT_CAPABILITIES:
@@ -256,6 +258,7 @@ def _lay_over(folder: str, place: str) -> bool:
     os.makedirs(upper)
     os.mkdir(work)
     seen = os.stat(folder)  # the folder will have the mode and owner of `upper`
+    # Or a folder that others may not enter could be entered through the overlay.
     os.chmod(upper, seen.st_mode & 0o7777)
     with suppress(OSError):
         os.chown(upper, seen.st_uid, seen.st_gid)

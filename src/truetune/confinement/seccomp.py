@@ -114,6 +114,7 @@ def restrict_system_calls(*, tcp: bool = True) -> None:
         )
     program = build_filter(MACHINES[platform.machine()], tcp)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    # The kernel copies the program; until then Python must not free it.
     held = ctypes.create_string_buffer(code, len(code))
     record = struct.pack("@HP", len(program), ctypes.addressof(held))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -166,6 +167,7 @@ def _filter_sockets(tcp: bool) -> list[Instruction]:
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS)]
     for family in (socket.AF_UNIX, socket.AF_NETLINK):
         body += [(JUMP_EQUAL, 0, 1, int(family)), allowed]
+    # Landlock holds TCP to ports where the kernel knows that; otherwise no internet socket is given at all.
     if not tcp:
         return [*body, refused]
     return [

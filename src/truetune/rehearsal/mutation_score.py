@@ -72,6 +72,7 @@ def score_mutations(records: Sequence[Record]) -> Mutation | None:
     recorded: Mapping[str, Any] | None = records[0].facts.get("mutation")
     if not recorded:
         return None
+    # Rules that the run breaks anyway found none of the faults.
     clean, clean_rules = (
         recorded["clean"],
         set(_list_fired_rules(records[0], records[0].facts["recitation"])),
@@ -137,5 +138,6 @@ def _list_fired_rules(record: Record, recitation: Mapping[str, Any]) -> Iterator
         (Record({**record.facts, "recitation": dict(recitation)}),), (), None, frozenset()
     )
     for finding in judge(rules("recitation"), subject).findings:
+        # An info is no alarm: who reads it need not suspect a fault.
         if finding.severity != "info":
             yield finding.rule

@@ -78,6 +78,7 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
 
 def train_miniature(folder: Path) -> None:
     """The run, to be rehearsed."""
+    # Here and not above: the parent that prepares the run needs neither torch nor transformers in memory.
     from datasets import Dataset
     from transformers import (
         AutoConfig,

@@ -12,7 +12,7 @@ from truetune.probe.run_record import Record
 def record_rehearsal(
     trainer: Any,
     *,
-    given: Any = None,
+    source_data: Any = None,
     batches: int = 8,
     laws: str | Sequence[str] = "quick",
     rows: int = 6,
@@ -22,7 +22,7 @@ def record_rehearsal(
 
     Args:
         trainer: of transformers, or a subclass.
-        given: rows before any preparation, where they are at hand.
+        source_data: rows before any preparation, where they are at hand.
         batches: how many are recorded.
         laws: which laws of a correct training are tried.
         rows: how many are memorised and asked for.
@@ -34,6 +34,7 @@ def record_rehearsal(
     from truetune.probe.label_mutants import ROWS
     from truetune.probe.rehearse_run import rehearse_run
 
+    # Before anything is touched: a loop of the user's own has no loader to ask.
     if not hasattr(trainer, "get_train_dataloader"):
         raise UsageError(
             f"{type(trainer).__name__} is no trainer of transformers, which a rehearsal needs"
@@ -44,5 +45,5 @@ def record_rehearsal(
     return rehearse_run(
         trainer,
         {"batches": batches, "laws": laws, "rows": rows, "mutate": mutate},
-        source_data=given,
+        source_data=source_data,
     )

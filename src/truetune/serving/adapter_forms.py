@@ -245,6 +245,7 @@ class _FormScorer:
         ):
             return ""
         try:
+            # The weights may be right and the answers wrong: exports often come with the base's template.
             differences = verify(contract_of(self.source.prepared()), source.folder)
         except TruetuneError as error:
             return f"its tokenizer or template can't be read: {error}"

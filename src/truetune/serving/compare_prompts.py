@@ -184,6 +184,7 @@ def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
 def _count_equal_ends(prompt: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
     """How many are equal from the beginning on, and from the end back."""
     shorter = min(len(prompt), len(other))
+    # The end only as far as the beginning leaves it: in `aa` against `aaa` nothing may be counted twice.
     first = next((i for i in range(shorter) if prompt[i] != other[i]), shorter)
     same = next(
         (i for i in range(shorter - first) if prompt[-1 - i] != other[-1 - i]), shorter - first

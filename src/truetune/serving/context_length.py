@@ -21,6 +21,7 @@ DEFAULT_LONG_PROMPT_TOKENS = 2048
 """Tokens of a long prompt where neither the training nor the server says a length"""
 # A plain word: control tokens or rare bytes may be read otherwise by a server than by our tokenizer.
 FILLER_WORD = "lighthouse "
+# Different in language and words: an answer to one can't be the answer to the other.
 BEGINNINGS = ("The first word is apple.", "Das erste Wort ist Birne.")
 MODELS_PATH = "/v1/models"
 CONTEXT_LENGTH_FIELDS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -110,6 +111,7 @@ def _long_chat(trained: TrainedPrompt, beginning: str, tokens: int, encode: Any)
     words = tokens // 4 + 1
     while len(encode(FILLER_WORD * words)) < tokens:
         words += words // 8 + 1
+    # The question stays at the end, where even a server that cuts beginnings still finds it.
     text = f"{beginning} {FILLER_WORD * words}{trained.messages[-1]['content']}"
     return {
         **trained.chat,

@@ -21,6 +21,7 @@ from truetune.generation.backends.server_prompt_ids import chat_request
 
 # Chosen, not measured: a server that is still busy at the third try would make the whole check wait.
 MAX_TRIES = 3
+# Temperature alone: top_p and top_k do not matter then, and some servers refuse fields that they do not know.
 GREEDY = {"temperature": 0.0}
 # Servers that are built on FastAPI answer 422 to a field of a wrong type; all others answer 400.
 REJECTED_STATUSES = (400, 422)

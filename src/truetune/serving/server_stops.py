@@ -124,5 +124,6 @@ def _list_end_markers(probes: Probes) -> list[str]:
 def _read_reported_stops(client: ServerClient) -> list[str]:
     """What llama.cpp says of it."""
     props = client.get("/props")
+    # Other servers tell nothing of their stops.
     eos = props.get("eos_token") if isinstance(props, dict) else None
     return [eos] if isinstance(eos, str) and eos else []

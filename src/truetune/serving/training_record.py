@@ -85,6 +85,7 @@ def load_training_record(
     if stored is not None and stored["clock"]:
         contract = contract_of(probes, first_rows, count=count)
         origin = f"made now: the template of {source.tokenizer} has dates"
+    # A template that refuses system messages or tools is no fault; the prompts are left out, and said.
     refused = [prompt["name"] for prompt in contract["prompts"] if "refused" in prompt]
     if refused:
         notes.append(

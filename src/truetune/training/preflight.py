@@ -84,7 +84,7 @@ def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
 
     given = _given(trainer, spec, rows)
     return judge_rehearsal(
-        [record_rehearsal(trainer, given=given, batches=BATCHES, laws="none")], spec
+        [record_rehearsal(trainer, source_data=given, batches=BATCHES, laws="none")], spec
     )
 
 

@@ -33,7 +33,7 @@ def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
 @cache
 def _rehearsed(text: str) -> Record:
     names = run("from tests.rehearsal.server import server\n" + text)
-    record = record_rehearsal(names["run"], given=names.get("given"), laws="none", rows=3)
+    record = record_rehearsal(names["run"], source_data=names.get("given"), laws="none", rows=3)
     if "serve" in names:
         ask_recited_prompts(record, find_prompt_server(names["serve"]))
     return record
