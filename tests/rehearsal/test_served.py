@@ -35,7 +35,7 @@ TEMPLATE = str(TOKENIZER.chat_template)
 def record() -> Record:
     return record_rehearsal(
         tiny.sft(tiny.chats()),
-        given=Dataset.from_list(tiny.chats()),
+        source_data=Dataset.from_list(tiny.chats()),
         laws="none",
         rows=2,
         batches=1,
