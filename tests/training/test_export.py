@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.checkpoint import read_checkpoint
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.cli.weight_commands import export as command
 from truetune.errors import UsageError
 from truetune.training.export import export, find_converter

@@ -16,9 +16,9 @@ import torch
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.checkpoint.fingerprint import record_base
-from truetune.checkpoint.run_record import RUN, listing
+from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.load_checkpoint import read_checkpoint
+from truetune.checkpoint.run_folder import RUN_FILE, list_files
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.weight_commands import merge as command
 from truetune.errors import UsageError
@@ -162,8 +162,8 @@ def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
 
 def test_a_changed_alpha_is_told_by_the_record(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    (adapter / RUN).write_text(
-        json.dumps({"format": 1, "status": "finished", "files": listing(adapter)})
+    (adapter / RUN_FILE).write_text(
+        json.dumps({"format": 1, "status": "finished", "files": list_files(adapter)})
     )
     assert "settings were changed" not in merge(adapter, out=tmp_path / "m", prove=False).notes[0]
     make.edit(adapter / "adapter_config.json", lora_alpha=64)

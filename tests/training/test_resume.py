@@ -14,7 +14,7 @@ import filelock
 import pytest
 import torch
 
-from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
+from truetune.checkpoint.run_folder import RUN_FILE, WHOLE_FILE, find_checkpoint_fault
 from truetune.errors import UsageError
 from truetune.training.claim_folder import LOCK_NAME, claim_folder, lock_folder
 from truetune.training.run_files import remove_checkpoint
@@ -113,7 +113,7 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         "ended": "now",
         "files": files,
     }
-    (folder / RUN).write_text(json.dumps(facts), encoding="utf-8")
+    (folder / RUN_FILE).write_text(json.dumps(facts), encoding="utf-8")
     return folder
 
 
@@ -144,7 +144,7 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
 def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
     inputs = {"rows": 1}
     a_run(tmp_path, inputs, 4, 8, 12)
-    (tmp_path / "checkpoint-12" / WHOLE).unlink()
+    (tmp_path / "checkpoint-12" / WHOLE_FILE).unlink()
     put(tmp_path, writing="checkpoint-12")
     found = claim_folder(tmp_path, inputs)
     assert found.checkpoint == tmp_path / "checkpoint-8"
@@ -156,8 +156,8 @@ def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
 
 
 def put(folder: Path, **facts: Any) -> None:
-    run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    (folder / RUN).write_text(json.dumps(run | facts), encoding="utf-8")
+    run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    (folder / RUN_FILE).write_text(json.dumps(run | facts), encoding="utf-8")
 
 
 def a_changed_file(folder: Path) -> Path:
@@ -166,14 +166,14 @@ def a_changed_file(folder: Path) -> Path:
 
 
 def a_file_more_in_one_that_comes_again(folder: Path) -> Path:
-    (folder / "checkpoint-8" / WHOLE).unlink()
+    (folder / "checkpoint-8" / WHOLE_FILE).unlink()
     (folder / "checkpoint-8" / "notes.txt").write_text("mine")
     put(folder, writing="checkpoint-8")
     return folder / "checkpoint-8" / "notes.txt"
 
 
 def a_checkpoint_of_others(folder: Path) -> Path:
-    (folder / "checkpoint-8" / WHOLE).unlink()
+    (folder / "checkpoint-8" / WHOLE_FILE).unlink()
     return folder / "checkpoint-8"
 
 
@@ -230,16 +230,16 @@ def test_older_checkpoints_go_and_what_stands_in_them_stays(tmp_path: Path) -> N
     left = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
     )
-    assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN]
+    assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN_FILE]
 
 
 def test_every_change_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
     checkpoint = a_run(tmp_path, {}, 4) / "checkpoint-4"
-    assert fault_of(checkpoint) is None
+    assert find_checkpoint_fault(checkpoint) is None
     (checkpoint / "optimizer.pt").write_bytes(b"state" * 99)
-    assert fault_of(checkpoint) == "optimizer.pt has 495 bytes, 500 were written"
+    assert find_checkpoint_fault(checkpoint) == "optimizer.pt has 495 bytes, 500 were written"
     (checkpoint / "optimizer.pt").unlink()
-    assert fault_of(checkpoint) == "optimizer.pt is not there"
+    assert find_checkpoint_fault(checkpoint) == "optimizer.pt is not there"
 
 
 def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
@@ -249,8 +249,10 @@ def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
 
 def test_other_versions_are_said(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4)
-    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
-    (tmp_path / RUN).write_text(json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8")
+    run = json.loads((tmp_path / RUN_FILE).read_text(encoding="utf-8"))
+    (tmp_path / RUN_FILE).write_text(
+        json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8"
+    )
     assert (
         claim_folder(tmp_path, {"rows": 1})
         .notes[0]
@@ -259,15 +261,15 @@ def test_other_versions_are_said(tmp_path: Path) -> None:
 
 
 def test_a_record_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / RUN).write_text('{"format": 1}', encoding="utf-8")
+    (tmp_path / RUN_FILE).write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(UsageError, match=r"holds run\.json and no run\.json that truetune wrote"):
         claim_folder(tmp_path, {"rows": 1})
 
 
 def test_lost_weights_are_made_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
-    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
-    (tmp_path / RUN).write_text(
+    run = json.loads((tmp_path / RUN_FILE).read_text(encoding="utf-8"))
+    (tmp_path / RUN_FILE).write_text(
         json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8"
     )
     found = claim_folder(tmp_path, {"rows": 1})

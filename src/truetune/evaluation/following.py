@@ -13,9 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.checkpoint import is_checkpoint
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run, step_of
+from truetune.checkpoint.load_checkpoint import is_checkpoint
+from truetune.checkpoint.run_folder import (
+    RUN_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    list_checkpoints,
+    read_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write_atomically
@@ -80,7 +86,9 @@ def follow(
     started = time.perf_counter()
     folder = Path(run)
     if not folder.is_dir() or not read_run(folder):
-        raise UsageError(f"{run}: expected the output folder of `truetune train`, with its {RUN}")
+        raise UsageError(
+            f"{run}: expected the output folder of `truetune train`, with its {RUN_FILE}"
+        )
     files = data_of(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
     parse = make_parser(parser) if parser else None
@@ -185,7 +193,7 @@ class _Followed:
     ) -> SampleReport:
         """Of all looks, with the causes of what the last one shows."""
         last, limit = self.watched().looks[-1], self.asking.max_new_tokens
-        made = {step_of(path): path for path in checkpoints(self.folder)}
+        made = {checkpoint_step(path): path for path in list_checkpoints(self.folder)}
         path = made.get(last.step, self.folder)
         there = is_checkpoint(path)
         place, probes, _ = self.at(path if there else next(iter(made.values()), path))
@@ -295,11 +303,11 @@ def _whole_checkpoints(
     folder: Path, faults: list[str], done: Collection[int] = ()
 ) -> Iterator[tuple[int, Path]]:
     """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""
-    for path in checkpoints(folder):
-        step = step_of(path)
+    for path in list_checkpoints(folder):
+        step = checkpoint_step(path)
         if step is None or step in done:
             continue
-        if fault := fault_of(path):
+        if fault := find_checkpoint_fault(path):
             faults.append(f"{path.name} is not asked: {fault}")
         else:
             yield step, path
@@ -309,7 +317,7 @@ def _whole_checkpoints(
         and isinstance(run.get("step"), int)
         and is_checkpoint(folder)
     )
-    if finished and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
+    if finished and run["step"] not in {checkpoint_step(path) for path in list_checkpoints(folder)}:
         yield run["step"], folder
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import Fault, read_object
-from truetune.checkpoint.run_record import read_run as read_record
+from truetune.checkpoint.run_folder import read_run as read_record
+from truetune.checkpoint.weight_files import FileFault, read_object
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.judgement import Judgement, judge
@@ -143,7 +143,7 @@ def _log(path: str) -> RunLog:
 def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
     if not file.is_file():
         return {}
-    faults = list[Fault]()
+    faults = list[FileFault]()
     content = read_object(file, faults)
     notes += [fault.text for fault in faults]
     return content or {}

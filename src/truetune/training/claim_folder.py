@@ -17,8 +17,15 @@ import filelock
 from accelerate import PartialState
 from accelerate.utils import broadcast_object_list
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import WHOLE, checkpoints, damages, fault_of, own_run, step_of
+from truetune.checkpoint.run_folder import (
+    WHOLE_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    find_damages,
+    list_checkpoints,
+    read_own_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.output_folder import LOCK_NAME, Stranger, is_our_lock, stranger_error
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
@@ -98,7 +105,7 @@ def claim_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
 
 def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
     """The claim on a folder, for the first process alone. Raises UsageError as `claim_folder` does."""
-    before = own_run(folder)
+    before = read_own_run(folder)
     if not before:
         check_run_folder(folder, RunSpec())
         return FolderClaim(folder, {}, None, False, ())
@@ -115,7 +122,7 @@ def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
     check_same_run(folder, inputs)
     # Only where every file is as the run left it: a folder whose weights were edited is trained
     # again rather than taken for the result.
-    if before["status"] == "finished" and not any(damages(folder, before["files"])):
+    if before["status"] == "finished" and not any(find_damages(folder, before["files"])):
         return FolderClaim(folder, before, None, True, ())
     notes: list[str] = []
     checkpoint = _last_whole_checkpoint(folder, before, notes)
@@ -126,7 +133,7 @@ def _inspect_folder(folder: Path, inputs: Mapping[str, Any]) -> FolderClaim:
 
 def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
     """Raise UsageError where a run of other inputs is in a folder. Nothing is made there to find out."""
-    before = own_run(folder)
+    before = read_own_run(folder)
     if not before or _never_began(folder, before):
         return
     different = describe_differences(inputs, before["inputs"])
@@ -139,7 +146,7 @@ def check_same_run(folder: Path, inputs: Mapping[str, Any]) -> None:
 
 def _never_began(folder: Path, run: Mapping[str, Any]) -> bool:
     """Did a run end in its checks, before any checkpoint? Then nothing is lost by another one."""
-    return run["status"] == "looking" and not checkpoints(folder)
+    return run["status"] == "looking" and not list_checkpoints(folder)
 
 
 def _changed_libraries(then: Mapping[str, str]) -> list[str]:
@@ -165,14 +172,14 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
     # A checkpoint counts only by its whole.json, which is written last: transformers' own files are
     # there long before they are complete.
     last = None
-    for path in checkpoints(folder):
+    for path in list_checkpoints(folder):
         mark = _read_mark(path)
         if mark is not None and mark["resumes"]:
             last = path
     _check_nothing_in_way(folder, run, last)
     # From the newest back to the one that is taken: what lies behind it was begun and not ended, or
     # cannot be resumed.
-    for path in reversed(checkpoints(folder)):
+    for path in reversed(list_checkpoints(folder)):
         if path == last:
             break
         if _read_mark(path) is not None:
@@ -180,7 +187,7 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
                 f"{path.name} holds weights alone (save_only_model): the run can't go on from it"
             )
         elif run.get("writing") == path.name:
-            notes.append(f"{path.name} is not whole ({fault_of(path)}): removed")
+            notes.append(f"{path.name} is not whole ({find_checkpoint_fault(path)}): removed")
             remove_unfinished(path)
     return last
 
@@ -188,10 +195,10 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
 def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
     """Raise UsageError for what stands where a run will write that goes on from a checkpoint, and is not its own."""
     # Before anything is removed or replaced: a refusal must leave the folder as it was.
-    step = -1 if checkpoint is None else step_of(checkpoint) or 0
+    step = -1 if checkpoint is None else checkpoint_step(checkpoint) or 0
     stranger = find_stranger(folder, run, step)
     if stranger is None and checkpoint is not None:
-        fault = fault_of(checkpoint)
+        fault = find_checkpoint_fault(checkpoint)
         if fault is not None:
             stranger = Stranger(checkpoint, f"is not as truetune wrote it ({fault})")
     if stranger is not None:
@@ -204,4 +211,6 @@ def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path
 
 def _read_mark(checkpoint: Path) -> dict[str, Any] | None:
     """whole.json of a checkpoint; None where there is none that truetune wrote."""
-    return read_object(checkpoint / WHOLE, []) if listed_files(checkpoint) is not None else None
+    return (
+        read_object(checkpoint / WHOLE_FILE, []) if listed_files(checkpoint) is not None else None
+    )

@@ -21,10 +21,15 @@ from typing import Any
 
 import torch
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import (
+    Checkpoint,
+    find_base_folder,
+    is_checkpoint,
+    read_checkpoint,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
@@ -227,7 +232,7 @@ def _installed_converter() -> Path | None:
 def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:
     """The model before training: the one that is named, else the one of merge.json, where it is on this machine."""
     name = os.fspath(base) if base is not None else _recorded_base(model)
-    place = located(name, model.folder) if name else None
+    place = find_base_folder(name, model.folder) if name else None
     if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
             f"{base}: no such model; --base names the folder of the model before training"
@@ -354,12 +359,12 @@ def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> A
     """The model that transformers makes of the file, compared with the first one: it turns rows back."""
     model = load_float32(part, model_class(job.model), job.device, gguf_file=name)
     there = model.state_dict()
-    tensors = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
+    tensors = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in NUMPY_TYPES}
     text = "transformers reads other values from the file, or its rows in another order"
     faults += [
         f"{n}: {text}"
         for n, t in tensors.items()
-        if relative_rms_error(floats(mapped(t), t.dtype), there[n].float().cpu().numpy())
+        if relative_rms_error(to_float32(map_tensor(t), t.dtype), there[n].float().cpu().numpy())
         > COARSE_TOLERANCE
     ]
     return model

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.compare import mapped
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer
@@ -115,10 +115,10 @@ def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
     for name, tensor in model.tensors.items():
         place = file.names.get_name(name, try_suffixes=(".weight", ".bias")) if file.names else None
         # Named as unknown and never as equal: a converter may drop a tensor or join several in one.
-        if place not in file.tensors or tensor.dtype not in PLAIN or not tensor.whole:
+        if place not in file.tensors or tensor.dtype not in NUMPY_TYPES or not tensor.whole:
             unknown.append(name)
             continue
-        model_values, file_values = floats(mapped(tensor), tensor.dtype), file.values(place)
+        model_values, file_values = to_float32(map_tensor(tensor), tensor.dtype), file.values(place)
         allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE_TOLERANCE)
         # The converter's form is not asked for by architecture: any of the known ones that fits is
         # the proof, and an unknown one fails loudly.

@@ -24,10 +24,10 @@ import torch
 import transformers
 from peft import PeftModel
 
-from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.fingerprint import fingerprint
-from truetune.checkpoint.movement import Manifest
+from truetune.checkpoint.base_fingerprint import fingerprint_base
+from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.weight_diff import MovementManifest
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.movement import judgement_of
@@ -73,7 +73,7 @@ class Merged:
     adapter: Path
     base: Path
     dtype: str
-    manifest: Manifest
+    manifest: MovementManifest
     """All values of it against base and adapter"""
     judged: Judgement
     """What the rules say of the merged model, and of the adapter where it is more than a note"""
@@ -148,8 +148,8 @@ def merge(
     record = {
         "format": 1,
         "truetune": __version__,
-        "adapter": fingerprint(tuned),
-        "base": fingerprint(under),
+        "adapter": fingerprint_base(tuned),
+        "base": fingerprint_base(under),
         "settings": dict(tuned.adapter_config),
         "dtype": chosen,
     }

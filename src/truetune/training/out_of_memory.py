@@ -17,7 +17,7 @@ import torch
 from accelerate import PartialState
 from accelerate.utils.memory import should_reduce_batch_size
 
-from truetune.checkpoint.run_record import checkpoints
+from truetune.checkpoint.run_folder import list_checkpoints
 from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate import GIB
 from truetune.memory.plan import Plan
@@ -126,7 +126,7 @@ def relieve_memory(error: RanOutOfMemory, fitting: Fitting) -> None:
     # Renamed, never removed: they are the user's hours of training, and the other settings could
     # still take them up.
     if changes[0].anew:
-        for path in checkpoints(error.folder):
+        for path in list_checkpoints(error.folder):
             path.rename(free_name(path.with_name(f"before-fit-{path.name}")))
     gc.collect()
     if torch.cuda.is_available():

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from truetune.auditing.here import record_of as audited
+from truetune.auditing.record_in_process import record_run as audited
 from truetune.checks.audit import audit
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judgement import NotJudged
@@ -53,18 +53,22 @@ class PreflightChecks:
         self.findings_by_check: dict[str, tuple[Finding, ...]] = {}
         """By what was looked at"""
 
-    def take(self, what: str, report: Report) -> None:
+    def take(self, what: str, judge_rehearsal: Report) -> None:
         """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
-        self.listener.draw(report)
-        self.findings += report.findings
-        self.missing += report.missing()
-        for part in report.missing():
+        self.listener.draw(judge_rehearsal)
+        self.findings += judge_rehearsal.findings
+        self.missing += judge_rehearsal.missing()
+        for part in judge_rehearsal.missing():
             self.listener.say(f"not judged: {part}")
-        self.findings_by_check[what] = report.findings
+        self.findings_by_check[what] = judge_rehearsal.findings
         # Before any training: an hour of GPU on data that is known to be wrong is what this tool is
         # against.
-        if report.failed() and not self.force:
-            worst = [f for f in report.findings if RANK[f.severity] >= RANK[report.spec.fail_on]]
+        if judge_rehearsal.failed() and not self.force:
+            worst = [
+                f
+                for f in judge_rehearsal.findings
+                if RANK[f.severity] >= RANK[judge_rehearsal.spec.fail_on]
+            ]
             names = ", ".join(dict.fromkeys(f.rule for f in worst))
             raise FindingsError(
                 f"{what} found {names}: nothing was trained (--force goes on, and records it)",
@@ -76,9 +80,11 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
     """What the rules say about settings, tokenizer and data, with the values that will take effect."""
     # The severity of many rules depends on what the trainer does, and here it is known.
     spec = spec.model_copy(update={"trained_by": "truetune"})
-    report = check(spec, progress=lambda rows, done, total: listener.busy("checking", done, total))
+    judge_rehearsal = check(
+        spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
+    )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return with_judgement(report, of_settings(config, spec))
+    return with_judgement(judge_rehearsal, of_settings(config, spec))
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
@@ -94,11 +100,12 @@ def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") ->
     record = audited(
         trainer, None, None, loss=None, given=rows_as_given, batches=AUDIT_BATCHES, laws=laws
     )
-    report = audit([record], spec)
+    judge_rehearsal = audit([record], spec)
     findings = [
-        replace(f, severity="error") if f.rule in ERROR_RULES else f for f in report.findings
+        replace(f, severity="error") if f.rule in ERROR_RULES else f
+        for f in judge_rehearsal.findings
     ]
-    return replace(report, findings=in_order(findings))
+    return replace(judge_rehearsal, findings=in_order(findings))
 
 
 def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
@@ -109,12 +116,13 @@ def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
         spec: the filled settings.
         rows: what it trains on, to find the rows of its batches in the data.
     """
-    from truetune.rehearsal.here import record_of
-    from truetune.rehearsal.report import report
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
 
     rows_as_given = _rows_of_batches(trainer, spec, rows)
-    return report(
-        [record_of(trainer, given=rows_as_given, batches=AUDIT_BATCHES, laws="none")], spec
+    return judge_rehearsal(
+        [record_rehearsal(trainer, source_data=rows_as_given, batches=AUDIT_BATCHES, laws="none")],
+        spec,
     )
 
 

@@ -14,8 +14,16 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, own_run, step_of
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    digest_file,
+    list_checkpoints,
+    read_own_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.files import find_sources
 from truetune.data.output_folder import (
     LOCK_NAME,
@@ -77,7 +85,7 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
             f"{extended}: truetune did not write it; nothing was written: move it elsewhere, or"
             f" {OTHER_FOLDER_HINT}"
         )
-    if not own_run(folder):
+    if not read_own_run(folder):
         others = sorted(
             path.name
             for path in folder.iterdir()
@@ -85,7 +93,7 @@ def check_run_folder(folder: Path, spec: RunSpec) -> None:
         )
         if others:
             raise UsageError(
-                f"{folder} holds {others[0]} and no {RUN} that truetune wrote: it is no run of"
+                f"{folder} holds {others[0]} and no {RUN_FILE} that truetune wrote: it is no run of"
                 f" truetune's; nothing was written: {OTHER_FOLDER_HINT}"
             )
 
@@ -136,9 +144,9 @@ def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger |
         stranger = _stranger_at_top(path, listed, saving=saving)
         if stranger is not None:
             return stranger
-    for path in checkpoints(folder):
+    for path in list_checkpoints(folder):
         # Earlier checkpoints are only read or rotated away, and rotation looks for itself.
-        if (step_of(path) or 0) <= last:
+        if (checkpoint_step(path) or 0) <= last:
             continue
         stranger = _stranger_in_checkpoint(path, run)
         if stranger is not None:
@@ -150,12 +158,12 @@ def _stranger_at_top(path: Path, listed: Mapping[str, Listed], *, saving: bool) 
     """Judge one entry of the run's folder itself."""
     is_final, is_working = FINAL_FILES.fullmatch(path.name), path.name in WORKING_FILES
     # A link would have the run write, or remove, somewhere else.
-    if path.is_symlink() and (step_of(path) is not None or is_final or is_working):
+    if path.is_symlink() and (checkpoint_step(path) is not None or is_final or is_working):
         return Stranger(path, "is a symbolic link, which truetune did not make")
     if is_final and not saving:
         if path.name not in listed:
             return Stranger(path, "truetune did not write it")
-        if not is_listed_file(path, listed[path.name], digest):
+        if not is_listed_file(path, listed[path.name], digest_file):
             return Stranger(path, "is not as truetune wrote it")
     if is_working and not WORKING_FILES[path.name](path):
         return Stranger(path, "is not as truetune wrote it")
@@ -200,11 +208,13 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
     listed = listed_files(path)
     if listed is not None:
         return next(
-            find_strangers(path, listed, digest=digest, also_ours=lambda name: name == Path(WHOLE)),
+            find_strangers(
+                path, listed, digest=digest_file, also_ours=lambda name: name == Path(WHOLE_FILE)
+            ),
             None,
         )
     if run.get("writing") != path.name:
-        return Stranger(path, f"truetune did not write it (it has no {WHOLE})")
+        return Stranger(path, f"truetune did not write it (it has no {WHOLE_FILE})")
 
     def also_ours(name: Path) -> bool:
         here = path / name
@@ -226,11 +236,11 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
 
 def listed_files(checkpoint: Path) -> dict[str, Listed] | None:
     """The files that a checkpoint's whole.json lists; None where it has none that truetune wrote."""
-    path = checkpoint / WHOLE
+    path = checkpoint / WHOLE_FILE
     mark = None if checkpoint.is_symlink() or path.is_symlink() else read_object(path, [])
     return (
         listing_from(mark.get("files"))
-        if mark is not None and mark.get("format") == FORMAT
+        if mark is not None and mark.get("format") == RECORD_FORMAT
         else None
     )
 
@@ -244,8 +254,8 @@ def remove_checkpoint(path: Path) -> list[str]:
     if listed is None:
         return [path.name]
     # First of all: without it, what is left after a crash is unfinished and no checkpoint.
-    (path / WHOLE).unlink()
-    remove_listed_files(path, listed, digest=digest)
+    (path / WHOLE_FILE).unlink()
+    remove_listed_files(path, listed, digest=digest_file)
     return (
         [one.relative_to(path).as_posix() for one in path.rglob("*") if not one.is_dir()]
         if path.is_dir()

@@ -22,15 +22,15 @@ from accelerate import PartialState
 from safetensors import SafetensorError
 from transformers import TrainerCallback, TrainerState
 
-from truetune.checkpoint.fingerprint import FILE as FINGERPRINT
-from truetune.checkpoint.run_record import (
-    FORMAT,
-    RUN,
-    WHOLE,
-    checkpoints,
-    fault_of,
-    listing,
-    step_of,
+from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE as FINGERPRINT
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    list_checkpoints,
+    list_files,
 )
 from truetune.data import atomic
 from truetune.data.output_folder import Stranger, stranger_error
@@ -161,7 +161,7 @@ class CheckpointSaver(TrainerCallback):
         """Remove all but the last checkpoints, as many as save_total_limit says, and the best one."""
         if not self.keep or self.keep < 0:
             return
-        all_checkpoints = checkpoints(self.record.folder)
+        all_checkpoints = list_checkpoints(self.record.folder)
         best = state.best_model_checkpoint and Path(state.best_model_checkpoint).name
         kept = [path for path in all_checkpoints[-1:] if path.name != best] + [
             path for path in all_checkpoints if path.name == best
@@ -237,11 +237,11 @@ class CheckpointSaver(TrainerCallback):
         folder = self.record.folder / f"checkpoint-{self.trainer.state.global_step}"
         if not isinstance(error, OSError | RuntimeError | SafetensorError):
             return None
-        if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN):
+        if isinstance(error, OSError) and error.filename == str(self.record.folder / RUN_FILE):
             return self._unwritten(
                 folder, error
             )  # run.json comes first: there is nothing of the checkpoint yet
-        if not folder.is_dir() or (fault_of(folder)) is None:
+        if not folder.is_dir() or (find_checkpoint_fault(folder)) is None:
             return None
         if PartialState().is_main_process:
             with suppress(OSError):
@@ -250,7 +250,11 @@ class CheckpointSaver(TrainerCallback):
 
     def _unwritten(self, folder: Path, error: Exception) -> UsageError:
         """What to say where a checkpoint could not be written."""
-        whole = [path.name for path in checkpoints(self.record.folder) if (path / WHOLE).is_file()]
+        whole = [
+            path.name
+            for path in list_checkpoints(self.record.folder)
+            if (path / WHOLE_FILE).is_file()
+        ]
         free = shutil.disk_usage(self.record.folder).free
         then = (
             f"{whole[-1]} is whole, and the same command resumes from it"
@@ -342,12 +346,12 @@ def mark_whole(folder: Path, *, resumes: bool) -> None:
         elif path.is_dir():
             atomic.sync_folder(path)
     whole = {
-        "format": FORMAT,
-        "step": step_of(folder),
+        "format": RECORD_FORMAT,
+        "step": checkpoint_step(folder),
         "resumes": resumes,
-        "files": listing(folder),
+        "files": list_files(folder),
     }
-    atomic.write_atomically(folder / WHOLE, json.dumps(whole, indent=1).encode())
+    atomic.write_atomically(folder / WHOLE_FILE, json.dumps(whole, indent=1).encode())
     atomic.sync_folder(folder)
     atomic.sync_folder(folder.parent)
 

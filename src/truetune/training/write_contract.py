@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.run_record import CONTRACT
+from truetune.checkpoint.run_folder import CONTRACT_FILE
 from truetune.data import atomic
 from truetune.data.rows import read_conversations
 from truetune.render.probes import Probes
@@ -35,6 +35,6 @@ def write_contract(folder: Path, probes: Probes, tokenizer: Any) -> Path:
         id = getattr(tokenizer, f"{name}_token_id")
         if id is not None:
             contract["special"][name] = {"token": getattr(tokenizer, f"{name}_token"), "id": id}
-    path = folder / CONTRACT
+    path = folder / CONTRACT_FILE
     atomic.write_atomically(path, json.dumps(contract, ensure_ascii=False, indent=1).encode())
     return path

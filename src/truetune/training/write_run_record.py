@@ -20,10 +20,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate import PartialState
 
-from truetune.checkpoint.checkpoint import is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.files import ADAPTER
-from truetune.checkpoint.fingerprint import fingerprint
-from truetune.checkpoint.run_record import FORMAT, RUN, WHOLE, checkpoints, digest, listing, step_of
+from truetune.checkpoint.base_fingerprint import fingerprint_base
+from truetune.checkpoint.load_checkpoint import find_base_folder, is_checkpoint, read_checkpoint
+from truetune.checkpoint.run_folder import (
+    RECORD_FORMAT,
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    digest_file,
+    list_checkpoints,
+    list_files,
+)
+from truetune.checkpoint.weight_files import ADAPTER_FILE
 from truetune.checks.findings import RANK, Finding
 from truetune.data import atomic
 from truetune.package import __version__
@@ -87,7 +95,7 @@ def collect_inputs(recipe: Recipe, data: TrainingData, *, processes: int) -> dic
         data: encoded rows, known by the key of their encoding.
         processes: of the run; another number gives other batches.
     """
-    base = fingerprint_base(recipe.spec)
+    base = fingerprint_start(recipe.spec)
     settings = recipe.spec.model_dump(mode="json", exclude=set(IGNORED_SETTINGS))
     # Popped without a default, so that a renamed field fails here rather than silently making every
     # run differ.
@@ -131,20 +139,22 @@ def describe_differences(
     return texts
 
 
-def fingerprint_base(spec: RunSpec) -> dict[str, Any] | None:
+def fingerprint_start(spec: RunSpec) -> dict[str, Any] | None:
     """The fingerprint of the model that training starts from; None where it is not on this machine yet."""
-    place = located(spec.model or spec.tokenizer or "", Path())
+    place = find_base_folder(spec.model or spec.tokenizer or "", Path())
     return (
-        fingerprint(read_checkpoint(place)) if place is not None and is_checkpoint(place) else None
+        fingerprint_base(read_checkpoint(place))
+        if place is not None and is_checkpoint(place)
+        else None
     )
 
 
 def _adapter_digest(name: str | None) -> str | None:
     """The digest of the adapter that training starts from."""
     # The weights' digest and not the name: an adapter is often trained further in its own folder.
-    place = located(name, Path()) if name else None
-    path = place / ADAPTER if place is not None else None
-    return digest(path) if path is not None and path.is_file() else None
+    place = find_base_folder(name, Path()) if name else None
+    path = place / ADAPTER_FILE if place is not None else None
+    return digest_file(path) if path is not None and path.is_file() else None
 
 
 def library_versions() -> dict[str, str]:
@@ -174,7 +184,7 @@ class RunFile:
             body = json.dumps(_json_safe(self.facts), ensure_ascii=False, indent=1, default=str)
             # Whole each time: a killed process leaves the old record or the new one, and never half
             # of one.
-            atomic.write_atomically(self.folder / RUN, body.encode("utf-8", "surrogatepass"))
+            atomic.write_atomically(self.folder / RUN_FILE, body.encode("utf-8", "surrogatepass"))
 
     def ended(self, status: str) -> None:
         """The run is over before its end. Where the disk is full, the record stays as it was."""
@@ -200,23 +210,25 @@ class RunFile:
 
     def reached(self, state: Any) -> None:
         """A checkpoint has been made."""
-        names = [path.name for path in checkpoints(self.folder) if (path / WHOLE).is_file()]
+        names = [
+            path.name for path in list_checkpoints(self.folder) if (path / WHOLE_FILE).is_file()
+        ]
         self.put(
             step=state.global_step,
             steps=state.max_steps,
             losses=_last_losses(state),
-            checkpoints=names,
+            list_checkpoints=names,
         )
 
     def end(self, state: Any, *, seconds: float, loss: float | None) -> None:
         """The run is complete: its weights stand in its folder. The listing of its files is made last."""
         losses = _last_losses(state) | ({"held_out": loss} if loss is not None else {})
-        files = listing(self.folder, below=False) if self.writes else {}
+        files = list_files(self.folder, below=False) if self.writes else {}
         files = {
             # run.json cannot list its own digest; dot files are locks and caches.
             name: entry
             for name, entry in files.items()
-            if name != RUN and not name.startswith(".")
+            if name != RUN_FILE and not name.startswith(".")
         }
         self.put(
             status="finished",
@@ -253,12 +265,12 @@ def begin_record(
     if place.checkpoint is not None:
         resumed = [
             *place.before["resumed"],
-            {"at": now, "step": step_of(place.checkpoint), "versions": releases},
+            {"at": now, "step": checkpoint_step(place.checkpoint), "versions": releases},
         ]
         record = RunFile(place.folder, {**place.before, "resumed": resumed})
     else:
         facts = {
-            "format": FORMAT,
+            "format": RECORD_FORMAT,
             "status": "looking",
             "key": hash_inputs(inputs),
             "inputs": inputs,
@@ -301,7 +313,7 @@ def _initial_facts(recipe: Recipe, ready: PreparedModel, data: TrainingData) -> 
         },
         "base": {
             "name": recipe.spec.model or recipe.spec.tokenizer,
-            "fingerprint": fingerprint_base(recipe.spec),
+            "fingerprint": fingerprint_start(recipe.spec),
         },
         "stops": [
             {"token": stop.token, "id": stop.id, "trained": stop.id == trained}
