@@ -54,7 +54,7 @@ def test_each_former_code_is_a_rule_of_today() -> None:
         assert former_code(new) == old
 
 
-@pytest.mark.parametrize("word", ["TOK001", "tok001", "TOK001", "EVAL003", "PREF012"])
+@pytest.mark.parametrize("word", ["TOK001", "tok001", "TT101", "EVAL003", "PREF012"])
 def test_codes_are_recognised(word: str) -> None:
     assert is_code(word)
 
@@ -74,9 +74,9 @@ def test_a_beginning_of_former_codes_selects_what_it_selected() -> None:
 
 
 def test_a_former_code_is_accepted_with_a_note() -> None:
-    shown = CliRunner().invoke(truetune_group, ["rules", "TOK001"], standalone_mode=False)
+    shown = CliRunner().invoke(truetune_group, ["rules", "TT101"], standalone_mode=False)
     assert shown.return_value == 0
-    assert "note: TOK001 is TOK001 now" in shown.stderr
+    assert "note: TT101 is TOK001 now" in shown.stderr
     family = CliRunner().invoke(truetune_group, ["rules", "TT1"], standalone_mode=False)
     assert "note: TT1 means rules of TOK now" in family.stderr
     today = CliRunner().invoke(truetune_group, ["rules", "TOK001"], standalone_mode=False)
