@@ -11,6 +11,7 @@ from sphinx.application import Sphinx
 
 from truetune.checks.catalogue import STATIONS, page, rules, station
 from truetune.checks.rule import Rule
+from truetune.checks.rule_families import former_code
 
 WHERE = {
     "tokenizer": ("The tokenizer", "`truetune check` of a tokenizer, or of data with one"),
@@ -70,11 +71,12 @@ def write(app: Sphinx) -> None:
 
 
 def redirect(app: Sphinx, exception: Exception | None) -> None:
-    """Write rules/TOK001.html for each rule."""
+    """Write rules/TOK001.html for each rule, and a page for its former code, which reports of before link to."""
     if exception is None and app.builder.name == "html":
         for rule in rules():
-            text = REDIRECT.format(code=rule.code, name=rule.name())
-            (Path(app.outdir) / "rules" / f"{rule.code}.html").write_text(text, encoding="utf-8")
+            for code in {rule.code, former_code(rule.code)}:
+                text = REDIRECT.format(code=code, name=rule.name())
+                (Path(app.outdir) / "rules" / f"{code}.html").write_text(text, encoding="utf-8")
 
 
 def one_navigation(
