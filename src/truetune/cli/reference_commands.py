@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from truetune.checks.rule_families import is_code
 from truetune.cli.help_layout import Command
 from truetune.cli.other_tools_words import COMMAND_SYNONYMS, MIN_SHARE, find_best_option
 from truetune.cli.output import format_options, make_console, note_former_codes, print_json
@@ -145,6 +144,8 @@ def is_rule(question: str) -> bool:
     """Is it written as the name or code of a rule is, or the code of a plug-in's rule?"""
     if " " in question:
         return False
+    from truetune.checks.rule_families import is_code
+
     if "-" in question or is_code(question):
         return True
     from truetune.plugins import load_plugins
