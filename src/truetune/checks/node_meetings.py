@@ -1,7 +1,7 @@
 """How the nodes of a job come together: how many a command counts on, and the address at which they meet.
 
-A launcher is run on each node, and all of them connect to one address, that of the first. Variables are followed where the
-file sets them once; the number of nodes that Slurm gives a job is what the job asks for. What an environment from
+A launcher is run on each node, and all of them connect to one address, that of the first. Variables are followed where
+the file sets them once; the number of nodes that Slurm gives a job is what the job asks for. What an environment from
 outside may set (`${MASTER_ADDR:-localhost}`) is never taken for a value.
 """
 

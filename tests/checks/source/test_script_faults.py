@@ -492,6 +492,7 @@ def test_several_gpus_in_one_process(text: str, command: str, found: bool, tmp_p
 
 LOADED = "m = AutoModelForCausalLM.from_pretrained('{0}', device_map={1}{2})\n"
 ADAPTED = "m = get_peft_model(m, LoraConfig(r=8))\n"
+OF_TRL = "from trl import SFTTrainer\n" + ADAPTED
 TRAINED = "t = Trainer(model=m, train_dataset=ds)\nt.train()\n"
 OWN_LOOP = "opt = torch.optim.AdamW(m.parameters())\nm(**b).loss.backward()\nopt.step()\n"
 SPREAD = LOADED.format("Qwen/Qwen3-8B", "'auto'", "") + ADAPTED + TRAINED
@@ -519,6 +520,8 @@ FOUR = "export CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py\n"
         ("a = dict(device_map='auto')\n" + SPREAD.replace("device_map='auto'", "**a"), FOUR, True),
         (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), "# 4 x A6000\n" + FOUR, True),
         (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), FOUR, False),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-4B', train_dataset=ds).train()\n", FOUR, True),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-32B', train_dataset=ds).train()\n", FOUR, False),
         (SPREAD.replace("Qwen3-8B", "Qwen3-32B"), "# 4 x A6000\n" + FOUR, False),
         (SPREAD.replace(ADAPTED, ""), FOUR, False),
         (SPREAD.replace("'auto'", "'auto', max_memory={0: '20GB'}"), FOUR, False),

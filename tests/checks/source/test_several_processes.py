@@ -257,7 +257,7 @@ REDUCE = "dist.all_reduce(loss)\n"
             0,
         ),
         (
-            f"def mean(loss):\n    if loss is None:\n        return\n    {REDUCE}\nif rank == 0:\n    mean(1)\nmean(2)\n",
+            f"def mean(loss):\n    if not loss:\n        return\n    {REDUCE}\nif rank == 0:\n    mean(1)\nmean(2)\n",
             0,
         ),
         (

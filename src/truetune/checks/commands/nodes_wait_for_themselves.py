@@ -2,11 +2,11 @@
 
 ## What it does
 Reads the commands of a shell script or job that start processes on several nodes (`torchrun --nnodes`, `accelerate
-launch --num_machines` with its configuration, `deepspeed`, and `srun python` with MASTER_ADDR), and the address at which
-the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it: in
-`srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's name,
-and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. Silent where the number
-of nodes or the address comes from outside of the file, and for the command of the first node alone.
+launch --num_machines` with its configuration, `deepspeed`, and `srun python` with MASTER_ADDR), and the address at
+which the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it:
+in `srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's
+name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. Silent where the
+number of nodes or the address comes from outside of the file, and for the command of the first node alone.
 
 ## Why it is bad
 Every node opens a meeting of its own and waits there, until RendezvousTimeoutError or a time-out of the store after 10

@@ -8,8 +8,9 @@ accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `fu
 `torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script, the command that
 starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
 `generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
-warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. In a loop of DistributedDataParallel, a `break` by a validation loss of this process
-alone is another: one process leaves, and the others wait in the next backward pass.
+warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. In a loop of DistributedDataParallel, a
+`break` by a validation loss of this process alone is another: one process leaves, and the others wait in the next
+backward pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its

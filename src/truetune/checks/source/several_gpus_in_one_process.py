@@ -3,10 +3,10 @@
 ## What it does
 Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
 shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`), or a file that shows them to itself. It also names a
-model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where a
-launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it several
-times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant, where
-the model is too large for one GPU by its name, and where nothing is trained.
+model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where
+a launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it
+several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
+where the model is too large for one GPU by its name, and where nothing is trained.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
@@ -57,6 +57,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.answering_models import billions_of, billions_of_name
 from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
 from truetune.checks.source.places import at
 from truetune.checks.source.plain_starts import ONE_PROCESS, PlainStart, plain_starts
@@ -98,6 +99,11 @@ class SeveralGpusInOneProcess(SourceRule):
         start = next((start for start in starts if not start.launcher), None)
         if trainer is None or _spreads(module) or (shown is None and start is None):
             return
+        by_name = _is_loaded_by_trl(module, trainer)
+        command_file = start.text if start is not None else ""
+        billions = billions_of_name(module, trainer.argument(0, "model")) if by_name else None
+        if by_name and not may_fit_one_gpu(module, billions, command_file):
+            return
         if not any(launches_of(script)):
             yield self._finding(trainer, shown, start)
 
@@ -112,7 +118,8 @@ class SeveralGpusInOneProcess(SourceRule):
         launches = launches_of(Path(module.path))
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
-        if not may_fit_one_gpu(module, load, start.text if start is not None else ""):
+        command_file = start.text if start is not None else ""
+        if not may_fit_one_gpu(module, billions_of(module, load), command_file):
             return
         gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
         name = Path(module.path).name
@@ -140,10 +147,16 @@ class SeveralGpusInOneProcess(SourceRule):
         )
 
 
+def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
+    """Is the trainer given the name of a model? Recent releases of TRL then spread it over the GPUs."""
+    return trainer.named("trl.*Trainer") and isinstance(
+        module.flow.value(trainer.argument(0, "model")), str
+    )
+
+
 def _what_happens(module: Module, trainer: Call) -> str:
-    """What a trainer does with several GPUs: recent releases of TRL spread a model that they load by its name."""
-    model = trainer.argument(0, "model")
-    if trainer.named("trl.*Trainer") and isinstance(module.flow.value(model), str):
+    """What a trainer does with several GPUs."""
+    if _is_loaded_by_trl(module, trainer):
         return (
             "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
             " older releases wrap it in DataParallel"

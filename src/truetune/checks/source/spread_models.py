@@ -6,7 +6,6 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.answering_models import billions_of
 from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.process_counts import is_under_count
@@ -57,9 +56,8 @@ def _is_made_of(module: Module, model: ast.expr, load: ast.Call, depth: int = DE
     return False
 
 
-def may_fit_one_gpu(module: Module, load: Call, command_file: str) -> bool:
-    """May the model be trained on one of the GPUs? By its name, and the GPU that the command's file names."""
-    billions = billions_of(module, load)
+def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -> bool:
+    """May a model of so many billions of parameters be trained on one of the GPUs, as the command's file names them?"""
     is_adapter = any(module.calls(*ADAPTERS))
     if billions is None:
         return is_adapter

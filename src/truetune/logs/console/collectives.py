@@ -1,8 +1,8 @@
 """What NCCL's watchdog prints of the collective operations that some processes waited in.
 
-Each process prints the operation that it waited in: its number, kind and size. Ranks whose operations differ do different
-things: one of them runs code that the others don't (a save, an evaluation), or has other rows. The line before the
-first time-out often names that code.
+Each process prints the operation that it waited in: its number, kind and size. Ranks whose operations differ do
+different things: one of them runs code that the others don't (a save, an evaluation), or has other rows. The line
+before the first time-out often names that code.
 """
 
 from __future__ import annotations
