@@ -87,7 +87,7 @@ class CollectiveReader:
                 " `is_main_process` or `rank == 0`), or has another number of batches"
             )
         elif missing:
-            yield f"{_name_ranks(missing)} printed no time-out: it did something else, or had ended"
+            yield f"{_name_ranks(missing)} printed no time-out: something else ran there, or the process had ended"
         if self._before:
             yield f"printed last before it: {self._before}"
 
