@@ -67,9 +67,7 @@ _SYMBOL = re.compile(
     rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{LEAST - 1},}}\s*"
 )
 """A mark or a control token alone, over and over"""
-ASK_ALONE = (
-    "ask some of these prompts alone and by the chat template: if they are good then, the generation was wrong"
-)
+ASK_ALONE = "ask some of these prompts alone and by the chat template: if they are good then, the generation was wrong"
 """Loops come of padding on the right, a wrong template or a wrong dtype as well: first is tried what costs a minute"""
 TRAINED_TOO_HARD = (
     f"{ASK_ALONE}; else train with a lower learning rate or fewer epochs, and see that the stop token is"

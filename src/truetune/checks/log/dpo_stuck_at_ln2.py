@@ -1,7 +1,8 @@
 """A preference run that stays at ln 2: the policy never leaves its reference.
 
 ## What it does
-Looks at `rewards/margins`. It fires where every margin is exactly 0; or where, after twenty records, the 95 %
+Looks at `rewards/margins`. It fires where every margin is exactly 0 (with `logps/chosen` and `logps/rejected` exactly 0
+as well, no token of an answer is in the loss); or where, after twenty records, the 95 %
 interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931. Near a
 margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e the label smoothing, so that loss against margin, record by
 record, shows e; what the log excludes is not advised.
@@ -87,7 +88,19 @@ class DpoStuckAtLn2(LogRule):
         if margins.step.size < self.least:
             return
         exact = not margins.value.any()
-        if exact:
+        if exact and self._sums_no_token():
+            yield self.finding(
+                f"every log-probability of the answers is exactly 0 over {margins.step.size:,} records: no token of"
+                " an answer is in the loss",
+                "raise max_length, or leave out long prompts (truetune check DATA -t TOKENIZER --max-length LIMIT"
+                " counts them); if none is cut, see that the completion is not masked (truetune run -- COMMAND)",
+                evidence=(
+                    "they are sums over the answer's tokens, and 0 is the sum of none: the prompt fills the limit and"
+                    " the answer is cut off, or all of it is masked",
+                ),
+                figure=figure("reward margin", {"rewards/margins": margins}),
+            )
+        elif exact:
             frozen = bool(norm) and not norm.value.any()
             yield self.finding(
                 f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and"
@@ -107,6 +120,11 @@ class DpoStuckAtLn2(LogRule):
                 evidence=tuple(self._evidence(margins, loss, rate)),
                 figure=figure("reward margin", {"rewards/margins": margins}),
             )
+
+    def _sums_no_token(self) -> bool:
+        """Is each log-probability of both sides exactly 0? No answer of any length has a probability of 1."""
+        sides = [self.subject.curve(f"logps/{side}") for side in ("chosen", "rejected")]
+        return all(bool(side) and not side.value.any() for side in sides)
 
     def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
         if rate:
