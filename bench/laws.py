@@ -68,13 +68,13 @@ def lines() -> list[Line]:
 
 def _measured(law: str, text: str) -> dict[str, Any]:
     from tests.checks.pages.batch import run
-    from truetune.auditing.here import record_of
+    from truetune.auditing.record_in_process import record_run
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         names = run(text)
         asked = {name: names.get(name) for name in ("loss", "given")}
         tokenizer = None if hasattr(names["run"], "args") else names["tokenizer"]
-        record = record_of(
+        record = record_run(
             names["run"], names.get("loader"), tokenizer, batches=8, laws=[law], **asked
         )
     return dict(record.facts["laws"][law])

@@ -220,10 +220,10 @@ def _ours(
     work: Path,
 ) -> Any:
     from truetune.spec.files import spec_of
-    from truetune.training.prepare import prepare
-    from truetune.training.recipe import recipe
-    from truetune.training.rows import load
-    from truetune.training.supervised import supervised
+    from truetune.training.prepare_model import prepare_model
+    from truetune.training.supervised_trainer import make_supervised_trainer
+    from truetune.training.training_recipe import make_recipe
+    from truetune.training.training_rows import load_rows
 
     given = {
         name: value for name, value in _common(steps, work, packed).items() if name != "report_to"
@@ -247,9 +247,9 @@ def _ours(
         },
         "bench",
     )
-    rows = load(recipe(spec, rows=None, gpu=False, bf16=False).spec)
-    made = recipe(spec, rows=len(rows.train), gpu=False, bf16=False)
-    return supervised(made, prepare(made.spec, made.training), rows)
+    rows = load_rows(make_recipe(spec, rows=None, gpu=False, bf16=False).spec)
+    made = make_recipe(spec, rows=len(rows.train), gpu=False, bf16=False)
+    return make_supervised_trainer(made, prepare_model(made.spec, made.training), rows)
 
 
 def _theirs(
@@ -301,7 +301,7 @@ def _of_shape(who: str, shape: str, lora: bool, steps: int, work: str) -> Any:
 
     from tests.auditing.tiny import tokenizer
     from truetune.collate import PaddingFreeCollator
-    from truetune.training.supervised import SupervisedTrainer
+    from truetune.training.supervised_trainer import SupervisedTrainer
 
     torch.manual_seed(0)
     try:

@@ -16,10 +16,15 @@ import yaml
 from truetune.demo import TOKENIZER
 from truetune.spec import schema
 from truetune.spec.files import spec_of
-from truetune.training.defaults import DEFAULTS, EFFECTIVE
-from truetune.training.sheet import written
-from truetune.training.starting import MEANS, RECIPES, Start, start
-from truetune.training.survey import survey
+from truetune.training.default_settings import DEFAULTS, EFFECTIVE_BATCH
+from truetune.training.propose_settings import (
+    RECIPE_MEANINGS,
+    RECIPES,
+    StartingSettings,
+    propose_settings,
+)
+from truetune.training.settings_file import render_settings
+from truetune.training.survey_data import survey_data
 
 PAGE = Path(__file__).parents[1] / "docs" / "recipes.md"
 SHAPE = {
@@ -68,14 +73,14 @@ def workshop() -> Iterator[None]:
             os.chdir(here)
 
 
-def starts() -> dict[str, Start]:
+def starts() -> dict[str, StartingSettings]:
     """What `truetune init` proposes, by recipe, on a machine without a GPU."""
     made = {}
     for name in RECIPES:
         spec = spec_of(
             {"model": "model", "tokenizer": "model", "data": DATA.get(name, "chats.jsonl")}, "test"
         )
-        made[name] = start(spec, survey(spec), name, gpu=False)
+        made[name] = propose_settings(spec, survey_data(spec), name, gpu=False)
     return made
 
 
@@ -83,13 +88,13 @@ def parts() -> dict[str, str]:
     """The generated parts of the page, by name."""
     with workshop():
         made = starts()
-        sheets = {name: written(found, Path(), schema.NAME) for name, found in made.items()}
+        sheets = {name: render_settings(found, Path(), schema.NAME) for name, found in made.items()}
     others = []
     for name, text in sheets.items():
         settings = yaml.safe_load(text)
         shown = {key: settings[key] for key in ("max_length", "encode", "training")}
         body = yaml.safe_dump(shown, sort_keys=False)
-        others.append(f"### {name}\n\nTrains {MEANS[name]}.\n\n```yaml\n{body}```\n")
+        others.append(f"### {name}\n\nTrains {RECIPE_MEANINGS[name]}.\n\n```yaml\n{body}```\n")
     said = (
         "$ truetune init --recipe lora --model model --data chats.jsonl --yes",
         *made["lora"].lines,
@@ -106,9 +111,13 @@ def _defaults() -> Iterator[str]:
     yield "| method | learning rate, all weights | an adapter | epochs | warmup | rows a step |"
     yield "|---|---|---|---|---|---|"
     for method, found in DEFAULTS.items():
-        least = "" if found.fewest == EFFECTIVE else f", down to {found.fewest} where rows are few"
+        least = (
+            ""
+            if found.fewest == EFFECTIVE_BATCH
+            else f", down to {found.fewest} where rows are few"
+        )
         rates = f"{found.full:.0e} | {found.adapter:.0e}".replace("e-0", "e-")
-        yield f"| {method} | {rates} | {found.epochs} | {found.warmup:.0%} | {EFFECTIVE}{least} |"
+        yield f"| {method} | {rates} | {found.epochs} | {found.warmup:.0%} | {EFFECTIVE_BATCH}{least} |"
 
 
 def page(text: str) -> str:

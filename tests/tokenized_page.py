@@ -30,12 +30,12 @@ from truetune.checks.report import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.spec.run import RunSpec
-from truetune.training import pairs as pairs_of_run
-from truetune.training import rows as rows_of_run
-from truetune.training.preference import ORPOConfig, ORPOTrainer, preferred
-from truetune.training.prepare import prepare
-from truetune.training.recipe import recipe
-from truetune.training.supervised import supervised
+from truetune.training.preference_rows import load_preferences
+from truetune.training.preference_trainers import ORPOConfig, ORPOTrainer, make_preference_trainer
+from truetune.training.prepare_model import prepare_model
+from truetune.training.supervised_trainer import make_supervised_trainer
+from truetune.training.training_recipe import make_recipe
+from truetune.training.training_rows import load_rows
 
 PAGE = Path(__file__).parents[1] / "docs" / "tokenized-rows.md"
 BEGIN, END = "<!-- table: python -m tests.tokenized_page -->", "<!-- end of the table -->"
@@ -268,10 +268,11 @@ def by_truetune(method: str) -> Build:
             {"data": [str(folder / "rows.jsonl")], "tokenizer": str(folder / "model"), "max_length": 256,
              "training": training, "trainer": {"report_to": "none", "disable_tqdm": True}}
         )  # fmt: skip
-        made = recipe(spec, rows=None, gpu=False, bf16=False)
-        data = (rows_of_run if method == "sft" else pairs_of_run).load(made.spec)
-        trainer = supervised if method == "sft" else preferred
-        return trainer(made, prepare(made.spec, made.training), data)
+        made = make_recipe(spec, rows=None, gpu=False, bf16=False)
+        load = load_rows if method == "sft" else load_preferences
+        data = load(made.spec)
+        trainer = make_supervised_trainer if method == "sft" else make_preference_trainer
+        return trainer(made, prepare_model(made.spec, made.training), data)
 
     return build
 

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from truetune.fixing.run import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan import Plan as Plan
-    from truetune.rehearsal.report import RehearsalReport as RehearsalReport
-    from truetune.serving.ladder import Ladder as Ladder
-    from truetune.serving.report import ServiceReport as ServiceReport
+    from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
+    from truetune.serving.adapter_forms import Ladder as Ladder
+    from truetune.serving.service_report import ServiceReport as ServiceReport
     from truetune.spec.run import RunSpec as RunSpec
-    from truetune.training.listen import Listener as Listener
-    from truetune.training.run import Trained as Trained
+    from truetune.training.progress_output import Listener as Listener
+    from truetune.training.run_training import Trained as Trained
     from truetune.viewing.view import View as View
 
 __all__ = [
@@ -94,21 +94,21 @@ _HOMES = {
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.run",
     "Generator": "truetune.evaluation.own_loop",
-    "Ladder": "truetune.serving.ladder",
+    "Ladder": "truetune.serving.adapter_forms",
     "LintReport": "truetune.checks.lint",
-    "Listener": "truetune.training.listen",
+    "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
     "Plan": "truetune.memory.plan",
     "Prediction": "truetune.data.predictions",
     "PredictionWriter": "truetune.evaluation.own_loop",
-    "RehearsalReport": "truetune.rehearsal.report",
+    "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
     "SampleReport": "truetune.evaluation.report",
     "ScoreReport": "truetune.evaluation.score",
     "Scorer": "truetune.evaluation.own_loop",
-    "ServiceReport": "truetune.serving.report",
-    "Trained": "truetune.training.run",
+    "ServiceReport": "truetune.serving.service_report",
+    "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
     "guard": "truetune.checks.guard",
     "score": "truetune.evaluation.score",
@@ -250,11 +250,11 @@ def audit(
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
-    from truetune.auditing.here import record_of
+    from truetune.auditing.record_in_process import record_run
     from truetune.checks.audit import audit as judge
     from truetune.spec.files import spec_of
 
-    record = record_of(
+    record = record_run(
         run,
         loader,
         tokenizer,
@@ -287,13 +287,17 @@ def rehearse(
 
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
-    from truetune.rehearsal.here import record_of
-    from truetune.rehearsal.report import report
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
     from truetune.spec.files import spec_of
 
     spec = spec_of(settings, "truetune.rehearse")
-    return report(
-        [record_of(trainer, given=given, batches=batches, laws=laws, rows=rows, mutate=mutate)],
+    return judge_rehearsal(
+        [
+            record_rehearsal(
+                trainer, source_data=given, batches=batches, laws=laws, rows=rows, mutate=mutate
+            )
+        ],
         spec,
     )
 
@@ -360,7 +364,7 @@ def train(
         merged(given, settings), fspath(config) if config is not None else "truetune.train"
     )
     locate(tokenizer_of(spec))
-    from truetune.training.run import train as run
+    from truetune.training.run_training import train_run as run
 
     return run(
         spec, force=force, fit=fit, gpu_memory=gpu_memory, listener=listener, callbacks=callbacks
@@ -452,7 +456,7 @@ def serve_check(
     tokenizer, longest, and fields of `RunSpec`. Raises a `truetune.errors.TruetuneError`.
     """
     from truetune.generation.backends.open_backend import Options
-    from truetune.serving.check import serve_check as run
+    from truetune.serving.check_server import serve_check as run
 
     return run(
         fspath(model),
@@ -481,7 +485,7 @@ def ladder(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.serving.ladder import ladder as run
+    from truetune.serving.adapter_forms import compare_adapter_forms as run
 
     under, whole = (None if path is None else fspath(path) for path in (base, merged))
     return run(

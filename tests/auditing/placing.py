@@ -10,10 +10,10 @@ import tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from tests.parts import folder
+from truetune.auditing.align_tokens import align_record
 from truetune.auditing.audit import Sample
-from truetune.auditing.fields import conversation_of
-from truetune.auditing.place import samples
-from truetune.auditing.read import stops_of
+from truetune.auditing.build_audit import list_stop_ids
+from truetune.auditing.row_fields import parse_row
 from truetune.checks.views import views_of
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as encoded
@@ -79,7 +79,7 @@ def placed(family: str, batches: list[dict[str, Any]], rows: Rows, **settings: A
         name: token.id for name, token in made.tokenizer.special.items() if name in ("bos", "eos")
     }
     found = record(made.tokenizer.folder, batches=batches, rows=rows, special=special, **settings)
-    return list(samples(found, made, stops_of(made, found.facts["model"])))
+    return list(align_record(found, made, list_stop_ids(made, found.facts["model"])))
 
 
 def pad_of(family: str) -> int:
@@ -91,7 +91,7 @@ def pad_of(family: str) -> int:
 def own(family: str, row: dict[str, Any], **changes: Any) -> Any:
     """What the encoder itself makes of a row: its only token view."""
     made = probes_of(family)
-    talk = conversation_of(row, 0)
+    talk = parse_row(row, 0)
     assert talk is not None
     encoder = _encoder(family)
     (view,) = views_of(

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.auditing.running import environment
-from truetune.auditing.workspace import MARKER, TEXT, workspace
+from truetune.auditing.temporary_workspace import MARKER_NAME, MARKER_TEXT, open_workspace
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processes of /proc")
 SECONDS = 60.0
@@ -166,13 +166,13 @@ def test_folders_left_behind_are_removed_and_no_others(
     left = {name: tmp_path / f"truetune-{name}" for name in ("dead", "foreign", "empty", "file")}
     for name in ("dead", "foreign", "empty"):
         left[name].mkdir()
-    (left["dead"] / MARKER).write_bytes(TEXT)
+    (left["dead"] / MARKER_NAME).write_bytes(MARKER_TEXT)
     (left["dead"] / "record.json").write_text("{}")
-    (left["foreign"] / MARKER).write_bytes(TEXT + b"more")
+    (left["foreign"] / MARKER_NAME).write_bytes(MARKER_TEXT + b"more")
     left["file"].write_text("a user's")
     (tmp_path / "truetune-link").symlink_to(left["foreign"])
-    with workspace() as living:
-        with workspace(guard=False) as other:
+    with open_workspace() as living:
+        with open_workspace(guard=False) as other:
             assert living.is_dir()
             assert other != living
         assert {path.name for path in tmp_path.iterdir()} == {
@@ -190,7 +190,7 @@ def test_the_guard_of_a_folder_ends_with_it(
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     before = processes_like_this()
-    with workspace():
+    with open_workspace():
         assert len(processes_like_this()) == len(before) + 1
     until(lambda: processes_like_this() <= before, 5.0)
 

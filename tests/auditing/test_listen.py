@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from truetune.auditing.listen import ENDED, Ear
+from truetune.auditing.process_listener import PROCESS_ENDED, ProcessListener
 from truetune.probe.audit_session import await_verdict
 from truetune.probe.run_record import Record, write_record_files
 
@@ -26,7 +26,7 @@ class Parent:
         """By rank, why records are not whole"""
         self.said: list[str] = []
         self.lost: list[str] = []
-        self.ear = Ear(folder, self._judge, self.said.append, self.lost.append)
+        self.ear = ProcessListener(folder, self._judge, self.said.append, self.lost.append)
         self.orders = {"address": self.ear.address, "authkey": self.ear.authkey.hex()}
 
     def _judge(self, records: Sequence[Record]) -> bool:
@@ -115,8 +115,8 @@ def test_what_a_process_recorded_that_told_nobody_is_judged_in_the_end(parent: P
     parent.message(3, group=2, recorded=False)
     parent.ear.close()
     assert parent.judged == [[0]]
-    assert parent.reasons == [{0: ENDED}]
-    assert parent.lost == [f"the run can't be looked at: {ENDED}"]
+    assert parent.reasons == [{0: PROCESS_ENDED}]
+    assert parent.lost == [f"the run can't be looked at: {PROCESS_ENDED}"]
     assert parent.ear.reached == 1
 
 
@@ -136,7 +136,7 @@ def test_with_those_that_came_when_the_command_has_ended(parent: Parent) -> None
 
 
 def test_a_judge_that_fails_stops_nothing(parent: Parent) -> None:
-    parent.ear._judge = lambda records: bool(1 / 0)
+    parent.ear._judge_run = lambda records: bool(1 / 0)
     assert await_verdict(parent.message(), parent.orders) == "go"
     assert "ZeroDivisionError" in parent.lost[0]
 

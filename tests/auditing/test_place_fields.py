@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.auditing.placing import placed, probes_of, record, text_of
+from truetune.auditing.align_tokens import align_record
 from truetune.auditing.audit import Field, Sample
-from truetune.auditing.fields import fields_of
-from truetune.auditing.place import samples
-from truetune.auditing.search import Text, spots
+from truetune.auditing.row_fields import list_row_fields
+from truetune.auditing.search_text import SearchedText, find_field_spots
 from truetune.demo import TOKENIZER
 from truetune.render.probes import probes
 from truetune.render.rendering import Source
@@ -29,7 +29,7 @@ def line(text: str, *rows: dict[str, Any], **settings: Any) -> Sample:
     """One line that spells a text, and the rows that were given."""
     ids = DEMO.tokenizer.backend.encode(text, add_special_tokens=False).ids
     found = record(TOKENIZER, 0, [{"input_ids": torch.tensor([ids])}], list(rows), **settings)
-    (sample,) = samples(found, DEMO, frozenset(stop.id for stop in DEMO.stops))
+    (sample,) = align_record(found, DEMO, frozenset(stop.id for stop in DEMO.stops))
     return sample
 
 
@@ -219,7 +219,7 @@ def test_fields_know_their_columns() -> None:
         "origin": "web",
         "system": None,
     }
-    assert [(f.path, f.source) for f in fields_of(row, 4)] == [
+    assert [(f.path, f.source) for f in list_row_fields(row, 4)] == [
         ("prompt", Source.USER),
         ("chosen", Source.ASSISTANT),
         ("rejected", Source.ASSISTANT),
@@ -229,7 +229,7 @@ def test_fields_know_their_columns() -> None:
         "messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
         "tools": '[{"name": "f"}]',
     }
-    assert [(f.path, f.source, f.text) for f in fields_of(parts, 0)] == [
+    assert [(f.path, f.source, f.text) for f in list_row_fields(parts, 0)] == [
         ("messages[0].content[0].text", Source.USER, "Hi"),
         ("tools[0]", Source.TOOLS, '{"name": "f"}'),
         ("tools[0].name", Source.TOOLS, "f"),
@@ -247,7 +247,9 @@ def test_every_field_is_found_in_its_order(words: list[str], between: str) -> No
     fields = [Field(f"messages[{i}].content", Source.USER, word, 0) for i, word in enumerate(words)]
     text = "".join(f"{between}{word.strip()}" for word in words) + between
     raw, begins, places = text.encode(), range(len(text.encode())), []
-    for spot in spots(fields, Text(raw, list(begins)), 0, len(raw), str, cut=False):
+    for spot in find_field_spots(
+        fields, SearchedText(raw, list(begins)), 0, len(raw), str, cut=False
+    ):
         places.append((spot.start, spot.field))
         assert raw[spot.start : spot.end].decode() == words[spot.field].strip()
     long = {
@@ -270,7 +272,7 @@ def test_any_row_can_be_placed_on_any_tokens(words: list[str], cut: int) -> None
     text = "".join(f"<|im_start|>{m['role']}\n{m['content']}{STOP}\n" for m in row["messages"])
     ids = DEMO.tokenizer.backend.encode(text, add_special_tokens=False).ids[:cut]
     found = record(TOKENIZER, 0, [{"input_ids": torch.tensor([ids])}], [row])
-    (sample,) = samples(found, DEMO, frozenset(stop.id for stop in DEMO.stops))
+    (sample,) = align_record(found, DEMO, frozenset(stop.id for stop in DEMO.stops))
     assert len(sample.source) == len(sample.field) == len(sample.documents) == len(ids)
     assert sample.placed_by == "rendering"
 
@@ -362,7 +364,7 @@ def test_any_batch_can_be_placed(
     found = record(
         TOKENIZER, pad, [batch], [{"text": "a b"}, {"x": ["y", None, 3]}], prepared, kind
     )
-    made = list(samples(found, DEMO, frozenset({2, 3})))
+    made = list(align_record(found, DEMO, frozenset({2, 3})))
     assert len(made) == (1 if flat else 2)
     for sample in made:
         text = ~sample.padding

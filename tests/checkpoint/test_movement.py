@@ -12,10 +12,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.bits import floats
-from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.movement import Movement, manifest, rounded
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import to_float32
+from truetune.checkpoint.load_checkpoint import read_checkpoint
+from truetune.checkpoint.weight_diff import TensorMovement, compare_weights, round_to_format
 from truetune.checks.movement import movement
 from truetune.cli.weight_commands import movement as command
 from truetune.errors import UsageError
@@ -75,10 +75,12 @@ def merge(
 
 
 def tensors(folder: Path) -> dict[str, np.ndarray]:
-    return {n: floats(mapped(t), t.dtype) for n, t in read_checkpoint(folder).tensors.items()}
+    return {
+        n: to_float32(map_tensor(t), t.dtype) for n, t in read_checkpoint(folder).tensors.items()
+    }
 
 
-def one(report: Any, name: str) -> Movement:
+def one(report: Any, name: str) -> TensorMovement:
     return next(t for t in report.manifest.tensors if t.name == name)
 
 
@@ -115,7 +117,7 @@ def test_figures_of_one_tensor(made: Path) -> None:
 
 def test_stretches_add_up(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = movement(made / "rows-merged", base=made / "base", adapter=made / "rows")
-    monkeypatch.setattr("truetune.checkpoint.movement.VALUES", 100)
+    monkeypatch.setattr("truetune.checkpoint.weight_diff.STRETCH_VALUES", 100)
     parts = movement(made / "rows-merged", base=made / "base", adapter=made / "rows")
     for a, b in zip(whole.manifest.tensors, parts.manifest.tensors, strict=True):
         assert (a.name, a.same) == (b.name, b.same)
@@ -138,7 +140,9 @@ def test_rounding_is_that_of_torch() -> None:
     values = np.random.default_rng(0).normal(size=4096).astype(np.float32)
     values[:4] = [1 + 2**-8, 1 + 3 * 2**-8, 0.0, -0.0]
     for dtype, kind in (("BF16", torch.bfloat16), ("F16", torch.float16), ("F32", torch.float32)):
-        assert (rounded(values, dtype) == torch.from_numpy(values).to(kind).float().numpy()).all()
+        assert (
+            round_to_format(values, dtype) == torch.from_numpy(values).to(kind).float().numpy()
+        ).all()
 
 
 @pytest.mark.parametrize(
@@ -249,7 +253,7 @@ def test_the_command(made: Path, tmp_path: Path) -> None:
 
 def test_progress_reaches_its_end(made: Path) -> None:
     seen: list[tuple[int, int]] = []
-    manifest(
+    compare_weights(
         read_checkpoint(made / "lora-merged", base=made / "base"),
         progress=lambda *at: seen.append(at),
     )

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoint import make
-from truetune.checkpoint.adapter import low_rank, pieces, saved
-from truetune.checkpoint.checkpoint import is_checkpoint, read_checkpoint
-from truetune.checkpoint.fingerprint import differences, fingerprint
+from truetune.checkpoint.adapter_tensor_names import (
+    find_replaced_tensors,
+    group_low_rank_tensors,
+    parse_adapter_tensors,
+)
+from truetune.checkpoint.base_fingerprint import compare_fingerprint, fingerprint_base
+from truetune.checkpoint.load_checkpoint import is_checkpoint, read_checkpoint
 from truetune.errors import UsageError
 
 
@@ -35,9 +39,9 @@ def test_an_adapter_finds_its_base(folders: Path) -> None:
     assert found.kind == "adapter"
     assert found.base is not None
     assert found.base.folder == folders / "base"
-    assert set(saved(found.tensors)) == {"lm_head.weight"}
-    assert len(low_rank(found.tensors)) == 4
-    assert {piece.module.rpartition(".")[2] for piece in pieces(found.tensors)} == {
+    assert set(find_replaced_tensors(found.tensors)) == {"lm_head.weight"}
+    assert len(group_low_rank_tensors(found.tensors)) == 4
+    assert {piece.module.rpartition(".")[2] for piece in parse_adapter_tensors(found.tensors)} == {
         "q_proj",
         "v_proj",
         "lm_head",
@@ -109,13 +113,15 @@ def test_a_model_of_the_hub_cache(
 
 
 def test_a_fingerprint_knows_its_base(folders: Path, tmp_path: Path) -> None:
-    record = json.loads(json.dumps(fingerprint(read_checkpoint(folders / "base"))))
-    texts, compared = differences(record, read_checkpoint(folders / "base"))
+    record = json.loads(json.dumps(fingerprint_base(read_checkpoint(folders / "base"))))
+    texts, compared = compare_fingerprint(record, read_checkpoint(folders / "base"))
     assert (texts, compared) == ([], 21)
     make.llama(seed=1).save_pretrained(tmp_path)
-    texts, _ = differences(record, read_checkpoint(tmp_path))
+    texts, _ = compare_fingerprint(record, read_checkpoint(tmp_path))
     assert len(texts) == 16
     assert (
-        differences({"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path))[1]
+        compare_fingerprint(
+            {"format": 1, "tensors": {"a": 1, "b": ["F32"]}}, read_checkpoint(tmp_path)
+        )[1]
         == 2
     )

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checkpoint.safetensors import BrokenFile, read_header
+from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 
 
 def write(path: Path, header: Any, body: bytes = b"", *, length: int | None = None) -> Path:

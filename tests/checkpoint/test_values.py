@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checkpoint.compare import compare, sample
-from truetune.checkpoint.safetensors import Tensor, read_header
-from truetune.checkpoint.values import BLOCK, blocks, scan
+from truetune.checkpoint.compare_samples import compare_tensor_samples, sample_values
+from truetune.checkpoint.safetensors_header import StoredTensor, read_header
+from truetune.checkpoint.scan_values import BLOCK_BYTES, list_blocks, scan_tensor_values
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
 
@@ -33,7 +33,7 @@ def test_counts_are_those_of_torch(dtype: str, tmp_path: Path) -> None:
     tensors["signed"] = torch.tensor([0.0, -0.0, 0.0])
     tensors = {name: tensor.to(kind) for name, tensor in tensors.items()}
     save_file(tensors, tmp_path / "a.safetensors")
-    found = scan(read_header(tmp_path / "a.safetensors").tensors)
+    found = scan_tensor_values(read_header(tmp_path / "a.safetensors").tensors)
     for name, tensor in tensors.items():
         wide = tensor.to(torch.float64)
         assert (found[name].nan, found[name].inf) == (
@@ -47,29 +47,29 @@ def test_counts_are_those_of_torch(dtype: str, tmp_path: Path) -> None:
 
 
 def test_beyond_the_budget_blocks_are_spread(tmp_path: Path) -> None:
-    assert blocks(10, 0.1) == [(0, 10)]
-    picked = blocks(100 * BLOCK + 5, 0.05)
+    assert list_blocks(10, 0.1) == [(0, 10)]
+    picked = list_blocks(100 * BLOCK_BYTES + 5, 0.05)
     assert len(picked) == 5
-    assert picked[0] == (0, BLOCK)
-    assert picked[-1] == (100 * BLOCK, 5)
+    assert picked[0] == (0, BLOCK_BYTES)
+    assert picked[-1] == (100 * BLOCK_BYTES, 5)
     path = tmp_path / "a"
     with path.open("wb") as file:
-        file.truncate(20 * BLOCK)
-        file.seek(20 * BLOCK - 4)
+        file.truncate(20 * BLOCK_BYTES)
+        file.seek(20 * BLOCK_BYTES - 4)
         file.write(b"\xff\xff\xff\xff")
-    tensor = Tensor("a", "F32", (5 * BLOCK,), path, 0, 20 * BLOCK)
-    values = scan([tensor], budget=2 * BLOCK)["a"]
-    assert (values.seen, values.nan) == (2 * BLOCK // 4, 1)
-    assert scan([tensor])["a"].seen == 5 * BLOCK
+    tensor = StoredTensor("a", "F32", (5 * BLOCK_BYTES,), path, 0, 20 * BLOCK_BYTES)
+    values = scan_tensor_values([tensor], budget=2 * BLOCK_BYTES)["a"]
+    assert (values.seen, values.nan) == (2 * BLOCK_BYTES // 4, 1)
+    assert scan_tensor_values([tensor])["a"].seen == 5 * BLOCK_BYTES
 
 
 def test_samples_of_long_tensors(tmp_path: Path) -> None:
     import numpy as np
 
     (tmp_path / "a").write_bytes(np.arange(1 << 20, dtype=np.float32).tobytes())
-    tensor = Tensor("a", "F32", (1024, 1024), tmp_path / "a", 0, 4 << 20)
-    seen = sample(tensor)
+    tensor = StoredTensor("a", "F32", (1024, 1024), tmp_path / "a", 0, 4 << 20)
+    seen = sample_values(tensor)
     assert (seen[0], seen[-1]) == (0, (1 << 20) - 1)
-    moved = compare(tensor, tensor)
+    moved = compare_tensor_samples(tensor, tensor)
     assert (moved.same, moved.change) == (moved.seen, 0)
     assert moved.cosine == pytest.approx(1)

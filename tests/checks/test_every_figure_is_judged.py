@@ -22,7 +22,7 @@ WRITERS = {
     "evaluation/evaluate.py": ("_subject",),
     "evaluation/run_facts.py": ("_recorded", "_logged", "_watched"),
     "evaluation/sample.py": ("subject",),
-    "serving/check.py": ("_facts",),
+    "serving/check_server.py": ("_describe_server",),
 }
 """Functions that write the facts of a subject, by name"""
 COMMANDS = {"serve-check"}

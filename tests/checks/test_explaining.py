@@ -338,8 +338,17 @@ def test_explain_shows_messages_guides_and_hits() -> None:
                 "rules": ["flat-loss"],
             },
         ],
+        "advice": "",
         "command": "truetune explain loss-does-not-fall",
     }
+    warning = "UserWarning: None of the inputs have requires_grad=True. Gradients will be None"
+    pasted = json.loads(told("explain", warning, "--json")[1])["topics"][0]
+    assert pasted["kind"] == "message"
+    assert "enable_input_require_grads" in pasted["advice"]
+    # Of five hits only the first says what to do: the other four would be wrong.
+    shown = " ".join(told("explain", warning)[1].split())
+    assert f"help: {' '.join(pasted['advice'].split())}" in shown
+    assert shown.count("help: ") == 1
     assert told("help", "loss is flat") == told("explain", "loss is flat")
     assert told("help", "plan") == told("plan", "--help")
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.checks.pages import block, sections
-from truetune.checkpoint.checkpoint import read_checkpoint
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.catalogue import rules, station
 from truetune.checks.judgement import Examined, Judgement, judge, judge_by
 from truetune.checks.rule import Rule

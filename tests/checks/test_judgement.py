@@ -36,7 +36,7 @@ from truetune.report.as_json import as_dict
 from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
-from truetune.serving.check import judgement_of as judge_service
+from truetune.serving.check_server import judge_server as judge_service
 from truetune.spec.run import RunSpec
 
 LOGS = Path(__file__).parents[1] / "logs" / "runs"

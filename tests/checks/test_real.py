@@ -249,6 +249,12 @@ def test_leaks_between_train_and_eval(family: str, tmp_path: Path) -> None:
     (tmp_path / "eval.jsonl").write_text("".join(lines[140:]), encoding="utf-8")
     (tmp_path / "clean.jsonl").write_text("".join(lines[150:]), encoding="utf-8")
     train = str(tmp_path / "train.jsonl")
+    # A row that stands twice in the evaluation data leaks twice, and neither copy is only "nearly the same".
+    (tmp_path / "twice.jsonl").write_text("".join(lines[140:150] * 2), encoding="utf-8")
+    (finding,) = check(
+        family, train, eval_data=str(tmp_path / "twice.jsonl"), select="train-eval-leak"
+    ).findings
+    assert (finding.count, finding.total) == (20, 20)
     (finding,) = check(
         family, train, eval_data=str(tmp_path / "eval.jsonl"), select="train-eval-leak"
     ).findings

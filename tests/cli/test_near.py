@@ -13,7 +13,7 @@ from truetune.checks.catalogue import choose, find
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import TruetuneError
-from truetune.rehearsal.commands import command_of
+from truetune.rehearsal.training_command import find_training_command
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.near import near, near_path
 
@@ -46,7 +46,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (lambda: find_settings("truetun.yaml", Path()), "truetune.yaml"),
         (lambda: spec_of({"training": {"lora": {"lora_alhpa": 4}}}, "x"), "lora_alpha"),
         (lambda: spec_of({"encode": {"pakcing": "none"}}, "x"), "packing"),
-        (lambda: command_of(("truetun.yaml",), Path()), "truetune.yaml"),
+        (lambda: find_training_command(("truetun.yaml",), Path()), "truetune.yaml"),
     ],
 )
 def test_a_name(folder: Path, ask: Callable[[], object], meant: str) -> None:

@@ -10,7 +10,9 @@ import pytest
 
 from truetune.confinement import landlock
 
-pytestmark = pytest.mark.skipif(landlock.version() < 3, reason="this kernel's Landlock is older")
+pytestmark = pytest.mark.skipif(
+    landlock.landlock_version() < 3, reason="this kernel's Landlock is older"
+)
 
 TRY = """
 import os, socket, subprocess, sys
@@ -44,7 +46,7 @@ def inside_a_process(body: str, tmp_path: Path) -> Path:
 def test_nothing_is_written_outside(tmp_path: Path) -> None:
     inside = inside_a_process(
         """
-landlock.confine([inside, "/dev/null"])
+landlock.confine_writes([inside, "/dev/null"])
 kept = outside + "/kept"
 assert open(kept).read() == "as it was"
 assert refused(open, kept, "a")
@@ -73,7 +75,7 @@ def test_reading_too(tmp_path: Path) -> None:
     inside_a_process(
         """
 import encodings.idna
-landlock.confine([inside], readable=[sys.prefix, sys.base_prefix])
+landlock.confine_writes([inside], readable=[sys.prefix, sys.base_prefix])
 assert refused(open, outside + "/kept")
 assert refused(os.listdir, outside)
 open(inside + "/file", "w").write("x")
@@ -83,13 +85,13 @@ assert open(inside + "/file").read() == "x"
     )
 
 
-@pytest.mark.skipif(landlock.version() < 6, reason="this kernel's Landlock is older")
+@pytest.mark.skipif(landlock.landlock_version() < 6, reason="this kernel's Landlock is older")
 def test_ports_and_signals(tmp_path: Path) -> None:
     inside_a_process(
         """
 ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(2)]
 names = [server.getsockname() for server in ports]
-done = landlock.confine([inside], connect_ports=[names[0][1]])
+done = landlock.confine_writes([inside], connect_ports=[names[0][1]])
 assert done.tcp and done.scoped and done.truncation
 socket.create_connection(names[0]).close()
 assert refused(socket.create_connection, names[1])
@@ -101,10 +103,10 @@ assert refused(os.kill, os.getppid(), 0)
 
 
 def test_an_older_kernel_promises_less() -> None:
-    assert landlock.reach(0) == []
+    assert landlock.list_gaps(0) == []
     assert (
-        len(landlock.reach(1))
-        < len(landlock.reach(3))
-        < len(landlock.reach(4))
-        < len(landlock.reach(7))
+        len(landlock.list_gaps(1))
+        < len(landlock.list_gaps(3))
+        < len(landlock.list_gaps(4))
+        < len(landlock.list_gaps(7))
     )

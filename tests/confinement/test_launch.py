@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.confinement import escapes
-from truetune.confinement import landlock, launch, namespaces, seccomp
+from truetune.confinement import confined_launcher, landlock, namespaces, seccomp
 
 ROOT = Path(__file__).parents[2]
 HOOKED = ROOT / "src" / "truetune" / "probe" / "hooked"
@@ -29,11 +29,11 @@ def has_namespaces() -> bool:
     kept = Path(os.environ.get("TMPDIR", "/tmp"), f"truetune-try-{os.getpid()}")
     kept.mkdir()
     try:
-        command = launch.command_line(["true"], [kept])
+        command = confined_launcher.command_line(["true"], [kept])
         command.insert(command.index("--"), "--without=landlock")
         return subprocess.run(command, capture_output=True).returncode == 0
     finally:
-        launch.remove(str(kept))
+        confined_launcher.remove_folder(str(kept))
 
 
 MEANS = {
@@ -57,7 +57,7 @@ def means(request: pytest.FixtureRequest) -> str:
     name = str(request.param)
     if name != "landlock" and not has_namespaces():
         pytest.skip("no namespaces here")
-    if name == "landlock" and (landlock.version() < 6 or not seccomp.knows_machine()):
+    if name == "landlock" and (landlock.landlock_version() < 6 or not seccomp.knows_machine()):
         pytest.skip("this kernel's Landlock is older")
     return name
 
@@ -140,7 +140,7 @@ def outside_of(folder: Path) -> Path:
 def launched(
     kept: Path, options: list[str], words: list[str], **variables: str
 ) -> subprocess.CompletedProcess[str]:
-    command = launch.command_line(words, [kept])
+    command = confined_launcher.command_line(words, [kept])
     command[command.index("--") : command.index("--")] = options
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, env={**os.environ, **variables}
@@ -156,7 +156,9 @@ def try_ways(
     paths = [*([str(HOOKED)] if python_only else []), str(ROOT / "src"), str(ROOT)]
     variables = {"PYTHONPATH": os.pathsep.join(paths)}
     if python_only:
-        variables |= {launch.ORDERS: json.dumps({"mode": "rehearse", "folder": str(kept)})}
+        variables |= {
+            confined_launcher.ORDERS_VARIABLE: json.dumps({"mode": "rehearse", "folder": str(kept)})
+        }
     before = tree(outside)
     with ears(tmp_path) as (places, heard):
         targets = {
@@ -226,7 +228,7 @@ def test_nothing_is_started_where_nothing_holds(tmp_path: Path) -> None:
         ["--without=landlock", "--without=namespaces"],
         ["touch", str(tmp_path / "started")],
     )
-    assert done.returncode == launch.REFUSED
+    assert done.returncode == confined_launcher.REFUSED_EXIT_CODE
     assert "nothing was started: none of Linux's ways" in done.stderr
     assert not tmp_path.joinpath("started").exists()
 
@@ -274,7 +276,7 @@ def test_nothing_stays_after_a_kill(means: str, tmp_path: Path) -> None:
         "-c",
         f"setsid sh -c 'echo $$ > {number}.new; mv {number}.new {number}; sleep 600' & sleep 600",
     ]
-    command = launch.command_line(words, [kept])
+    command = confined_launcher.command_line(words, [kept])
     command[command.index("--") : command.index("--")] = MEANS[means]
     parent = subprocess.Popen(
         [sys.executable, "-c", f"import subprocess; subprocess.run({command!r})"]

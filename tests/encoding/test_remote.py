@@ -153,7 +153,9 @@ def test_a_stretch_fetches_its_own_bytes(tmp_path: Path, monkeypatch: pytest.Mon
             return arrow.PythonFile(Counted(path), mode="r")
 
     local = pytest.importorskip("fsspec.implementations.local").LocalFileSystem()
-    monkeypatch.setattr(remote, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/"))
+    monkeypatch.setattr(
+        remote, "_open_filesystem", lambda top: (fs.PyFileSystem(Files(local)), "/")
+    )
     monkeypatch.setattr(remote, "BUFFER_BYTES", 1000)
     (tmp_path / "a.jsonl").write_bytes(LINES * 20)
     (source,) = find_sources([f"store://x{tmp_path}/a.jsonl"])

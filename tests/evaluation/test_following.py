@@ -15,12 +15,12 @@ from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
 from truetune.evaluation.following import follow
 from truetune.evaluation.report import SampleReport
-from truetune.training.saving import mark
+from truetune.training.save_checkpoints import mark_whole
 
 
 def checkpoint(run: Path, step: int, model: Path) -> Path:
     folder = shutil.copytree(model, run / f"checkpoint-{step}")
-    mark(folder, resumes=False)
+    mark_whole(folder, resumes=False)
     return folder
 
 

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM
 
 from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, saved, written
-from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.checkpoint.fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.causes import causes_of
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of

@@ -17,7 +17,7 @@ from truetune.evaluation.losses import BAD, KINDS, changes, losses, row_losses
 from truetune.generation import teacher_forcing
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source
-from truetune.training.watch.losses import NAMES
+from truetune.training.watch.losses_by_source import LOSS_NAMES
 
 THINKING = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' and loop.last"
@@ -32,7 +32,7 @@ def model() -> Any:
 
 
 def test_kinds_are_those_of_training() -> None:
-    assert (*NAMES, ALL_TOKENS) == KINDS
+    assert (*LOSS_NAMES, ALL_TOKENS) == KINDS
     assert KINDS[-2] == FIRST_TOKEN
 
 

@@ -419,7 +419,18 @@ def test_a_row_that_a_finding_names_is_not_called_free_of_faults(tmp_path: Path)
     assert (table.count("see TT099"), table.count("no fault")) == (len(TOWNS) - 1, 1)
 
 
-THINGS = ["kettle", "lamp", "ladder", "router", "mirror", "candle", "basket", "blanket", "carpet", "toaster"]
+THINGS = [
+    "kettle",
+    "lamp",
+    "ladder",
+    "router",
+    "mirror",
+    "candle",
+    "basket",
+    "blanket",
+    "carpet",
+    "toaster",
+]
 FRAMES = (
     (
         "### Question:\n{}\n\n### Answer:\n",

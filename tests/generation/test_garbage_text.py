@@ -18,7 +18,7 @@ from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingP
 from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.score_answer import score_answer
-from truetune.training.watch import store
+from truetune.training.watch import sample_files
 
 SOUND = {
     "English": "The lighthouse stands on the northern cliff, and it is open on Sundays from ten to four.",
@@ -116,12 +116,12 @@ def test_no_reference_of_a_real_set_is(name: str, tongue: str | None) -> None:
 def test_looks_from_before_there_was_garbage_are_read(tmp_path: Path) -> None:
     prompt = Prompt((1,), "Where?", "On the cliff.", (5, 2), "a.jsonl", 1)
     answer = Answer((5, 6), BROKEN["UTF-16"], 2)
-    path = store.save(
+    path = sample_files.save_pass(
         SamplingPass(3, (Sample(prompt, answer, score_answer(prompt, answer)),), 1.0), 24, tmp_path
     )
-    ((look, _),) = store.read(tmp_path)
+    ((look, _),) = sample_files.read_passes(tmp_path)
     assert look.samples[0].scores.garbage
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(["garbage", "perplexity"]), path)
-    ((look, _),) = store.read(tmp_path)
+    ((look, _),) = sample_files.read_passes(tmp_path)
     assert (look.samples[0].scores.garbage, look.samples[0].scores.perplexity) == (False, None)

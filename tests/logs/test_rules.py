@@ -477,6 +477,41 @@ def _slowly_falling(rates: list[float], fall: float) -> RunLog:
     )
 
 
+@pytest.mark.parametrize(
+    ("peak", "adapter", "begins"),
+    [
+        (1e-6, "LORA", "raise the learning rate from 1e-06: SFT of an adapter begins at 1e-4"),
+        (1e-5, "LORA", "raise the learning rate from 1e-05: SFT of an adapter begins at 1e-4"),
+        (5e-5, "LORA", "ask in this order"),
+        (1e-6, None, "raise the learning rate from 1e-06: SFT begins at 1e-5 for all weights"),
+        (1e-5, None, "ask in this order"),
+    ],
+)
+def test_a_flat_loss_leads_with_a_rate_that_is_too_low(
+    tmp_path: Path, peak: float, adapter: str | None, begins: str
+) -> None:
+    noise = np.random.default_rng(3).normal(0, 0.01, 60)
+    history = [
+        {
+            "step": 10 * n + 10,
+            "epoch": 3 * (n + 1) / 60,
+            "learning_rate": peak,
+            "loss": 1.9 + float(noise[n]),
+        }
+        for n in range(60)
+    ]
+    state = {"log_history": history, "max_steps": 600, "global_step": 600}
+    checkpoint = tmp_path / "checkpoint-600"
+    checkpoint.mkdir()
+    (checkpoint / "trainer_state.json").write_text(json.dumps(state))
+    if adapter is not None:
+        (checkpoint / "adapter_config.json").write_text(json.dumps({"peft_type": adapter}))
+    (finding,) = (f for f in diagnose(str(tmp_path)).findings if f.rule == "flat-loss")
+    assert finding.remedy.startswith(begins)
+    # Said once: where the remedy begins with the rate, its list of questions leaves it out.
+    assert finding.remedy.count("learning rate") <= 1
+
+
 RISING = [5e-7 * (n + 1) for n in range(50)]
 
 

@@ -166,21 +166,21 @@ def _modelfile(path: Path) -> Any:
 
 
 def _safetensors(path: Path) -> Any:
-    from truetune.checkpoint.safetensors import read_header
+    from truetune.checkpoint.safetensors_header import read_header
 
     return read_header(path)
 
 
 def _weights(path: Path) -> Any:
-    from truetune.checkpoint.files import read_object, read_weights
+    from truetune.checkpoint.weight_files import read_object, read_weights
 
     return read_object(path, []), read_weights(path.parent, adapter=False)
 
 
 def _tokens(path: Path) -> Any:
-    from truetune.checkpoint.tokens import new_tokens
+    from truetune.checkpoint.added_tokens import find_new_tokens
 
-    return new_tokens(path.parent, path.parent)
+    return find_new_tokens(path.parent, path.parent)
 
 
 def _templates(path: Path) -> Any:
@@ -423,11 +423,11 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "source.module": [Reader("train.py", PYTHON, _lint)],
         "source.notebook": [Reader("train.ipynb", json.dumps(NOTEBOOK).encode(), _lint)],
-        "checkpoint.safetensors": [
+        "checkpoint.safetensors_header": [
             Reader("model.safetensors", safetensors_file(), _safetensors, ("BrokenFile",))
         ],
-        "checkpoint.files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
-        "checkpoint.tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
+        "checkpoint.weight_files": [Reader("model.safetensors.index.json", WEIGHT_MAP, _weights)],
+        "checkpoint.added_tokens": [Reader("tokenizer.json", json.dumps(TOKENS).encode(), _tokens)],
         "render.tokenizer_folder": [
             Reader("tokenizer_config.json", b'{"chat_template": "{{ messages }}"}', _templates)
         ],
@@ -501,8 +501,8 @@ OWN = {
     "evaluation.report": TELLS,
     "report.file_signatures": TELLS,
     "spec.schema": TELLS,
-    "auditing.listen": "a message of truetune's own child, which knows a key",
-    "auditing.rows": "half surrogates alone",
+    "auditing.process_listener": "a message of truetune's own child, which knows a key",
+    "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
     "checks.config.steps": SWALLOWS,
@@ -516,7 +516,7 @@ OWN = {
     "evaluation.run_folder": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
-    "rehearsal.own": WRITES,
+    "rehearsal.own_training_run": WRITES,
     "spec.stacks.facts": WRITES,
     "training.saving": WRITES,
     "training.watch.store": WRITES,

@@ -27,7 +27,10 @@ PARSERS = (
     "safetensors.safe_open",
 )  # fmt: skip
 ALLOWED = {
-    ("confinement/launch.py", "json.loads"): "orders that truetune gives to its own child",
+    (
+        "confinement/confined_launcher.py",
+        "json.loads",
+    ): "orders that truetune gives to its own child",
     ("encoding/encoded_folder.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/object_store.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
@@ -68,7 +71,10 @@ ALLOWED = {
     ("probe/rehearsal_guards.py", "json.loads"): "orders that truetune gives to its own child",
     ("probe/json_values.py", "json.loads"): "what was a line before a value of the same process",
     ("probe/rehearse_run.py", "json.loads"): "what was a line before a value of the same process",
-    ("rehearsal/guarded.py", "json.loads"): "notes that the guard of a rehearsal has written",
+    (
+        "rehearsal/confined_command.py",
+        "json.loads",
+    ): "notes that the guard of a rehearsal has written",
     (
         "render/template_process.py",
         "json.loads",
@@ -78,7 +84,7 @@ ALLOWED = {
         "pickle.loads",
     ): "requests that truetune sends to its own process",
     (
-        "training/watch/store.py",
+        "training/watch/sample_files.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
 }

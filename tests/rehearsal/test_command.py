@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from truetune.cli import truetune_group
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.rehearsal.commands import command_of
+from truetune.rehearsal.training_command import find_training_command
 
 SCRIPT = """
 import sys
@@ -203,19 +203,19 @@ def test_settings_of_others(
     path = tmp_path / "settings.yaml"
     path.write_text(text)
     with pytest.raises(Exception, match=said):
-        command_of((str(path),), tmp_path)
+        find_training_command((str(path),), tmp_path)
     path.with_name("llamafactory-cli").touch()
     path.with_name("axolotl").touch()
     if "expected" not in said:
-        command = command_of((str(path),), tmp_path)
+        command = find_training_command((str(path),), tmp_path)
         assert command[1:3] == ["train", str(path)]
         assert str(tmp_path / "out") in " ".join(command)
 
 
 def test_what_cannot_be_rehearsed(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        command_of(("missing.yaml",), tmp_path)
-    assert command_of(("train.py", "--lr", "1"), tmp_path) == [
+        find_training_command(("missing.yaml",), tmp_path)
+    assert find_training_command(("train.py", "--lr", "1"), tmp_path) == [
         sys.executable,
         "train.py",
         "--lr",

@@ -20,7 +20,7 @@ from transformers import (
 
 import truetune
 from tests.auditing import tiny
-from truetune.rehearsal.report import RehearsalReport
+from truetune.rehearsal.rehearsal_report import RehearsalReport
 
 SHAPE = {
     "hidden_size": 32,

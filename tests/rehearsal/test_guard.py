@@ -14,7 +14,7 @@ import pytest
 from tests.confinement.escapes import WAYS
 from tests.confinement.test_launch import ears, outside_of, tree
 from tests.rehearsal.test_command import model, rehearse
-from truetune.confinement import launch
+from truetune.confinement import confined_launcher
 
 ROOT = Path(__file__).parents[2]
 HOOKED = ROOT / "src" / "truetune" / "probe" / "hooked"
@@ -158,10 +158,10 @@ def test_every_order_of_imports_shrinks(tmp_path: Path) -> None:
         "PYTHONPATH": os.pathsep.join([str(HOOKED), str(ROOT / "src")]),
         "OMP_NUM_THREADS": "1",
     }
-    command = launch.command_line([sys.executable, "-c", ALL_ORDERS], [work])
+    command = confined_launcher.command_line([sys.executable, "-c", ALL_ORDERS], [work])
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=600,
-        env={**variables, launch.ORDERS: json.dumps(orders)},
+        env={**variables, confined_launcher.ORDERS_VARIABLE: json.dumps(orders)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = [tuple(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
@@ -251,8 +251,8 @@ def test_a_guard_that_does_not_stand_is_found(claim: dict[str, object], tmp_path
     }
     variables = {
         "PYTHONPATH": str(HOOKED),
-        launch.GUARD: json.dumps(guard),
-        launch.ORDERS: json.dumps({"folder": ""}),
+        confined_launcher.GUARD_VARIABLE: json.dumps(guard),
+        confined_launcher.ORDERS_VARIABLE: json.dumps({"folder": ""}),
     }
     done = subprocess.run(
         [sys.executable, "-c", "print('went on')"],

@@ -18,7 +18,7 @@ from truetune.errors import UsageError
 from truetune.probe import label_mutants
 from truetune.probe.label_mutants import ROWS, Line, swap_preferences
 from truetune.probe.vocab_map import compact_vocabulary
-from truetune.rehearsal.mutate import Mutation, shown
+from truetune.rehearsal.mutation_score import Mutation, find_visible_sign
 from truetune.report.rehearsal_terminal import draw_rehearsal
 
 CHATS = tiny.chats(6)
@@ -162,7 +162,7 @@ def test_what_logs_show() -> None:
     clean = {"loss": [4.0, 0.05], "logs": {"accuracy": 1.0}}
 
     def seen(loss: float, accuracy: float = 0.9) -> str:
-        return shown({"loss": [loss], "logs": {"accuracy": accuracy}}, clean)
+        return find_visible_sign({"loss": [loss], "logs": {"accuracy": accuracy}}, clean)
 
     assert [seen(0.06), seen(0.29), seen(0.31), seen(0.0), seen(math.nan), seen(0.06, 0.4)] == [
         "",

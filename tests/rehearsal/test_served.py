@@ -20,9 +20,9 @@ from truetune.checks.findings import Finding
 from truetune.cli import truetune_group
 from truetune.errors import UsageError
 from truetune.probe.run_record import Record
-from truetune.rehearsal.here import record_of
-from truetune.rehearsal.report import report
-from truetune.rehearsal.served import ask, server_of
+from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+from truetune.rehearsal.rehearsal_report import judge_rehearsal
+from truetune.rehearsal.rehearse_in_process import record_rehearsal
 from truetune.spec.run import RunSpec
 
 __all__ = ["tiny_folder", "transformers_serve"]
@@ -33,9 +33,9 @@ TEMPLATE = str(TOKENIZER.chat_template)
 
 @pytest.fixture(scope="module")
 def record() -> Record:
-    return record_of(
+    return record_rehearsal(
         tiny.sft(tiny.chats()),
-        given=Dataset.from_list(tiny.chats()),
+        source_data=Dataset.from_list(tiny.chats()),
         laws="none",
         rows=2,
         batches=1,
@@ -45,8 +45,8 @@ def record() -> Record:
 def asked(record: Record, url: str, model: str | None = None) -> tuple[tuple[Finding, ...], str]:
     """What this rule finds, and the last note."""
     record = copy.deepcopy(record)
-    ask(record, server_of(url, model))
-    found = report([record], RunSpec(select=("served-prompt-differs",)))
+    ask_recited_prompts(record, find_prompt_server(url, model))
+    found = judge_rehearsal([record], RunSpec(select=("served-prompt-differs",)))
     return found.findings, found.notes[-1]
 
 
@@ -160,7 +160,7 @@ def test_no_such_server(record: Record, routes: Routes, message: str) -> None:
 )
 def test_no_url(url: str) -> None:
     with pytest.raises(UsageError, match=r"like http://localhost:8000"):
-        server_of(url)
+        find_prompt_server(url)
 
 
 @pytest.mark.parametrize("option", ["--endpoint=http://127.0.0.1:9", "--served-model=small"])
@@ -190,7 +190,7 @@ def test_tools_and_settings() -> None:
         }
     }
     record = Record({"recitation": {"rows": [row, {"asked": None}]}, "notes": []})
-    ask(record, server_of(served({"/tokenize": tokenize}), "small"))
+    ask_recited_prompts(record, find_prompt_server(served({"/tokenize": tokenize}), "small"))
     assert heard == [
         {
             "messages": [

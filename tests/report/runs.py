@@ -14,7 +14,7 @@ from truetune.evaluation.report import SampleReport
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
 from truetune.spec.run import RunSpec
-from truetune.training.watch import store
+from truetune.training.watch import sample_files
 
 LIMIT = 48
 STOP = 2
@@ -90,8 +90,10 @@ def write_run(
     (folder / "run.json").write_text(json.dumps(made))
     looks = [look(step, texts) for step in (0, 20, steps)]
     for one in looks:
-        store.save(one, LIMIT, folder)
-    store.note(findings_of(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder)
+        sample_files.save_pass(one, LIMIT, folder)
+    sample_files.append_findings(
+        findings_of(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
+    )
     (folder / "watch.json").write_text(
         json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []})
     )

@@ -14,7 +14,7 @@ import pytest
 import tests.report.test_html as html_tests
 import tests.report.test_sarif as sarif_tests
 from tests.report.conftest import HOSTILE
-from truetune.auditing.place import samples
+from truetune.auditing.align_tokens import align_record
 from truetune.checks.findings import Case, Finding
 from truetune.checks.report import AuditReport, Subject
 from truetune.demo import TOKENIZER
@@ -78,7 +78,7 @@ def audited(contents: list[str]) -> AuditReport:
     }  # fmt: skip
     batch = {"input_ids": ids, "attention_mask": mask, "labels": labels}
     placed = tuple(
-        samples(
+        align_record(
             Record(facts, [batch, batch], given), DEMO, frozenset(stop.id for stop in DEMO.stops)
         )
     )

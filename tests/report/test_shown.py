@@ -18,14 +18,14 @@ from truetune.generation.server_observations import (
     ServerObservations,
     ServerStops,
 )
-from truetune.rehearsal.mutate import Mutant, Mutation
-from truetune.rehearsal.report import Pair, Recited, RehearsalReport
+from truetune.rehearsal.mutation_score import Mutant, Mutation
+from truetune.rehearsal.rehearsal_report import PreferencePair, RecitedRow, RehearsalReport
 from truetune.render.rendering import Source
 from truetune.report.as_json import as_dict, to_json
 from truetune.report.page import html_page, page_of
 from truetune.report.record_drawing import report_drawing
 from truetune.report.report_terminal import render_report
-from truetune.serving.report import ServiceReport
+from truetune.serving.service_report import ServiceReport
 from truetune.spec.run import RunSpec
 
 HOSTILE = "<img src=x onerror=alert(1)>\x1b[31m"
@@ -64,7 +64,7 @@ def rehearsal() -> RehearsalReport:
     mutant = Mutant("pad-is-stop", "what", 0.01, "", 8, 0, 8, ("recited-answer-never-stops",))
     return RehearsalReport(
         spec=SPEC, findings=(), seconds=1.0, ledger=Ledger(np.zeros((len(Source), 2), np.int64)), padding=0, samples=(),
-        recited=(Recited(3, "q", "blue", HOSTILE, False, True),), pairs=(Pair("p", "c", "r", 0.0, 4.5),),
+        recited=(RecitedRow(3, "q", "blue", HOSTILE, False, True),), pairs=(PreferencePair("p", "c", "r", 0.0, 4.5),),
         losses=(7.0, 0.01), miniature="LlamaForCausalLM, 2 layers", mutation=Mutation(0.01, 60, (mutant,), ()),
     )  # fmt: skip
 

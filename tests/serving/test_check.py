@@ -21,12 +21,12 @@ from truetune.generation.backends.model_source import find_model_source
 from truetune.generation.backends.open_backend import Options
 from truetune.generation.server_observations import ServerObservations
 from truetune.report.report_terminal import as_text
-from truetune.serving.behaviour import answered
-from truetune.serving.check import judgement_of, serve_check
-from truetune.serving.client import Client
-from truetune.serving.habits import repeats_of, sampling_of
-from truetune.serving.prompts import asked_of
-from truetune.serving.trained import Record, record_of
+from truetune.serving.check_server import judge_server, serve_check
+from truetune.serving.compare_answers import compare_by_answers
+from truetune.serving.compare_prompts import compare_server_prompts
+from truetune.serving.sampling_behaviour import observe_sampling_defaults, repeat_greedy_requests
+from truetune.serving.server_client import ServerClient
+from truetune.serving.training_record import TrainingRecord, load_training_record
 from truetune.spec.run import RunSpec
 
 ALPACA = (
@@ -57,14 +57,14 @@ def setting(**values: Any) -> Change:
     return lambda text: json.dumps({**json.loads(text), **values})
 
 
-def client_of(url: str, served: Path) -> Client:
-    return Client(Server(url, str(served)), seconds=60, concurrency=2, bos=None)
+def client_of(url: str, served: Path) -> ServerClient:
+    return ServerClient(Server(url, str(served)), seconds=60, concurrency=2, bos=None)
 
 
-def record(folder: Path) -> tuple[Any, Record]:
+def record(folder: Path) -> tuple[Any, TrainingRecord]:
     place = find_model_source(str(folder))
     made = place.prepared()
-    return made, record_of(place, made)
+    return made, load_training_record(place, made)
 
 
 def prompts(url: str, folder: Path, served: Path) -> tuple[ServerObservations, tuple[Finding, ...]]:
@@ -72,11 +72,13 @@ def prompts(url: str, folder: Path, served: Path) -> tuple[ServerObservations, t
     made, found = record(folder)
     chosen = [trained for trained in found.prompts if trained.name in CHOSEN]
     client = client_of(url, served)
-    asked, notes = answered(client, asked_of(client.server, chosen, made, None), made, None)
-    service = ServerObservations(
-        url, prompts=tuple(one.compared for one in asked), notes=tuple(notes)
+    asked, notes = compare_by_answers(
+        client, compare_server_prompts(client.server, chosen, made, None), made, None
     )
-    return service, judgement_of(service, RunSpec()).findings
+    service = ServerObservations(
+        url, prompts=tuple(one.comparison for one in asked), notes=tuple(notes)
+    )
+    return service, judge_server(service, RunSpec()).findings
 
 
 def test_the_right_model(transformers_serve: str, tiny_folder: Path) -> None:
@@ -182,10 +184,10 @@ def test_sampling_and_penalties(transformers_serve: str, tiny_folder: Path, copy
     generation = {"do_sample": True, "temperature": 50.0, "repetition_penalty": 8.0}
     client = client_of(transformers_serve, copy("generation_config.json", setting(**generation)))
     _, found = record(tiny_folder)
-    sampling = sampling_of(client, found.prompts[:1], generation, repeatable=True)
+    sampling = observe_sampling_defaults(client, found.prompts[:1], generation, repeatable=True)
     codes = [
         (f.code, f.severity)
-        for f in judgement_of(ServerObservations("", sampling=sampling), RunSpec()).findings
+        for f in judge_server(ServerObservations("", sampling=sampling), RunSpec()).findings
     ]
     assert codes == [("TT966", "warning"), ("TT965", "info")]
     assert sampling.settings == ("temperature 50.0", "repetition_penalty 8.0")
@@ -200,8 +202,8 @@ def test_greedy_that_is_none(transformers_serve: str, tiny_folder: Path, copy: C
     chat = client.chat
     client.chat = lambda asked, tokens, **fields: chat(asked, tokens)  # type: ignore[method-assign]
     _, found = record(tiny_folder)
-    repeats = repeats_of(client, found.prompts[:1])
-    (finding,) = judgement_of(ServerObservations("", repeats=repeats), RunSpec()).findings
+    repeats = repeat_greedy_requests(client, found.prompts[:1])
+    (finding,) = judge_server(ServerObservations("", repeats=repeats), RunSpec()).findings
     assert (finding.code, finding.severity) == ("TT967", "warning")
 
 

@@ -14,7 +14,7 @@ from truetune.cli.serve_check_command import serve_check
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.generation.backends.model_source import find_model_source
-from truetune.serving.commands import Command, command_for
+from truetune.serving.start_commands import StartCommand, make_start_command
 
 
 def lay(folder: Path, **generation: object) -> Path:
@@ -35,16 +35,16 @@ def adapt(folder: Path, base: Path, rank: int = 12) -> Path:
     return folder
 
 
-def printed(folder: Path, engine: str, **named: str) -> Command:
+def printed(folder: Path, engine: str, **named: str) -> StartCommand:
     place = find_model_source(str(folder), **named)
-    return command_for(place, place.prepared(), engine)
+    return make_start_command(place, place.prepared(), engine)
 
 
-def words(command: Command) -> list[str]:
+def words(command: StartCommand) -> list[str]:
     return shlex.split(command.text.replace("\\\n", " "))
 
 
-def after(name: str, command: Command) -> str:
+def after(name: str, command: StartCommand) -> str:
     found = words(command)
     return found[found.index(name) + 1]
 
@@ -95,7 +95,7 @@ def test_llama_cpp_wants_a_file(tmp_path: Path) -> None:
 def test_ollama(tmp_path: Path) -> None:
     place = find_model_source(str(lay(tmp_path / "base", temperature=0.6)))
     probes = place.prepared()
-    command = command_for(place, probes, "ollama")
+    command = make_start_command(place, probes, "ollama")
     lines = command.text.splitlines()
     assert lines[0] == f"FROM {tmp_path / 'base'}"
     assert probes.terminator is not None
@@ -108,7 +108,7 @@ def test_ollama(tmp_path: Path) -> None:
 def test_an_endpoint_and_an_unknown_engine(tmp_path: Path) -> None:
     base = lay(tmp_path / "base")
     with pytest.raises(UsageError, match="not for an endpoint"):
-        command_for(
+        make_start_command(
             find_model_source("http://localhost:1", tokenizer=str(base)),
             find_model_source(str(base)).prepared(),
             "vllm",

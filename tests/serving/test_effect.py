@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from truetune.serving.effect import effect
+from truetune.serving.adapter_effect import measure_effect
 
 CHANCE = np.random.default_rng(0)
 BASE = [CHANCE.normal(-3, 1, n).astype(np.float32) for n in (7, 12)]
@@ -22,7 +22,7 @@ def scaled(factor: float, noise: float = 0.0) -> list[np.ndarray]:
     ("factor", "lost"), [(1.0, False), (0.9, False), (0.0, True), (0.5, True), (2.0, True)]
 )
 def test_the_part_that_is_kept(factor: float, lost: bool) -> None:
-    found = effect(BASE, scaled(1.0), scaled(factor))
+    found = measure_effect(BASE, scaled(1.0), scaled(factor))
     assert found.kept == pytest.approx(factor, abs=1e-6)
     assert found.lost is lost
     assert found.places == 19
@@ -30,19 +30,19 @@ def test_the_part_that_is_kept(factor: float, lost: bool) -> None:
 
 def test_another_direction_is_lost() -> None:
     other = [b + c[::-1] for b, c in zip(BASE, CHANGE, strict=True)]
-    found = effect(BASE, scaled(1.0), other)
+    found = measure_effect(BASE, scaled(1.0), other)
     assert found.cosine < 0.9
     assert found.lost
 
 
 def test_no_effect_at_all_is_lost() -> None:
-    assert effect(BASE, BASE, BASE).lost
+    assert measure_effect(BASE, BASE, BASE).lost
 
 
 def test_places_that_are_not_told_are_left_out() -> None:
     told = scaled(1.0)
     told[0][:3] = np.nan
-    found = effect(BASE, scaled(1.0), told)
+    found = measure_effect(BASE, scaled(1.0), told)
     assert found.places == 16
     assert found.kept == pytest.approx(1)
     assert not found.lost

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.checkpoint import make
 from truetune.cli.ladder_command import ladder as command
 from truetune.errors import UsageError
-from truetune.serving.ladder import Ladder, ladder
+from truetune.serving.adapter_forms import Ladder, compare_adapter_forms
 from truetune.training.merge import merge
 
 
@@ -45,7 +45,7 @@ def kept(found: Ladder) -> dict[str, float]:
 
 
 def test_a_healthy_adapter_keeps_its_effect(made: Path) -> None:
-    found = ladder(str(made / "lora"), merged=str(made / "merged"), prompts=2)
+    found = compare_adapter_forms(str(made / "lora"), merged=str(made / "merged"), prompts=2)
     assert list(kept(found)) == [
         "adapter on its base",
         "saved and reloaded",
@@ -59,7 +59,7 @@ def test_a_healthy_adapter_keeps_its_effect(made: Path) -> None:
 
 
 def test_the_first_rung_that_loses_it_is_named(made: Path) -> None:
-    found = ladder(
+    found = compare_adapter_forms(
         str(made / "lora"),
         merged=str(made / "merged-by-half"),
         exported=[str(made / "base")],
@@ -74,7 +74,7 @@ def test_the_first_rung_that_loses_it_is_named(made: Path) -> None:
 
 def test_an_adapter_that_does_nothing(made: Path, tmp_path: Path) -> None:
     make.adapter(made / "base", tmp_path / "idle", lr=0.0)
-    found = ladder(str(tmp_path / "idle"), base=str(made / "base"), prompts=1)
+    found = compare_adapter_forms(str(tmp_path / "idle"), base=str(made / "base"), prompts=1)
     assert found.culprit is found.rungs[0]
     assert "does not change a single" in found.remedy
 
@@ -96,15 +96,15 @@ def test_other_words(made: Path, tmp_path: Path) -> None:
     template.write_text(
         template.read_text(encoding="utf-8").replace("assistant", "helper"), encoding="utf-8"
     )
-    found = ladder(str(made / "lora"), merged=str(tmp_path / "other"), prompts=1)
+    found = compare_adapter_forms(str(made / "lora"), merged=str(tmp_path / "other"), prompts=1)
     assert found.culprit is found.rungs[-1]
     assert "is not the adapter's" in found.remedy
 
 
 def test_wrong_places(made: Path) -> None:
     with pytest.raises(UsageError, match="is a whole model"):
-        ladder(str(made / "lora"), merged=str(made / "half"))
+        compare_adapter_forms(str(made / "lora"), merged=str(made / "half"))
     with pytest.raises(UsageError, match="holds no adapter"):
-        ladder(str(made / "base"))
+        compare_adapter_forms(str(made / "base"))
     with pytest.raises(UsageError, match="no such file or folder"):
-        ladder(str(made / "lora"), merged="nowhere")
+        compare_adapter_forms(str(made / "lora"), merged="nowhere")

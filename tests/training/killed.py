@@ -27,7 +27,7 @@ import trl  # noqa: F401
 import truetune
 from tests.auditing import tiny
 from tests.checkpoint import make
-from truetune.checkpoint.run_record import checkpoints
+from truetune.checkpoint.run_folder import list_checkpoints
 
 STEPS = 12
 ROOM = 4096
@@ -158,7 +158,7 @@ def compared(root: Path, case: str) -> dict[str, Any]:
     for when in (*troubles.split("+"), ""):
         code, said = run(root, folder, kind, when)
         status = json.loads((folder / "run.json").read_text(encoding="utf-8"))["status"]
-        left = [path.name for path in checkpoints(folder)]
+        left = [path.name for path in list_checkpoints(folder)]
         runs.append({"code": code, "status": status, "left": left, "said": said})
     weights = "model.safetensors" if kind == "full" else "adapter_model.safetensors"
     same = (folder / weights).is_file() and (folder / weights).read_bytes() == (

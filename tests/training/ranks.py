@@ -18,10 +18,15 @@ from transformers import TrainerCallback
 from tests.auditing import tiny
 from truetune.collate import PaddingFreeCollator
 from truetune.spec.run import RunSpec
-from truetune.training.processes import Elsewhere, alone, in_turn, join
-from truetune.training.rows import Rows
-from truetune.training.supervised import SupervisedTrainer
-from truetune.training.watch.losses import SourceLosses
+from truetune.training.distributed_run import (
+    FailedElsewhere,
+    as_single_process,
+    first_process_first,
+    join_processes,
+)
+from truetune.training.supervised_trainer import SupervisedTrainer
+from truetune.training.training_rows import TrainingRows
+from truetune.training.watch.losses_by_source import SourceLosses
 
 CASES = (*product(("full",), (False, True), (1, 2)), ("lora", False, 2), ("lora", True, 1))
 """(what is trained, packed?, accumulation)"""
@@ -40,7 +45,7 @@ class Gradients(TrainerCallback):
         self.seen.append(torch.cat(kept).numpy().copy())
 
 
-def rows(count: int, packed: bool, start: int = 0) -> Rows:
+def rows(count: int, packed: bool, start: int = 0) -> TrainingRows:
     """Rows of unequal length, of which unequal parts are supervised; packed by two."""
     encoded = tiny.encoded(tiny.chats(start + count, turns=2))[start:]
     for number, row in enumerate(encoded):
@@ -51,7 +56,9 @@ def rows(count: int, packed: bool, start: int = 0) -> Rows:
             "row": number,
         }
     packs = [[i, i + 1] for i in range(0, count - 1, 2)] + [[count - 1]] * (count % 2)
-    return Rows(Dataset.from_list(encoded), packs if packed else [[i] for i in range(count)])
+    return TrainingRows(
+        Dataset.from_list(encoded), packs if packed else [[i] for i in range(count)]
+    )
 
 
 def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str, np.ndarray]:
@@ -85,15 +92,15 @@ def run(what: str, packed: bool, accumulation: int, processes: int) -> dict[str,
 
 def turns() -> dict[str, np.ndarray]:
     """How many processes there seem to be for one that is alone, and after; what each met where the first failed."""
-    with in_turn() as leads:
+    with first_process_first() as leads:
         inside = 0
         if leads:
-            with alone():
+            with as_single_process():
                 inside = PartialState().num_processes
     try:
-        with in_turn() as leads:
+        with first_process_first() as leads:
             outcome = str(1 // (not leads))
-    except (ZeroDivisionError, Elsewhere) as error:
+    except (ZeroDivisionError, FailedElsewhere) as error:
         outcome = type(error).__name__
     outcomes = gather_object([outcome])
     return {
@@ -103,7 +110,7 @@ def turns() -> dict[str, np.ndarray]:
 
 
 def main(file: Path) -> None:
-    state = join(RunSpec())
+    state = join_processes(RunSpec())
     found = turns()
     for case, name in zip(CASES, NAMES, strict=True):
         made = run(*case, state.num_processes)

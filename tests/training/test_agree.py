@@ -31,14 +31,14 @@ FAMILIES = (
 
 def both(path: Path) -> tuple[Report, Report]:
     """What `truetune check` and `truetune train` say of a settings file before the first step."""
-    from truetune.training.listen import Silent
-    from truetune.training.preflight import check_data
-    from truetune.training.recipe import recipe
+    from truetune.training.preflight_checks import check_data
+    from truetune.training.progress_output import SilentListener
+    from truetune.training.training_recipe import make_recipe
 
     given, source = find_settings(str(path), path.parent)
     spec = spec_of(given, str(path))
     return look((), spec, settings=source), check_data(
-        recipe(spec, rows=None, gpu=False, bf16=False).spec, Silent()
+        make_recipe(spec, rows=None, gpu=False, bf16=False).spec, SilentListener()
     )
 
 
@@ -105,7 +105,7 @@ def test_of_a_spoiled_tokenizer(name: str, limit: int | None, tmp_path: Path) ->
 
 def test_another_trainers_file_is_not_trained(tmp_path: Path) -> None:
     from truetune.errors import UsageError
-    from truetune.training.recipe import recipe
+    from truetune.training.training_recipe import make_recipe
 
     with pytest.raises(UsageError, match="trained_by: trl is another trainer"):
-        recipe(RunSpec(trained_by="trl"), rows=None, gpu=False, bf16=False)
+        make_recipe(RunSpec(trained_by="trl"), rows=None, gpu=False, bf16=False)

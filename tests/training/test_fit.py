@@ -19,11 +19,19 @@ from truetune.errors import OutOfMemoryError
 from truetune.memory.estimate import GIB
 from truetune.memory.plan import Plan
 from truetune.spec.run import RunSpec
-from truetune.training import fit as fits
-from truetune.training.fit import Fitting, advice, changed, fit, listed, planned, relief
-from truetune.training.listen import Plain
-from truetune.training.memory_trouble import ran_out
-from truetune.training.recipe import recipe
+from truetune.training import fit_memory as fits
+from truetune.training.fit_memory import (
+    Fitting,
+    apply_changes,
+    change_lines,
+    fit_changes,
+    misfit_advice,
+    plan_run,
+    relief_changes,
+)
+from truetune.training.out_of_memory import is_out_of_memory
+from truetune.training.progress_output import PlainListener
+from truetune.training.training_recipe import make_recipe
 
 FULL = {
     "per_device_train_batch_size": 8,
@@ -41,11 +49,11 @@ def asked(folder: Path, training: dict[str, Any], **settings: Any) -> RunSpec:
 
 
 def filled(spec: RunSpec) -> RunSpec:
-    return recipe(spec, rows=10_000, gpu=True, bf16=True).spec
+    return make_recipe(spec, rows=10_000, gpu=True, bf16=True).spec
 
 
 def plan_of(spec: RunSpec, gib: float | None) -> Plan:
-    found = planned(filled(spec), None if gib is None else gib * GIB)
+    found = plan_run(filled(spec), None if gib is None else gib * GIB)
     assert found is not None
     return found
 
@@ -72,19 +80,19 @@ def test_a_run_is_changed_until_it_fits(tmp_path: Path, training: dict[str, Any]
     spec = asked(tmp_path, training)
     before = plan_of(spec, gpu)
     assert before.verdict == "too large"
-    changes = fit(before)
-    after = plan_of(changed(spec, changes), gpu)
+    changes = fit_changes(before)
+    after = plan_of(apply_changes(spec, changes), gpu)
     assert after.verdict == "fits"
     assert after.estimate.peak.total / GIB <= changes[-1].total * (1 + 1e-9)
-    assert effective(filled(changed(spec, changes))) == effective(filled(spec))
+    assert effective(filled(apply_changes(spec, changes))) == effective(filled(spec))
     assert [change.total for change in changes] == sorted(
         (change.total for change in changes), reverse=True
     )
 
 
 def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
-    lora = fit(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
-    full = fit(plan_of(asked(tmp_path, FULL), 48))
+    lora = fit_changes(plan_of(asked(tmp_path, {**FULL, "lora": {"r": 8}}), 40))
+    full = fit_changes(plan_of(asked(tmp_path, FULL), 48))
     assert lora
     assert not any(change.costs or change.anew for change in lora)
     costs = [change.costs for change in full]
@@ -96,7 +104,7 @@ def test_what_costs_comes_last_and_only_where_it_must(tmp_path: Path) -> None:
 def test_an_adapter_gets_its_own_learning_rate_and_dtype(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "dtype": "float32"})
     found = plan_of(spec, 40)
-    made = filled(changed(spec, fit(found))).training
+    made = filled(apply_changes(spec, fit_changes(found))).training
     assert made.lora is not None
     assert (made.learning_rate, made.dtype) == (2e-4, "bfloat16")
 
@@ -106,7 +114,7 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
         tmp_path, {"lora": {}}, trainer={**FULL, "activation_checkpointing": False, "seed": 7}
     )
     found = plan_of(spec, 24)
-    made = changed(spec, fit(found))
+    made = apply_changes(spec, fit_changes(found))
     assert made.trainer == {"seed": 7}
     assert filled(made).training.gradient_checkpointing
     assert effective(filled(made)) == 16
@@ -115,26 +123,26 @@ def test_arguments_of_the_trainer_give_way(tmp_path: Path) -> None:
 def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
     spec = asked(tmp_path, FULL)
     found = plan_of(spec, 24)
-    changes = fit(found)
+    changes = fit_changes(found)
     pasted: dict[str, Any] = {}
-    for line in listed(changes):
+    for line in change_lines(changes):
         if line.startswith("       "):
             ((name, value),) = yaml.safe_load(line).items()
             pasted[name.removeprefix("training.")] = value
     for name, value in pasted.items():
-        made = changed(spec, changes)
+        made = apply_changes(spec, changes)
         held = made.max_length if name == "max_length" else getattr(made.training, name)
         assert value == (
             held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held
         )
-    assert next(advice(found)).startswith("memory: ")
+    assert next(misfit_advice(found)).startswith("memory: ")
 
 
 def test_what_fits_stays(tmp_path: Path) -> None:
     found = plan_of(asked(tmp_path, {"lora": {}, "gradient_checkpointing": True}), 80)
-    assert fit(found) == []
-    assert list(advice(found)) == []
-    assert planned(RunSpec(model=str(tmp_path / "nothing")), GIB) is None
+    assert fit_changes(found) == []
+    assert list(misfit_advice(found)) == []
+    assert plan_run(RunSpec(model=str(tmp_path / "nothing")), GIB) is None
 
 
 def test_relief_comes_to_an_end(tmp_path: Path) -> None:
@@ -143,10 +151,10 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
     for _ in range(12):
         found = plan_of(spec, None)
         peaks.append(found.estimate.peak.total)
-        changes = relief(found)
+        changes = relief_changes(found)
         if not changes:
             break
-        spec = changed(spec, changes[:1])
+        spec = apply_changes(spec, changes[:1])
     assert len(peaks) < 12
     assert peaks == sorted(set(peaks), reverse=True)
     assert effective(filled(spec)) == 16
@@ -155,7 +163,7 @@ def test_relief_comes_to_an_end(tmp_path: Path) -> None:
 def test_an_evaluation_that_runs_out_gets_smaller_batches(tmp_path: Path) -> None:
     spec = asked(tmp_path, {**FULL, "per_device_eval_batch_size": 8})
     found = plan_of(spec, None)
-    made = changed(spec, relief(found, evaluating=True)[:1]).training
+    made = apply_changes(spec, relief_changes(found, evaluating=True)[:1]).training
     assert (made.per_device_eval_batch_size, made.per_device_train_batch_size) == (1, 8)
 
 
@@ -165,7 +173,7 @@ def test_only_what_can_be_done_here_is_proposed(
     spec = asked(tmp_path, {**FULL, "devices": 2})
     found = plan_of(spec, 8)
     monkeypatch.setattr(fits, "find_spec", lambda name: None)
-    names = {name for change in fit(found) for name in change.settings.get("training", {})}
+    names = {name for change in fit_changes(found) for name in change.settings.get("training", {})}
     assert not names & {"optim", "load_in", "use_liger_kernel", "fsdp"}
 
 
@@ -182,10 +190,12 @@ def test_a_run_that_is_taken_up_keeps_its_changes(tmp_path: Path) -> None:
 def test_the_end_of_memory_is_known() -> None:
     with pytest.raises(RuntimeError) as caught:
         torch.empty(1 << 55, dtype=torch.uint8)
-    assert ran_out(caught.value)
-    assert ran_out(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"))
-    assert ran_out(MemoryError())
-    assert not ran_out(RuntimeError("shapes do not match"))
+    assert is_out_of_memory(caught.value)
+    assert is_out_of_memory(
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+    )
+    assert is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("shapes do not match"))
 
 
 class Small(TrainerCallback):
@@ -213,7 +223,7 @@ class Small(TrainerCallback):
         model.register_forward_pre_hook(forward, with_kwargs=True)
 
 
-class Said(Plain):
+class Said(PlainListener):
     def __init__(self) -> None:
         self.lines: list[str] = []
 

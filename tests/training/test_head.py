@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from truetune.collate import PaddingCollator, PaddingFreeCollator
-from truetune.training.head import FUSED, fuse, token_losses
+from truetune.training.supervised_token_losses import FUSED_FLAG, fuse_head, token_losses
 
 SHAPE = {
     "vocab_size": 97, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -86,7 +86,7 @@ def test_losses_and_gradients_are_the_models_own(kind: str) -> None:
 
 
 def test_a_head_in_16_bits_is_fused() -> None:
-    assert fuse(model("gemma2").to(torch.bfloat16))
+    assert fuse_head(model("gemma2").to(torch.bfloat16))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "granite", "cohere", "mixtral"])
@@ -94,7 +94,7 @@ def test_a_fused_head_gives_the_same(kind: str) -> None:
     made, batch = model(kind), PaddingCollator(0)(rows())
     expected = mean(made, batch)
     before = gradients(made, expected)
-    assert fuse(made)
+    assert fuse_head(made)
     found = mean(made, batch)
     assert abs(expected.item() - found.item()) < 3e-6
     same(before, gradients(made, found), 3e-6)
@@ -106,8 +106,8 @@ def test_a_head_that_cannot_be_fused_stays_as_it_was(dtype: torch.dtype) -> None
     made.config.logit_scale = 0.5
     """Of which Llama's own forward knows nothing, and TRL's does"""
     expected = token_losses(made, batch).losses
-    assert not fuse(made)
-    assert FUSED not in vars(made)
+    assert not fuse_head(made)
+    assert FUSED_FLAG not in vars(made)
     assert "forward" not in vars(made)
     assert torch.equal(token_losses(made, batch).losses, expected)
 

@@ -15,23 +15,27 @@ from tests.auditing import tiny
 from truetune.cli.train_command import train
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
-from truetune.training import launch as launching
-from truetune.training import processes
-from truetune.training.arguments import arguments
-from truetune.training.launch import command, launch
-from truetune.training.processes import idle, join, shared_out
+from truetune.training import distributed_run
+from truetune.training import launch_processes as launching
+from truetune.training.distributed_run import (
+    describe_idle_gpus,
+    join_processes,
+    spread_over_processes,
+)
+from truetune.training.launch_processes import build_command, launch_processes
+from truetune.training.trainer_arguments import make_arguments
 
 
 def test_gpus_are_accelerates(tmp_path: Path) -> None:
-    line = command(2, None, ["train", "a.yaml"], gpus=2)
+    line = build_command(2, None, ["train", "a.yaml"], gpus=2)
     assert line[:2] == ["accelerate", "launch"]
     assert line[-4:] == ["-m", "truetune", "train", "a.yaml"]
     assert "--multi_gpu" in line
     assert line[line.index("--num_processes") + 1] == "2"
-    assert "--multi_gpu" not in command(1, None, ["train"], gpus=2)
+    assert "--multi_gpu" not in build_command(1, None, ["train"], gpus=2)
     config = tmp_path / "fsdp.yaml"
     config.touch()
-    line = command(8, str(config), ["train"], gpus=0)
+    line = build_command(8, str(config), ["train"], gpus=0)
     assert line[:6] == [
         "accelerate",
         "launch",
@@ -43,7 +47,7 @@ def test_gpus_are_accelerates(tmp_path: Path) -> None:
 
 
 def test_cpus_are_torchruns() -> None:
-    line = command(2, None, ["train", "a.yaml"], gpus=0)
+    line = build_command(2, None, ["train", "a.yaml"], gpus=0)
     assert line == [
         "torchrun",
         "--standalone",
@@ -62,12 +66,12 @@ def test_cpus_are_torchruns() -> None:
 )
 def test_what_can_not_be_launched(processes: int, config: str | None, gpus: int, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        command(processes, config, ["train"], gpus=gpus)
+        build_command(processes, config, ["train"], gpus=gpus)
 
 
 def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: list[list[str]] = []
-    monkeypatch.setattr(launching, "_run", lines.append)
+    monkeypatch.setattr(launching, "_run_launcher", lines.append)
     options = [
         "-o",
         "out",
@@ -100,7 +104,7 @@ def test_the_processes_get_the_same_options(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_exit_code_comes_through() -> None:
     said: list[str] = []
-    assert launch(2, None, ["explain", "no-such-rule"], said.append) == 2
+    assert launch_processes(2, None, ["explain", "no-such-rule"], said.append) == 2
     assert len(said) == 1
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
@@ -118,23 +122,23 @@ def test_a_file_of_accelerate_needs_processes() -> None:
 def test_several_gpus_without_a_launcher_are_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    assert idle() is None
-    monkeypatch.setattr(processes.torch.cuda, "device_count", lambda: 4)
-    assert str(idle()).endswith("--launch 4 uses all")
+    assert describe_idle_gpus() is None
+    monkeypatch.setattr(distributed_run.torch.cuda, "device_count", lambda: 4)
+    assert str(describe_idle_gpus()).endswith("--launch 4 uses all")
     from transformers import TrainingArguments
 
     monkeypatch.setattr(TrainingArguments, "n_gpu", 4)
-    made = arguments(TrainingArguments, {"output_dir": str(tmp_path), "use_cpu": True})
+    made = make_arguments(TrainingArguments, {"output_dir": str(tmp_path), "use_cpu": True})
     assert made._n_gpu == 1
 
 
 def test_settings_know_the_processes_that_there_are() -> None:
     spec = RunSpec.model_validate({"training": {"devices": 4}, "trainer": {"seed": 1}})
-    state = join(spec)
-    assert shared_out(spec, state).training.devices == 1
-    assert shared_out(spec, state).trainer == {"seed": 1}
+    state = join_processes(spec)
+    assert spread_over_processes(spec, state).training.devices == 1
+    assert spread_over_processes(spec, state).trainer == {"seed": 1}
     with pytest.raises(UsageError, match="expected seconds"):
-        join(RunSpec(trainer={"ddp_timeout": "soon"}))
+        join_processes(RunSpec(trainer={"ddp_timeout": "soon"}))
 
 
 def test_a_run_of_two_processes_is_interrupted(tmp_path: Path) -> None:

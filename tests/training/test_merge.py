@@ -16,17 +16,23 @@ import torch
 from click.testing import CliRunner
 
 from tests.checkpoint import make
-from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.checkpoint.fingerprint import record_base
-from truetune.checkpoint.run_record import RUN, listing
+from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.load_checkpoint import read_checkpoint
+from truetune.checkpoint.run_folder import RUN_FILE, list_files
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.weight_commands import merge as command
 from truetune.errors import UsageError
 from truetune.report.merge_terminal import merged_page
 from truetune.report.page import page_of
-from truetune.training.merge import FILE, merge
-from truetune.training.proof import asked_of, facts_in, look, proved, rung
-from truetune.training.whole import MODEL, OWNER, _mark, whole
+from truetune.training.atomic_folder import MARK_FILE, MODEL_FOLDER, _mark_bytes, atomic_folder
+from truetune.training.fidelity_proof import (
+    compare_form,
+    make_proof,
+    observe_model,
+    prepare_prompts,
+    read_serving_facts,
+)
+from truetune.training.merge import MERGE_FILE, merge
 
 
 @pytest.fixture(scope="module")
@@ -135,7 +141,7 @@ def test_the_same_merge_is_found_again(made: Path, tmp_path: Path) -> None:
     for settings in ({"dtype": "bfloat16", "prove": False}, {"prompts": 1}):
         with pytest.raises(UsageError, match="already exists"):
             merge(made / "lora", out=tmp_path / "m", **settings)
-    record = json.loads((tmp_path / "m" / FILE).read_text())
+    record = json.loads((tmp_path / "m" / MERGE_FILE).read_text())
     assert record["kept"]["kept"] == pytest.approx(1, abs=1e-4)
 
 
@@ -156,8 +162,8 @@ def test_a_wrong_base_is_refused(made: Path, tmp_path: Path) -> None:
 
 def test_a_changed_alpha_is_told_by_the_record(made: Path, tmp_path: Path) -> None:
     adapter = broken(made, tmp_path / "a")
-    (adapter / RUN).write_text(
-        json.dumps({"format": 1, "status": "finished", "files": listing(adapter)})
+    (adapter / RUN_FILE).write_text(
+        json.dumps({"format": 1, "status": "finished", "files": list_files(adapter)})
     )
     assert "settings were changed" not in merge(adapter, out=tmp_path / "m", prove=False).notes[0]
     make.edit(adapter / "adapter_config.json", lora_alpha=64)
@@ -200,7 +206,7 @@ def test_a_generation_config_of_the_run_is_kept(made: Path, tmp_path: Path) -> N
     (adapter / "generation_config.json").write_text('{"eos_token_id": [3, 4]}')
     done = merge(adapter, out=tmp_path / "m", prompts=1)
     assert not done.failed
-    assert facts_in(tmp_path / "m").stops == {3, 4}
+    assert read_serving_facts(tmp_path / "m").stops == {3, 4}
 
 
 def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) -> None:
@@ -208,38 +214,39 @@ def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) ->
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    asked = asked_of(made / "lora", made / "base", count=2)
+    asked = prepare_prompts(made / "lora", made / "base", count=2)
     seen = {}
     for alpha in (0, 2, 8, 16):
         adapter = broken(made, tmp_path / str(alpha), lora_alpha=alpha)
         model = PeftModel.from_pretrained(
             AutoModelForCausalLM.from_pretrained(made / "base"), str(adapter)
         ).eval()
-        seen[alpha] = look(model, asked, seen.get(0))
+        seen[alpha] = observe_model(model, asked, seen.get(0))
     steps = {
-        alpha: rung("other", seen[8], seen[0], seen[alpha], asked=asked) for alpha in (2, 8, 16)
+        alpha: compare_form("other", seen[8], seen[0], seen[alpha], prompts=asked)
+        for alpha in (2, 8, 16)
     }
     assert steps[8].faults == ()
     assert steps[2].kept == pytest.approx(0.25, abs=0.05)
     assert steps[16].kept == pytest.approx(2, abs=0.2)
     assert steps[2].faults
     assert steps[16].faults
-    none = proved(seen[0], seen[0], [])
+    none = make_proof(seen[0], seen[0], [])
     assert none.faults == ("the adapter does not change a single logit",)
 
 
 def test_other_ids_and_templates_are_told(made: Path) -> None:
-    asked = asked_of(made / "lora", made / "base", count=1)
+    asked = prepare_prompts(made / "lora", made / "base", count=1)
     model = make.llama()
-    seen = look(model, asked)
+    seen = observe_model(model, asked)
     same = asked.facts
     for facts, text in (
         (replace(same, template="0"), "another chat template"),
         (replace(same, stops=frozenset({9})), "other special or stop ids"),
         (replace(same, special=()), "other special or stop ids"),
     ):
-        assert rung("x", seen, None, seen, asked=asked, facts=facts).faults == (text,)
-    assert rung("x", seen, None, seen, asked=asked, facts=same).faults == ()
+        assert compare_form("x", seen, None, seen, prompts=asked, facts=facts).faults == (text,)
+    assert compare_form("x", seen, None, seen, prompts=asked, facts=same).faults == ()
 
 
 def test_prompts_of_data(made: Path, tmp_path: Path) -> None:
@@ -253,7 +260,9 @@ def test_prompts_of_data(made: Path, tmp_path: Path) -> None:
         for i in range(3)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    asked = asked_of(made / "lora", made / "base", count=2, data=[str(tmp_path / "rows.jsonl")])
+    asked = prepare_prompts(
+        made / "lora", made / "base", count=2, data=[str(tmp_path / "rows.jsonl")]
+    )
     assert {prompt.question for prompt in asked.prompts} < {f"Question {i}" for i in range(3)}
 
 
@@ -270,17 +279,17 @@ def files_of_at_most(size: int) -> Iterator[None]:
 
 def test_nothing_half_is_left(made: Path, tmp_path: Path) -> None:
     left = tmp_path / ".m.999999999.part"
-    (left / MODEL).mkdir(parents=True)
-    (left / OWNER).write_bytes(_mark("999999999"))
-    (left / MODEL / "model.safetensors").write_bytes(b"half")
+    (left / MODEL_FOLDER).mkdir(parents=True)
+    (left / MARK_FILE).write_bytes(_mark_bytes("999999999"))
+    (left / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
     with pytest.raises(UsageError, match="nothing of it was left"), files_of_at_most(100_000):
         merge(made / "lora", out=tmp_path / "m", prove=False)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(KeyboardInterrupt), whole(tmp_path / "m", size=0, inputs=[]) as part:
+    with pytest.raises(KeyboardInterrupt), atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
         _stopped(part)
     with (
         pytest.raises(UsageError, match="are free"),
-        whole(tmp_path / "m", size=1 << 60, inputs=[]),
+        atomic_folder(tmp_path / "m", size=1 << 60, inputs=[]),
     ):
         pass
     assert list(tmp_path.iterdir()) == []
@@ -294,13 +303,13 @@ def _stopped(part: Path) -> None:
 def test_a_folder_that_only_looks_left_over_stays(tmp_path: Path) -> None:
     """One without our mark, and in one with it what has no name of a model's file."""
     bare, marked = tmp_path / ".m.999999999.part", tmp_path / ".m.999999998.part"
-    (bare / MODEL).mkdir(parents=True)
-    (bare / MODEL / "model.safetensors").write_bytes(b"mine")
-    (marked / MODEL).mkdir(parents=True)
-    (marked / OWNER).write_bytes(_mark("999999998"))
-    (marked / MODEL / "thesis.tex").write_text("mine")
-    (marked / MODEL / "model.safetensors").write_bytes(b"half")
-    with whole(tmp_path / "m", size=0, inputs=[]) as part:
+    (bare / MODEL_FOLDER).mkdir(parents=True)
+    (bare / MODEL_FOLDER / "model.safetensors").write_bytes(b"mine")
+    (marked / MODEL_FOLDER).mkdir(parents=True)
+    (marked / MARK_FILE).write_bytes(_mark_bytes("999999998"))
+    (marked / MODEL_FOLDER / "thesis.tex").write_text("mine")
+    (marked / MODEL_FOLDER / "model.safetensors").write_bytes(b"half")
+    with atomic_folder(tmp_path / "m", size=0, inputs=[]) as part:
         (part / "config.json").write_text("{}")
     left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {

@@ -21,12 +21,12 @@ from truetune.encoding.preferences import ANSWERS_EQUAL, INTERRUPTED  # noqa: E4
 from truetune.errors import DataError, SpecError, UsageError  # noqa: E402
 from truetune.spec.run import Encoding, RunSpec, Watch  # noqa: E402
 from truetune.spec.training import Lora, Training  # noqa: E402
-from truetune.training import preference  # noqa: E402
-from truetune.training.pairs import Preferences, load, neighbours  # noqa: E402
-from truetune.training.preference import OddsRows, preferred  # noqa: E402
-from truetune.training.prepare import prepare  # noqa: E402
-from truetune.training.recipe import recipe  # noqa: E402
-from truetune.training.run import train  # noqa: E402
+from truetune.training import preference_trainers  # noqa: E402
+from truetune.training.preference_rows import PreferenceRows, choose_neighbours, load_preferences  # noqa: E402
+from truetune.training.preference_trainers import ORPORows, make_preference_trainer  # noqa: E402
+from truetune.training.prepare_model import prepare_model  # noqa: E402
+from truetune.training.run_training import train_run  # noqa: E402
+from truetune.training.training_recipe import make_recipe  # noqa: E402
 
 Row = dict[str, Any]
 METHODS = ("dpo", "orpo", "kto")
@@ -97,13 +97,15 @@ def spec_of(base: Path, folder: Path, rows: list[Row], method: str, **training: 
 
 
 def trainer_of(spec: RunSpec) -> Any:
-    made = recipe(spec, rows=None, gpu=False, bf16=False)
-    return preferred(made, prepare(made.spec, made.training), load(made.spec))
+    made = make_recipe(spec, rows=None, gpu=False, bf16=False)
+    return make_preference_trainer(
+        made, prepare_model(made.spec, made.training), load_preferences(made.spec)
+    )
 
 
-def rows_of(spec: RunSpec) -> Preferences:
-    rows = load(recipe(spec, rows=None, gpu=False, bf16=False).spec).train
-    assert isinstance(rows, Preferences)
+def rows_of(spec: RunSpec) -> PreferenceRows:
+    rows = load_preferences(make_recipe(spec, rows=None, gpu=False, bf16=False).spec).train
+    assert isinstance(rows, PreferenceRows)
     return rows
 
 
@@ -111,7 +113,7 @@ def ids_of_trl(method: str, rows: list[Row], folder: Path) -> list[Row]:
     kinds = {
         "dpo": (trl.DPOConfig, trl.DPOTrainer),
         "kto": (trl.KTOConfig, trl.KTOTrainer),
-        "orpo": (preference.ORPOConfig, preference.ORPOTrainer),
+        "orpo": (preference_trainers.ORPOConfig, preference_trainers.ORPOTrainer),
     }
     config, kind = kinds[method]
     args = config(
@@ -141,7 +143,7 @@ def test_pairs_have_the_ids_of_trl(base: Path, tmp_path: Path) -> None:
 def test_pairs_of_orpo_have_the_ids_of_trl_without_its_second_stop(
     base: Path, tmp_path: Path
 ) -> None:
-    mine = OddsRows(rows_of(spec_of(base, tmp_path, pairs(6), "orpo")))
+    mine = ORPORows(rows_of(spec_of(base, tmp_path, pairs(6), "orpo")))
     behind = [*tokenizer()(BEHIND)["input_ids"], tokenizer().eos_token_id]
     for number, row in enumerate(ids_of_trl("orpo", pairs(6), tmp_path)):
         for side in ("chosen", "rejected"):
@@ -171,7 +173,7 @@ def test_rows_one_by_one_are_those_of_the_data_set(method: str, base: Path, tmp_
 
 def test_held_out_rows_are_not_trained_on(base: Path, tmp_path: Path) -> None:
     for method in METHODS:
-        data = load(spec_of(base, tmp_path, pairs(), method, val_size=10))
+        data = load_preferences(spec_of(base, tmp_path, pairs(), method, val_size=10))
         assert data.held_out is not None
         apart = {tuple(data.held_out[i]["prompt_ids"]) for i in range(len(data.held_out))}
         assert len(apart) == 10
@@ -183,7 +185,7 @@ def test_rows_that_tell_nothing_are_left_out_and_counted(base: Path, tmp_path: P
     first["rejected"] = first["chosen"]
     second["chosen"] = [*second["chosen"], turn("user", "Sure?"), turn("assistant", "Yes.")]
     third["rejected"] = [turn("assistant", "well, " * 200)]
-    data = load(spec_of(base, tmp_path, [first, second, third, *others], "dpo"))
+    data = load_preferences(spec_of(base, tmp_path, [first, second, third, *others], "dpo"))
     assert len(data.train) == 9
     assert data.encoded.counts["dropped"] == 3
     dropped = (data.encoded.folder / "dropped.jsonl").read_text(encoding="utf-8").splitlines()
@@ -194,14 +196,14 @@ def test_rows_that_tell_nothing_are_left_out_and_counted(base: Path, tmp_path: P
 def test_a_pair_is_never_cut(base: Path, tmp_path: Path) -> None:
     spec = spec_of(base, tmp_path, pairs(4), "dpo")
     with pytest.raises(SpecError, match="cut the two sides of a pair differently"):
-        load(spec.model_copy(update={"encode": Encoding(overflow="truncate-prompt")}))
+        load_preferences(spec.model_copy(update={"encode": Encoding(overflow="truncate-prompt")}))
 
 
 def test_rows_of_the_wrong_kind_are_refused(base: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="compares two answers"):
-        load(spec_of(base, tmp_path, [*pairs(2), *verdicts(2)], "dpo"))
+        load_preferences(spec_of(base, tmp_path, [*pairs(2), *verdicts(2)], "dpo"))
     with pytest.raises(DataError, match="neither a pair of answers nor"):
-        load(
+        load_preferences(
             spec_of(
                 base,
                 tmp_path,
@@ -244,7 +246,7 @@ def test_wanted_and_unwanted_answers_are_spread_evenly(base: Path, tmp_path: Pat
 
 @pytest.mark.parametrize(("count", "batch"), [(8, 4), (9, 4), (7, 4), (2, 4), (40, 2)])
 def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None:
-    found = neighbours(np.full(count, 5), np.full(count, 5), batch, 10)
+    found = choose_neighbours(np.full(count, 5), np.full(count, 5), batch, 10)
     places = np.arange(count)
     assert (found != places).all()
     assert (
@@ -254,8 +256,8 @@ def test_a_neighbour_is_another_row_of_the_batch(count: int, batch: int) -> None
 
 def test_a_neighbour_has_room_behind_the_prompt() -> None:
     prompts, answers = np.array([2, 8, 2, 2]), np.array([7, 1, 2, 8])
-    assert neighbours(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
-    assert neighbours(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
+    assert choose_neighbours(prompts, answers, 4, 10).tolist() == [3, 2, 1, 2]
+    assert choose_neighbours(prompts, answers, 4, 9).tolist() == [2, 0, 1, 2]
 
 
 @pytest.mark.slow
@@ -271,7 +273,9 @@ def test_margins_grow(method: str, lora: Lora | None, base: Path, tmp_path: Path
         assert margins[0] == pytest.approx(0, abs=1e-4)
     assert steps[-1]["loss"] < 0.99 * steps[0]["loss"]
     assert margins[-1] > margins[0] + 0.01
-    prompt = torch.tensor([load(spec_of(base, tmp_path, pairs(), method)).train[0]["prompt_ids"]])
+    prompt = torch.tensor(
+        [load_preferences(spec_of(base, tmp_path, pairs(), method)).train[0]["prompt_ids"]]
+    )
     assert (
         trainer.model.generate(input_ids=prompt, max_new_tokens=3, do_sample=False).shape[1]
         > prompt.shape[1]
@@ -312,10 +316,10 @@ def test_batches_of_other_ids_are_refused(method: str, base: Path, tmp_path: Pat
         made[name][0, place] = -100 if method == "orpo" else 0
         return made
 
-    preference._prove_batches(trainer, rows)
+    preference_trainers._prove_batches(trainer, rows)
     trainer.data_collator = begins_late
     with pytest.raises(UsageError, match="labels of line 0"):
-        preference._prove_batches(trainer, rows)
+        preference_trainers._prove_batches(trainer, rows)
 
 
 def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path) -> None:
@@ -323,7 +327,7 @@ def test_another_reference_than_the_policy_is_refused(base: Path, tmp_path: Path
     with torch.no_grad():
         trainer.ref_model.lm_head.weight.mul_(1.5)
     with pytest.raises(UsageError, match="policy and reference differ by"):
-        preference._prove_reference(trainer)
+        preference_trainers._prove_reference(trainer)
     with pytest.raises(UsageError, match="init_lora_weights"):
         trainer_of(
             spec_of(base, tmp_path, pairs(), "kto", lora=Lora(r=4, init_lora_weights="pissa"))
@@ -336,7 +340,7 @@ def test_dropout_that_stays_on_is_seen(base: Path, tmp_path: Path) -> None:
         assert layer.self_attn.attention_dropout == 0.0
         layer.self_attn.attention_dropout = 0.3
     with pytest.raises(UsageError, match="Dropout that stays on"):
-        preference._prove_reference(trainer)
+        preference_trainers._prove_reference(trainer)
 
 
 def test_single_rows_of_the_embedding_are_refused(base: Path, tmp_path: Path) -> None:
@@ -347,7 +351,7 @@ def test_single_rows_of_the_embedding_are_refused(base: Path, tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_is_audited_clean(method: str, base: Path, tmp_path: Path) -> None:
-    done = train(
+    done = train_run(
         spec_of(base, tmp_path, pairs(), method, lora=Lora(), max_steps=2, learning_rate=1e-5)
     )
     assert done.steps == 2

@@ -19,10 +19,10 @@ from truetune.render.probes import prepared
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Lora, Training
-from truetune.training import base
-from truetune.training.adapter import adapted
-from truetune.training.prepare import Prepared, prepare
-from truetune.training.tokens import TEXTS, same_ids, tokenizer_of
+from truetune.training import load_base_model
+from truetune.training.peft_adapter import add_adapter
+from truetune.training.prepare_model import PreparedModel, prepare_model
+from truetune.training.prepare_tokenizer import TRIAL_TEXTS, first_different_text, prepare_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +37,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def ready(of: Path, *, template: str | None = None, **training: Any) -> Prepared:
+def ready(of: Path, *, template: str | None = None, **training: Any) -> PreparedModel:
     spec = RunSpec(tokenizer=str(of), template=template, training=Training(**training))
-    return prepare(spec, spec.training)
+    return prepare_model(spec, spec.training)
 
 
-def said(made: Prepared) -> dict[str, Any]:
+def said(made: PreparedModel) -> dict[str, Any]:
     return {choice.setting: choice.value for choice in made.choices}
 
 
@@ -69,7 +69,7 @@ def test_all_weights_are_trained_in_float32(home: Path, tmp_path: Path) -> None:
 def test_a_frozen_base_is_rounded_where_that_is_faster(
     native: bool, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "native_bf16", lambda: native)
+    monkeypatch.setattr(load_base_model, "computes_native_bf16", lambda: native)
     made = ready(home, lora=Lora(), dtype="auto")
     assert made.model.dtype == (torch.bfloat16 if native else torch.float32)
     assert ("dtype" in said(made)) == native
@@ -178,7 +178,7 @@ def test_checkpointing_reaches_an_adapter(home: Path) -> None:
 def test_an_adapter_that_does_not_fit_is_said(home: Path) -> None:
     made = ready(home, lora=Lora(target_modules=("no_such_layer",)))
     with pytest.raises(UsageError, match=r"training\.lora"):
-        adapted(made.model, made.peft)
+        add_adapter(made.model, made.peft)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
@@ -192,12 +192,12 @@ def test_a_real_tokenizer_pads_with_no_stop_token_and_keeps_its_ids(
     name: str, tmp_path: Path
 ) -> None:
     probes = prepared(RunSpec(tokenizer=str(folder(name))))
-    tokenizer, _ = tokenizer_of(probes, RunSpec())
+    tokenizer, _ = prepare_tokenizer(probes, RunSpec())
     assert tokenizer.pad_token_id not in {stop.id for stop in probes.stops}
     assert tokenizer.padding_side == "right"
     tokenizer.save_pretrained(tmp_path)
     again = transformers.AutoTokenizer.from_pretrained(str(tmp_path))
-    assert same_ids(again, probes, TEXTS) is None
+    assert first_different_text(again, probes, TRIAL_TEXTS) is None
     assert again.pad_token_id == tokenizer.pad_token_id
 
 
@@ -208,13 +208,15 @@ def test_a_class_that_rebuilds_its_tokenizer_is_not_taken(tmp_path: Path) -> Non
     )
     published = transformers.AutoTokenizer.from_pretrained(str(path))
     probes = prepared(RunSpec(tokenizer=str(path)))
-    assert same_ids(published, probes, TEXTS) is not None
-    tokenizer, choices = tokenizer_of(probes, RunSpec())
-    assert same_ids(tokenizer, probes, TEXTS) is None
+    assert first_different_text(published, probes, TRIAL_TEXTS) is not None
+    tokenizer, choices = prepare_tokenizer(probes, RunSpec())
+    assert first_different_text(tokenizer, probes, TRIAL_TEXTS) is None
     assert "tokenizer class" in {choice.setting for choice in choices}
     tokenizer.save_pretrained(tmp_path / "saved")
     assert (
-        same_ids(transformers.AutoTokenizer.from_pretrained(str(tmp_path / "saved")), probes, TEXTS)
+        first_different_text(
+            transformers.AutoTokenizer.from_pretrained(str(tmp_path / "saved")), probes, TRIAL_TEXTS
+        )
         is None
     )
 
@@ -223,6 +225,8 @@ def test_a_tokenizer_that_no_class_gives_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     probes = prepared(RunSpec(tokenizer=str(TOKENIZER)))
-    monkeypatch.setattr("truetune.training.tokens.same_ids", lambda *_: " text")
+    monkeypatch.setattr(
+        "truetune.training.prepare_tokenizer.first_different_text", lambda *_: " text"
+    )
     with pytest.raises(TokenizerError, match=r"no class .* gives the ids"):
-        tokenizer_of(probes, RunSpec())
+        prepare_tokenizer(probes, RunSpec())

@@ -12,9 +12,15 @@ import transformers
 from tests.auditing.tiny import model as tiny
 from truetune.collate import PaddingCollator, PaddingFreeCollator
 from truetune.demo import TOKENIZER
-from truetune.training.attention import Attention, attention_of, honours_packing
-from truetune.training.collators import MOST, CheaperCollator, UnpackingCollator, collator_of, free
-from truetune.training.head import token_losses
+from truetune.training.choose_collator import (
+    MAX_MASKED_TOKENS,
+    CheaperCollator,
+    UnpackingCollator,
+    choose_collator,
+    is_padding_free_cheaper,
+)
+from truetune.training.packing_attention import ModelAttention, find_attention, honours_packing
+from truetune.training.supervised_token_losses import token_losses
 
 SHAPE = {
     "vocab_size": 97,
@@ -52,7 +58,7 @@ def test_attention_keeps_documents_apart(kind: str) -> None:
 def test_of_any_implementation_that_makes_a_mask(implementation: str) -> None:
     made = tiny()
     made.set_attn_implementation(implementation)
-    found = attention_of(made)
+    found = find_attention(made)
     assert (found.implementation, found.varlen, found.packs) == (implementation, False, True)
 
 
@@ -62,7 +68,7 @@ def test_of_any_implementation_that_makes_a_mask(implementation: str) -> None:
 def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(
     kind: str, more: dict[str, Any]
 ) -> None:
-    found = attention_of(model(kind, **more))
+    found = find_attention(model(kind, **more))
     assert not found.packs
     assert "packed row" in found.why
 
@@ -70,16 +76,16 @@ def test_a_model_that_carries_a_state_or_takes_no_positions_does_not_pack(
 def test_looking_changes_nothing() -> None:
     made = tiny().train()
     state = torch.get_rng_state()
-    attention_of(made)
+    find_attention(made)
     assert made.training
     assert torch.equal(state, torch.get_rng_state())
 
 
 def test_rows_of_one_length_are_padded_and_mixed_ones_are_not() -> None:
-    assert not free([256] * 4, 576)
-    assert free([64, 100, 200, 256], 576)
-    assert not free([2048] * 2, 576)
-    assert not free([MOST, 10], 4096)
+    assert not is_padding_free_cheaper([256] * 4, 576)
+    assert is_padding_free_cheaper([64, 100, 200, 256], 576)
+    assert not is_padding_free_cheaper([2048] * 2, 576)
+    assert not is_padding_free_cheaper([MAX_MASKED_TOKENS, 10], 4096)
 
 
 def test_each_batch_gets_the_cheaper_layout() -> None:
@@ -114,9 +120,9 @@ def test_the_collator_follows_the_attention() -> None:
     made = tiny()
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(str(TOKENIZER))
     kinds = {
-        PaddingFreeCollator: Attention("flash_attention_2", True, True, ""),
-        CheaperCollator: Attention("sdpa", False, True, ""),
-        UnpackingCollator: Attention("sdpa", False, False, ""),
+        PaddingFreeCollator: ModelAttention("flash_attention_2", True, True, ""),
+        CheaperCollator: ModelAttention("sdpa", False, True, ""),
+        UnpackingCollator: ModelAttention("sdpa", False, False, ""),
     }
     for kind, attention in kinds.items():
-        assert isinstance(collator_of(attention, tokenizer, made), kind)
+        assert isinstance(choose_collator(attention, tokenizer, made), kind)

@@ -17,10 +17,10 @@ from truetune.errors import UsageError
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Lora, Training
-from truetune.training.added import extended
 from truetune.training.embeddings import enlarge
-from truetune.training.head import token_losses
-from truetune.training.prepare import Prepared, prepare
+from truetune.training.extend_tokenizer import extend_tokenizer
+from truetune.training.prepare_model import PreparedModel, prepare_model
+from truetune.training.supervised_token_losses import token_losses
 
 NEW = "<step>"
 
@@ -32,11 +32,11 @@ def spec_of(tmp_path: Path, *, tied: bool = True, rows: int = 0, **training: Any
     spec = RunSpec(
         tokenizer=str(made), training=Training(added_tokens=(NEW,), dtype="float32", **training)
     )
-    return extended(spec, tmp_path / "tokenizer")
+    return extend_tokenizer(spec, tmp_path / "tokenizer")
 
 
-def ready(spec: RunSpec) -> Prepared:
-    return prepare(spec, spec.training)
+def ready(spec: RunSpec) -> PreparedModel:
+    return prepare_model(spec, spec.training)
 
 
 def rows_of(model: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -72,7 +72,7 @@ def test_added_tokens_stand_in_a_tokenizer_of_the_run_and_encode_as_one(tmp_path
         transformers.AutoTokenizer.from_pretrained(str(spec.tokenizer)).convert_tokens_to_ids(NEW)
         == id
     )
-    assert extended(spec, tmp_path / "again") is spec
+    assert extend_tokenizer(spec, tmp_path / "again") is spec
 
 
 def test_a_token_that_was_not_encoded_with_is_refused(tmp_path: Path) -> None:

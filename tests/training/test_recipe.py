@@ -16,9 +16,20 @@ from truetune.errors import SpecError, UsageError
 from truetune.spec.config import Config
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import RunSpec
-from truetune.training.contradictions import ELSEWHERE, OF_PREFERENCES, OURS, SUPPORTED
-from truetune.training.defaults import DEFAULTS
-from truetune.training.recipe import PASSED, PREFERENCES, Recipe, arguments_of, recipe
+from truetune.training.default_settings import DEFAULTS
+from truetune.training.setting_conflicts import (
+    OTHER_STACKS,
+    PREFERENCE_METHODS,
+    SET_BY_TRUETUNE,
+    SUPPORTED_METHODS,
+)
+from truetune.training.training_recipe import (
+    METHOD_ARGUMENTS,
+    SHARED_ARGUMENTS,
+    Recipe,
+    make_recipe,
+    recipe_arguments,
+)
 
 METHODS = ("sft", "dpo", "orpo", "kto")
 
@@ -36,7 +47,7 @@ def made(
     bf16: bool = False,
     **settings: Any,
 ) -> Recipe:
-    return recipe(spec(method, **settings), rows=rows, gpu=gpu, bf16=bf16)
+    return make_recipe(spec(method, **settings), rows=rows, gpu=gpu, bf16=bf16)
 
 
 def arguments_class(method: str) -> Any:
@@ -60,7 +71,7 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
         training={"output_dir": str(tmp_path), "lora": {}},
         trainer={"adam_epsilon": "1e-7"},
     )
-    arguments = arguments_class(method)(**arguments_of(chosen))
+    arguments = arguments_class(method)(**recipe_arguments(chosen))
     training = chosen.training
     assert arguments.learning_rate == DEFAULTS[training.method].adapter
     assert arguments.warmup_steps == DEFAULTS[training.method].warmup
@@ -88,11 +99,13 @@ def test_the_trainers_take_the_arguments(method: str, rows: int | None, tmp_path
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_evaluation_without_rows_for_it(method: str) -> None:
-    arguments = arguments_of(made(method), evaluates=False)
+    arguments = recipe_arguments(made(method), evaluates=False)
     assert (arguments["eval_strategy"], "eval_steps" in arguments) == ("no", False)
-    assert arguments_of(made(method, training={"val_size": 0}))["eval_strategy"] == "no"
+    assert recipe_arguments(made(method, training={"val_size": 0}))["eval_strategy"] == "no"
     assert (
-        arguments_of(made(method, eval_data="b.jsonl", training={"val_size": 0}))["eval_strategy"]
+        recipe_arguments(made(method, eval_data="b.jsonl", training={"val_size": 0}))[
+            "eval_strategy"
+        ]
         == "steps"
     )
 
@@ -116,7 +129,7 @@ def test_every_choice_is_said_and_what_is_set_is_kept() -> None:
         for name in choice.setting.split("."):
             found = getattr(found, name)
         assert found == choice.value
-    again = recipe(chosen.spec, rows=1000, gpu=False, bf16=False)
+    again = make_recipe(chosen.spec, rows=1000, gpu=False, bf16=False)
     assert (again.spec, again.choices) == (chosen.spec, ())
     own = made(
         training={"learning_rate": 1e-3, "lora": {"r": 4}, "num_train_epochs": 7}, max_length=99
@@ -239,7 +252,7 @@ def test_steps_are_those_of_the_trainer(steps: int, tmp_path: Path) -> None:
         rows=10 * steps + 1,
         training={"output_dir": str(tmp_path), "packing": False, "num_train_epochs": 2},
     )
-    arguments = TrainingArguments(**arguments_of(chosen, evaluates=False))
+    arguments = TrainingArguments(**recipe_arguments(chosen, evaluates=False))
     trainer = Trainer(tiny.model(), arguments, train_dataset=[{}] * (10 * steps + 1))
     loader: DataLoader[Any] = trainer.get_train_dataloader()
     assert chosen.steps == trainer.set_initial_training_values(arguments, loader)[-1]
@@ -267,7 +280,7 @@ def test_any_run(method: str, rows: int | None, asked: dict[str, Any]) -> None:
         assert chosen.effective < 16 + training.per_device_train_batch_size * training.devices
         assert chosen.effective >= start.fewest
     assert (chosen.steps is None) == (rows is None and asked.get("max_steps", -1) < 1)
-    again = recipe(chosen.spec, rows=rows, gpu=False, bf16=False)
+    again = make_recipe(chosen.spec, rows=rows, gpu=False, bf16=False)
     assert (again.spec, again.choices) == (chosen.spec, ())
 
 
@@ -316,7 +329,7 @@ def test_what_the_user_passes_to_the_trainer_wins() -> None:
             "per_device_train_batch_size": 1,
         },
     )
-    arguments = arguments_of(chosen)
+    arguments = recipe_arguments(chosen)
     assert arguments["learning_rate"] == 3e-4
     assert (arguments["activation_checkpointing"], arguments["seed"], chosen.seed) == (True, 7, 7)
     assert (arguments["report_to"], chosen.spec.trainer) == (
@@ -386,10 +399,10 @@ def test_the_tables_name_settings() -> None:
     from truetune.spec.training import Training
 
     known = set(Training.model_fields)
-    assert {*PASSED, *ELSEWHERE, *OF_PREFERENCES} <= known
-    assert set(DEFAULTS) == set(SUPPORTED) == set(METHODS)
+    assert {*SHARED_ARGUMENTS, *OTHER_STACKS, *PREFERENCE_METHODS} <= known
+    assert set(DEFAULTS) == set(SUPPORTED_METHODS) == set(METHODS)
     for method in METHODS:
         accepted = set(arguments_class(method).__dataclass_fields__)
-        assert {*PASSED, *PREFERENCES.get(method, ())} <= accepted  # type: ignore[call-overload]
+        assert {*SHARED_ARGUMENTS, *METHOD_ARGUMENTS.get(method, ())} <= accepted  # type: ignore[call-overload]
     accepted = {name for method in METHODS for name in arguments_class(method).__dataclass_fields__}
-    assert set(OURS) - accepted == {"packing"}
+    assert set(SET_BY_TRUETUNE) - accepted == {"packing"}

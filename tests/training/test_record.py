@@ -14,7 +14,7 @@ import pytest
 import truetune
 from tests.checkpoint.make import edit
 from tests.training.killed import STEPS, prepare, settings
-from truetune.checkpoint.run_record import CONTRACT, RUN
+from truetune.checkpoint.run_folder import CONTRACT_FILE, RUN_FILE
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.look import look
 from truetune.errors import UsageError
@@ -53,7 +53,7 @@ def found(folder: Path, base: Path | None = None) -> dict[str, str]:
 
 
 def test_the_record_says_what_was_done(root: Path) -> None:
-    run = read(root / "run" / RUN)
+    run = read(root / "run" / RUN_FILE)
     jsonschema.validate(run, read(SCHEMAS / "run-1.json"))
     assert (run["status"], run["step"], run["steps"], run["resumed"]) == (
         "finished",
@@ -68,11 +68,11 @@ def test_the_record_says_what_was_done(root: Path) -> None:
     assert run["data"]["ledger"]["stop token"]["supervised"] == run["data"]["counts"]["documents"]
     assert run["stops"] == [{"token": "<|im_end|>", "id": 3, "trained": True}]
     assert run["losses"]["held_out"] == run["losses"]["eval_loss"]
-    assert {"adapter_model.safetensors", "tokenizer.json", CONTRACT} <= set(run["files"])
+    assert {"adapter_model.safetensors", "tokenizer.json", CONTRACT_FILE} <= set(run["files"])
 
 
 def test_the_contract_is_kept_by_what_was_saved(root: Path) -> None:
-    contract = read(root / "run" / CONTRACT)
+    contract = read(root / "run" / CONTRACT_FILE)
     jsonschema.validate(contract, read(SCHEMAS / "contract-1.json"))
     names = [prompt["name"] for prompt in contract["prompts"]]
     assert {"1 turn", "4 turns, system, tools", "a tool was called", "row 0", "row 3"} <= set(names)
@@ -89,10 +89,10 @@ def test_a_clean_run_is_found_clean(root: Path) -> None:
 
 
 def test_the_same_again_trains_nothing(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = (root / "run" / RUN).read_bytes()
+    before = (root / "run" / RUN_FILE).read_bytes()
     again = truetune.train(**settings("lora", root, root / "run"), force=True)
     assert "already trained" in capsys.readouterr().out
-    assert (again.steps, (root / "run" / RUN).read_bytes()) == (STEPS, before)
+    assert (again.steps, (root / "run" / RUN_FILE).read_bytes()) == (STEPS, before)
 
 
 def test_another_run_wants_another_folder(root: Path) -> None:
@@ -152,10 +152,10 @@ def test_another_base_is_found(root: Path, tmp_path: Path) -> None:
 
 
 def test_weights_of_a_run_that_has_not_ended(copy: Path) -> None:
-    edit(copy / RUN, status="training")
+    edit(copy / RUN_FILE, status="training")
     assert found(copy) == {"checkpoint-not-whole": "error"}
 
 
 def test_a_broken_contract_is_no_crash(copy: Path) -> None:
-    edit(copy / CONTRACT, prompts=[3])
+    edit(copy / CONTRACT_FILE, prompts=[3])
     assert found(copy) == {"prompts-differ-from-training": "warning"}

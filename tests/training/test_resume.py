@@ -14,12 +14,12 @@ import filelock
 import pytest
 import torch
 
-from truetune.checkpoint.run_record import RUN, WHOLE, fault_of
+from truetune.checkpoint.run_folder import RUN_FILE, WHOLE_FILE, find_checkpoint_fault
 from truetune.errors import UsageError
-from truetune.training.record import differences
-from truetune.training.resume import LOCK_NAME, claim, held
+from truetune.training.claim_folder import LOCK_NAME, claim_folder, lock_folder
 from truetune.training.run_files import remove_checkpoint
-from truetune.training.saving import mark, restore, sums
+from truetune.training.save_checkpoints import collect_sums, mark_whole, restore_sums
+from truetune.training.write_run_record import describe_differences
 
 CASE = "lora:full8+save8+sigint10"
 
@@ -87,7 +87,7 @@ def test_what_was_summed_is_put_back_to_the_bit() -> None:
     before._stored_metrics["train"]["nll_loss"] += [torch.tensor(0.7), torch.tensor(2.0)]
     before._tr_loss += 1 / 3
     before._globalstep_last_logged, before._total_train_tokens = 3, 700
-    restore(after, json.loads(json.dumps(sums(before))))
+    restore_sums(after, json.loads(json.dumps(collect_sums(before))))
     assert after._metrics == before._metrics
     assert after._stored_metrics["train"]["nll_loss"] == [torch.tensor(0.7).item(), 2.0]
     assert torch.equal(after._tr_loss, before._tr_loss)
@@ -101,7 +101,7 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         checkpoint = folder / f"checkpoint-{step}"
         checkpoint.mkdir(parents=True)
         (checkpoint / "optimizer.pt").write_bytes(b"state" * 100)
-        mark(checkpoint, resumes=True)
+        mark_whole(checkpoint, resumes=True)
     files: dict[str, Any] = {}
     facts = {
         "format": 1,
@@ -113,19 +113,19 @@ def a_run(folder: Path, inputs: dict[str, Any], *steps: int, status: str = "trai
         "ended": "now",
         "files": files,
     }
-    (folder / RUN).write_text(json.dumps(facts), encoding="utf-8")
+    (folder / RUN_FILE).write_text(json.dumps(facts), encoding="utf-8")
     return folder
 
 
 def test_a_new_folder_begins(tmp_path: Path) -> None:
-    with held(tmp_path / "new"):
-        assert claim(tmp_path / "new", {"rows": 1}).checkpoint is None
+    with lock_folder(tmp_path / "new"):
+        assert claim_folder(tmp_path / "new", {"rows": 1}).checkpoint is None
 
 
 def test_a_strangers_folder_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(UsageError, match=r"holds thesis\.tex and no run\.json.*-o"):
-        claim(tmp_path, {"rows": 1})
+        claim_folder(tmp_path, {"rows": 1})
 
 
 def test_another_run_is_left_alone(tmp_path: Path) -> None:
@@ -135,8 +135,8 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError, match=r"the base model; training\.learning_rate \(0\.1 there, 0\.2 now\).*-o"
     ):
-        claim(tmp_path, here)
-    assert differences(here | {"base": None}, there) == [
+        claim_folder(tmp_path, here)
+    assert describe_differences(here | {"base": None}, there) == [
         "training.learning_rate (0.1 there, 0.2 now)"
     ]
 
@@ -144,9 +144,9 @@ def test_another_run_is_left_alone(tmp_path: Path) -> None:
 def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
     inputs = {"rows": 1}
     a_run(tmp_path, inputs, 4, 8, 12)
-    (tmp_path / "checkpoint-12" / WHOLE).unlink()
+    (tmp_path / "checkpoint-12" / WHOLE_FILE).unlink()
     put(tmp_path, writing="checkpoint-12")
-    found = claim(tmp_path, inputs)
+    found = claim_folder(tmp_path, inputs)
     assert found.checkpoint == tmp_path / "checkpoint-8"
     assert [path.name for path in sorted(tmp_path.glob("*checkpoint*"))] == [
         "checkpoint-4",
@@ -156,8 +156,8 @@ def test_what_the_run_was_writing_is_removed(tmp_path: Path) -> None:
 
 
 def put(folder: Path, **facts: Any) -> None:
-    run = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    (folder / RUN).write_text(json.dumps(run | facts), encoding="utf-8")
+    run = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
+    (folder / RUN_FILE).write_text(json.dumps(run | facts), encoding="utf-8")
 
 
 def a_changed_file(folder: Path) -> Path:
@@ -166,14 +166,14 @@ def a_changed_file(folder: Path) -> Path:
 
 
 def a_file_more_in_one_that_comes_again(folder: Path) -> Path:
-    (folder / "checkpoint-8" / WHOLE).unlink()
+    (folder / "checkpoint-8" / WHOLE_FILE).unlink()
     (folder / "checkpoint-8" / "notes.txt").write_text("mine")
     put(folder, writing="checkpoint-8")
     return folder / "checkpoint-8" / "notes.txt"
 
 
 def a_checkpoint_of_others(folder: Path) -> Path:
-    (folder / "checkpoint-8" / WHOLE).unlink()
+    (folder / "checkpoint-8" / WHOLE_FILE).unlink()
     return folder / "checkpoint-8"
 
 
@@ -216,7 +216,7 @@ def test_what_a_run_did_not_write_is_named_and_left(change: Any, tmp_path: Path)
     stranger = change(folder)
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with pytest.raises(UsageError) as caught:
-        claim(folder, inputs)
+        claim_folder(folder, inputs)
     assert str(stranger) in str(caught.value)
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
@@ -230,43 +230,49 @@ def test_older_checkpoints_go_and_what_stands_in_them_stays(tmp_path: Path) -> N
     left = sorted(
         path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
     )
-    assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN]
+    assert left == ["checkpoint-4/notes.txt", "checkpoint-8/optimizer.pt", RUN_FILE]
 
 
 def test_every_change_of_a_checkpoint_is_seen(tmp_path: Path) -> None:
     checkpoint = a_run(tmp_path, {}, 4) / "checkpoint-4"
-    assert fault_of(checkpoint) is None
+    assert find_checkpoint_fault(checkpoint) is None
     (checkpoint / "optimizer.pt").write_bytes(b"state" * 99)
-    assert fault_of(checkpoint) == "optimizer.pt has 495 bytes, 500 were written"
+    assert find_checkpoint_fault(checkpoint) == "optimizer.pt has 495 bytes, 500 were written"
     (checkpoint / "optimizer.pt").unlink()
-    assert fault_of(checkpoint) == "optimizer.pt is not there"
+    assert find_checkpoint_fault(checkpoint) == "optimizer.pt is not there"
 
 
 def test_a_run_that_has_ended_is_not_trained_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
-    assert claim(tmp_path, {"rows": 1}).finished
+    assert claim_folder(tmp_path, {"rows": 1}).finished
 
 
 def test_other_versions_are_said(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4)
-    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
-    (tmp_path / RUN).write_text(json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8")
-    assert claim(tmp_path, {"rows": 1}).notes[0].startswith("since the run began: torch 0.1 -> ")
+    run = json.loads((tmp_path / RUN_FILE).read_text(encoding="utf-8"))
+    (tmp_path / RUN_FILE).write_text(
+        json.dumps(run | {"versions": {"torch": "0.1"}}), encoding="utf-8"
+    )
+    assert (
+        claim_folder(tmp_path, {"rows": 1})
+        .notes[0]
+        .startswith("since the run began: torch 0.1 -> ")
+    )
 
 
 def test_a_record_that_is_none(tmp_path: Path) -> None:
-    (tmp_path / RUN).write_text('{"format": 1}', encoding="utf-8")
+    (tmp_path / RUN_FILE).write_text('{"format": 1}', encoding="utf-8")
     with pytest.raises(UsageError, match=r"holds run\.json and no run\.json that truetune wrote"):
-        claim(tmp_path, {"rows": 1})
+        claim_folder(tmp_path, {"rows": 1})
 
 
 def test_lost_weights_are_made_again(tmp_path: Path) -> None:
     a_run(tmp_path, {"rows": 1}, 4, status="finished")
-    run = json.loads((tmp_path / RUN).read_text(encoding="utf-8"))
-    (tmp_path / RUN).write_text(
+    run = json.loads((tmp_path / RUN_FILE).read_text(encoding="utf-8"))
+    (tmp_path / RUN_FILE).write_text(
         json.dumps(run | {"files": {"model.safetensors": [3, "00"]}}), encoding="utf-8"
     )
-    found = claim(tmp_path, {"rows": 1})
+    found = claim_folder(tmp_path, {"rows": 1})
     assert (found.finished, found.checkpoint) == (False, tmp_path / "checkpoint-4")
 
 
@@ -274,6 +280,6 @@ def test_one_process_a_folder(tmp_path: Path) -> None:
     with (
         filelock.FileLock(tmp_path / LOCK_NAME, is_singleton=False),
         pytest.raises(UsageError, match="another process trains there"),
-        held(tmp_path),
+        lock_folder(tmp_path),
     ):
         pass

@@ -30,12 +30,17 @@ from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch
 from truetune.spec.stacks import read_config
 from truetune.spec.training import Lora, Training
-from truetune.training.contradictions import ELSEWHERE
-from truetune.training.recipe import recipe
-from truetune.training.sheet import LAYOUT, SET, SHORT
-from truetune.training.sheet import written as sheet
-from truetune.training.starting import MEANS, RECIPES, propose, start
-from truetune.training.survey import SAMPLED, survey
+from truetune.training.propose_settings import (
+    RECIPE_MEANINGS,
+    RECIPES,
+    propose_recipe,
+    propose_settings,
+)
+from truetune.training.setting_conflicts import OTHER_STACKS
+from truetune.training.settings_file import ALWAYS_SET, LAYOUT, SHORT_MEANINGS
+from truetune.training.settings_file import render_settings as sheet
+from truetune.training.survey_data import MAX_ROWS_SURVEYED, survey_data
+from truetune.training.training_recipe import make_recipe
 
 HIDDEN = {
     "mask_by", "response_marker", "append_eos", "trained_by", "encode.file_format", "encode.sources",
@@ -85,9 +90,9 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
         },
         "test",
     )
-    made = start(asked, survey(asked), name, gpu=False)
+    made = propose_settings(asked, survey_data(asked), name, gpu=False)
     gpu = made.recipe.gpu
-    again = recipe(spec, rows=made.recipe.rows, gpu=gpu, bf16=gpu)
+    again = make_recipe(spec, rows=made.recipe.rows, gpu=gpu, bf16=gpu)
     assert again.training == made.recipe.training
     assert (again.max_length, again.packing) == (made.recipe.max_length, made.recipe.packing)
     assert spec.data == (str(folder / data_of(name)),)
@@ -159,9 +164,9 @@ def test_every_setting_is_shown_or_known_to_be_hidden() -> None:
     }
     shown = [path for _, paths in LAYOUT for path in paths]
     assert len(shown) == len(set(shown))
-    assert every - set(shown) == HIDDEN | {f"training.{name}" for name in ELSEWHERE}
-    assert SET | set(SHORT) <= set(shown) <= every
-    assert tuple(RECIPES) == tuple(MEANS) == NAMES
+    assert every - set(shown) == HIDDEN | {f"training.{name}" for name in OTHER_STACKS}
+    assert ALWAYS_SET | set(SHORT_MEANINGS) <= set(shown) <= every
+    assert tuple(RECIPES) == tuple(RECIPE_MEANINGS) == NAMES
 
 
 def test_nothing_is_overwritten(folder: Path) -> None:
@@ -271,8 +276,8 @@ def test_rows_that_a_recipe_is_not_for(name: str, data: str, message: str, folde
 
 def test_what_is_found(folder: Path) -> None:
     spec = spec_of({"data": "pairs.jsonl", "tokenizer": "model"}, "test")
-    found = survey(spec)
-    assert (found.format, found.rows, found.exact, found.notes, propose(found)) == (
+    found = survey_data(spec)
+    assert (found.format, found.rows, found.exact, found.notes, propose_recipe(found)) == (
         "preference",
         40,
         True,
@@ -283,24 +288,24 @@ def test_what_is_found(folder: Path) -> None:
     assert found.shape is not None
     assert (found.lengths.examples, found.shape.positions) == (40, 4096)
     assert found.lengths.most == found.lengths.longest
-    poor = survey(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
-    assert (poor.lengths, poor.shape, propose(poor)) == (None, None, "lora")
+    poor = survey_data(spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"))
+    assert (poor.lengths, poor.shape, propose_recipe(poor)) == (None, None, "lora")
     assert ["not known" in note for note in poor.notes] == [True, True]
-    made = start(
+    made = propose_settings(
         spec_of({"data": "chats.jsonl", "tokenizer": "nowhere"}, "test"), poor, "lora", gpu=False
     )
     assert (made.plan, made.recipe.max_length, made.notes) == (None, 2048, poor.notes)
 
 
 def test_more_rows_than_are_looked_at(folder: Path) -> None:
-    count = 3 * SAMPLED
+    count = 3 * MAX_ROWS_SURVEYED
     (folder / "many.jsonl").write_text(
         "".join(f"{json.dumps(row)}\n" for row in rows("chats.jsonl", count))
     )
-    found = survey(spec_of({"data": "many.jsonl", "tokenizer": "model"}, "test"))
+    found = survey_data(spec_of({"data": "many.jsonl", "tokenizer": "model"}, "test"))
     assert not found.exact
     assert found.lengths is not None
-    assert found.lengths.examples == SAMPLED
+    assert found.lengths.examples == MAX_ROWS_SURVEYED
     assert 0.9 * count < found.rows < 1.3 * count
 
 
@@ -316,9 +321,9 @@ def test_a_length_for_all_but_a_few(folder: Path) -> None:
     ]
     (folder / "few.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in few))
     spec = spec_of({"data": "few.jsonl", "tokenizer": "model"}, "test")
-    found = survey(spec)
+    found = survey_data(spec)
     assert found.lengths is not None
-    made = start(spec, found, "lora", gpu=False)
+    made = propose_settings(spec, found, "lora", gpu=False)
     assert found.lengths.longest > 2048 > made.recipe.max_length == 1024
     assert made.notes == (
         "examples longer than 1,024 tokens are left out and counted (encode.overflow)",
@@ -329,9 +334,9 @@ def test_a_gpu(folder: Path) -> None:
     wide = {**SHAPE, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32}
     Path("model/config.json").write_text(json.dumps(wide), encoding="utf-8")
     spec = spec_of({"model": "model", "tokenizer": "model", "data": "chats.jsonl"}, "test")
-    found = survey(spec)
+    found = survey_data(spec)
     for size, verdict in ((2**30, "too large, see `truetune plan`"), (2**40, "fits")):
-        made = start(spec, found, "lora", gpu=True, gpu_memory=size)
+        made = propose_settings(spec, found, "lora", gpu=True, gpu_memory=size)
         assert made.recipe.training.bf16
         assert made.lines[-1].endswith(f"GiB on a GPU: {verdict}")
     assert (

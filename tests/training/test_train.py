@@ -14,11 +14,11 @@ import truetune
 from tests.auditing import tiny
 from truetune.errors import DataError, FindingsError, UsageError
 from truetune.spec.files import spec_of
-from truetune.training import preflight
-from truetune.training.prepare import prepare
-from truetune.training.recipe import recipe
-from truetune.training.rows import hold_out, load, with_copies
-from truetune.training.supervised import supervised
+from truetune.training import preflight_checks
+from truetune.training.prepare_model import prepare_model
+from truetune.training.supervised_trainer import make_supervised_trainer
+from truetune.training.training_recipe import make_recipe
+from truetune.training.training_rows import add_copies, hold_out, load_rows
 
 FEW: dict[str, Any] = {
     "max_length": 256,
@@ -92,10 +92,10 @@ def test_rows_that_are_all_too_long(base: Path, tmp_path: Path) -> None:
 
 def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> None:
     given = settings(base, rows(tmp_path, tiny.chats(40)), val_size=0)
-    made = recipe(spec_of(given, "test"), rows=40, gpu=False, bf16=False)
-    data = load(made.spec)
-    trainer = supervised(made, prepare(made.spec, made.training), data)
-    assert not preflight.audit_run(trainer, made.spec, data.train, laws="none").failed()
+    made = make_recipe(spec_of(given, "test"), rows=40, gpu=False, bf16=False)
+    data = load_rows(made.spec)
+    trainer = make_supervised_trainer(made, prepare_model(made.spec, made.training), data)
+    assert not preflight_checks.audit_run(trainer, made.spec, data.train, laws="none").failed()
     collate = trainer.data_collator
 
     def shifted(batch: Any) -> Any:
@@ -103,15 +103,15 @@ def test_the_audit_sees_labels_that_are_shifted(base: Path, tmp_path: Path) -> N
         return {**made, "labels": torch.roll(made["labels"], 1, dims=1)}
 
     trainer.data_collator = shifted
-    report = preflight.audit_run(trainer, made.spec, data.train, laws="none")
+    report = preflight_checks.audit_run(trainer, made.spec, data.train, laws="none")
     assert report.failed()
     assert "TT024" in {finding.code for finding in report.findings}
 
 
 def test_copies_of_a_held_out_row_are_held_out_too() -> None:
     numbers = np.arange(6)
-    assert with_copies([b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})) == {0, 2}
-    assert with_copies([b"a"] * 6, numbers, frozenset({0})) == frozenset()
+    assert add_copies([b"a", b"b", b"a", b"c", b"b", b"d"], numbers, frozenset({0})) == {0, 2}
+    assert add_copies([b"a"] * 6, numbers, frozenset({0})) == frozenset()
 
 
 def test_as_many_rows_are_held_out_as_asked() -> None:

@@ -12,7 +12,7 @@ import pytest
 from torch.utils.data import RandomSampler
 
 from tests.training import ranks
-from truetune.training.processes import even
+from truetune.training.distributed_run import make_even_sampler
 
 ROOT = Path(__file__).parents[2]
 
@@ -62,7 +62,7 @@ def test_the_ranks_had_unequal_shares_and_an_uneven_end() -> None:
 
 def test_one_process_goes_first_and_may_be_alone(both: tuple[dict[str, np.ndarray], ...]) -> None:
     assert both[1]["alone"].tolist() == [1, 2]
-    assert both[1]["outcomes"].tolist() == ["ZeroDivisionError", "Elsewhere"]
+    assert both[1]["outcomes"].tolist() == ["ZeroDivisionError", "FailedElsewhere"]
     assert both[0]["outcomes"].tolist() == ["ZeroDivisionError"]
 
 
@@ -70,7 +70,7 @@ def test_shares_are_even_and_nothing_is_counted_twice() -> None:
     epoch = [0]
     args = SimpleNamespace(world_size=2, dataloader_drop_last=False, seed=3, data_seed=None)
     rows = ranks.rows(ranks.ROWS, False)
-    sampler = even(RandomSampler(rows), args, 2, lambda: epoch[0])
+    sampler = make_even_sampler(RandomSampler(rows), args, 2, lambda: epoch[0])
     first = list(sampler)
     assert len(first) == len(sampler) == 12
     assert sorted(first) == list(range(12))
@@ -82,6 +82,8 @@ def test_shares_are_even_and_nothing_is_counted_twice() -> None:
     assert len(list(rows)) == ranks.ROWS
     alone = RandomSampler(rows)
     assert (
-        even(alone, SimpleNamespace(world_size=1, dataloader_drop_last=False), 2, lambda: 0)
+        make_even_sampler(
+            alone, SimpleNamespace(world_size=1, dataloader_drop_last=False), 2, lambda: 0
+        )
         is alone
     )

@@ -2,19 +2,19 @@ from __future__ import annotations
 
 from math import inf
 
-from truetune.training.watch.pace import Pace, Probe, size_of
+from truetune.training.watch.sampling_schedule import PassCosts, PassSchedule, choose_pass_size
 
 GIVEN = {"prompts": 20, "limit": 128, "needed": 60, "planned": 7}
 
 
 def test_a_long_run_keeps_all() -> None:
-    size = size_of(Probe(0.1, 0.2, 0.05), rows=100_000, budget=0.03, **GIVEN)
+    size = choose_pass_size(PassCosts(0.1, 0.2, 0.05), rows=100_000, budget=0.03, **GIVEN)
     assert (size.prompts, size.limit, size.looks, size.note) == (20, 128, 7, "")
 
 
 def test_a_shorter_run_has_fewer_looks_then_shorter_answers_then_fewer_prompts() -> None:
     sizes = [
-        size_of(Probe(0.1, 0.2, 0.05), rows=rows, budget=0.03, **GIVEN)
+        choose_pass_size(PassCosts(0.1, 0.2, 0.05), rows=rows, budget=0.03, **GIVEN)
         for rows in range(20_000, 200, -200)
     ]
     cost = [2 * 0.1 * size.prompts + 0.05 * size.limit for size in sizes]
@@ -38,18 +38,20 @@ def test_a_shorter_run_has_fewer_looks_then_shorter_answers_then_fewer_prompts()
 
 
 def test_references_say_how_short_an_answer_may_be() -> None:
-    size = size_of(Probe(0.1, 0.2, 0.05), rows=3_000, budget=0.03, **GIVEN)
+    size = choose_pass_size(PassCosts(0.1, 0.2, 0.05), rows=3_000, budget=0.03, **GIVEN)
     assert (size.prompts, size.limit) == (20, 60)
 
 
 def test_without_a_bound_all_is_made() -> None:
-    size = size_of(Probe(0.1, 0.2, 9.0), rows=1, budget=inf, **GIVEN)
+    size = choose_pass_size(PassCosts(0.1, 0.2, 9.0), rows=1, budget=inf, **GIVEN)
     assert (size.prompts, size.limit, size.looks) == (20, 128, 7)
 
 
-def watched(total: int, step: float, look: float, budget: float = 0.03, every: int = 1) -> Pace:
+def watched(
+    total: int, step: float, look: float, budget: float = 0.03, every: int = 1
+) -> PassSchedule:
     """A run whose steps and looks take so many seconds each."""
-    pace, now, following = Pace(total, budget, every), 0.0, 0
+    pace, now, following = PassSchedule(total, budget, every), 0.0, 0
     for at in range(total + 1):
         now += step if at else 0.0
         if at == 0:
@@ -87,7 +89,7 @@ def test_looks_keep_to_the_budget() -> None:
 
 
 def test_a_first_look_that_was_slow_does_not_count_for_all() -> None:
-    pace = Pace(1000, 0.03, 100, looks=[(0, 12.0)], expected=1.0)
+    pace = PassSchedule(1000, 0.03, 100, looks=[(0, 12.0)], expected=1.0)
     assert pace.due(100, 100, 112.0)
     pace.looks.append((100, 2.0))
     assert int(pace.left(100, 100, 114.0)) == 8

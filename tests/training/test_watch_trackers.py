@@ -12,8 +12,8 @@ from transformers.integrations.integration_utils import TensorBoardCallback
 from tests.auditing import tiny
 from tests.training.watched import prompts, trainer, watcher
 from truetune.generation.answer_samples import Answer, SamplingPass
-from truetune.training.watch.speech import speech_of
-from truetune.training.watch.trackers import COLUMNS, track
+from truetune.training.watch.experiment_trackers import TABLE_COLUMNS, track_pass
+from truetune.training.watch.sample_answers import make_sampler
 
 
 def test_tensorboard_gets_curves_and_samples(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_tensorboard_gets_curves_and_samples(tmp_path: Path) -> None:
         for event in found.Tensors("answers/samples/text_summary")
     ]
     assert len(texts) == 3
-    assert texts[0].startswith("| " + " | ".join(COLUMNS) + " |\n| --- |")
+    assert texts[0].startswith("| " + " | ".join(TABLE_COLUMNS) + " |\n| --- |")
     assert len(texts[0].splitlines()) == 10
     assert "How many figs are in box 3, on shelf 0?" in texts[0]
 
@@ -63,7 +63,7 @@ def test_wandb_gets_curves_and_samples(tmp_path: Path, monkeypatch: Any) -> None
     tables = sorted(folder.rglob("*.table.json"))
     assert len(tables) == 2
     table = json.loads(tables[0].read_text())
-    assert table["columns"] == list(COLUMNS)
+    assert table["columns"] == list(TABLE_COLUMNS)
     assert len(table["data"]) == 8
     assert "train/answers/stopped" in summary
 
@@ -78,10 +78,14 @@ class Broken:
 def test_a_tracker_that_fails_is_named() -> None:
     look = SamplingPass(
         3,
-        (speech_of(tiny.tokenizer(), [2], None).read(prompts(1)[0], Answer((5,), "five", 2, 0.9)),),
+        (
+            make_sampler(tiny.tokenizer(), [2], None).read(
+                prompts(1)[0], Answer((5,), "five", 2, 0.9)
+            ),
+        ),
         1.0,
     )
-    refused = track(
+    refused = track_pass(
         look, [TensorBoardCallback(Broken()), Broken()], None, TrainerState(), None, None
     )
     assert refused == ["TensorBoardCallback: ConnectionError: no route to it"]

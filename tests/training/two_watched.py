@@ -16,9 +16,9 @@ from torch.distributed.fsdp import fully_shard
 from tests.auditing import tiny
 from tests.training.watched import LIMIT, prompts, trainer, watcher
 from truetune.render.rendering import Source
-from truetune.training.watch.losses import SourceLosses
-from truetune.training.watch.ranks import sharded
-from truetune.training.watch.speech import probe
+from truetune.training.watch.losses_by_source import SourceLosses
+from truetune.training.watch.process_group import describe_sharding
+from truetune.training.watch.sample_answers import measure_costs
 
 folder = Path(sys.argv[1])
 rank = int(os.environ["RANK"])
@@ -40,7 +40,7 @@ alone = callback.speech.ask(model, prompts(), LIMIT, inf)
 mesh = init_device_mesh("cpu", (2,))
 for part in (*model.get_base_model().model.layers, model):
     fully_shard(part, mesh=mesh)
-probe(callback.speech, model, prompts())
+measure_costs(callback.speech, model, prompts())
 together = [callback.speech.ask(model, prompts(), LIMIT, inf)]
 ids = torch.tensor([prompts()[0].ids])
 model(input_ids=ids, labels=ids).loss.backward()
@@ -53,7 +53,7 @@ found = {
     "losses": sums.take(),
     "stopped": callback.stopped_by is not None,
     "looks": len(callback.looks),
-    "spread": sharded(model),
+    "spread": describe_sharding(model),
     "together": together == [alone, alone],
 }
 torch.save(found, folder / f"{rank}.pt")

@@ -1,4 +1,8 @@
-"""Audit: the batches of a real run, every token of them placed. What the rules on batches, laws and recitations see."""
+"""An audit: the batches of a real run, every token of them placed. What rules on batches, laws and recitations see.
+
+The trade-off: flat arrays over the tokens of a line, for rules compare whole lines at once; which field a token is from
+is an index, and the texts of fields stand beside.
+"""
 
 from __future__ import annotations
 
@@ -88,6 +92,7 @@ class Sample:
 
     def text(self, start: int, end: int) -> str:
         """The tokens of a range as text."""
+        # Halves of a character become whole beside each other; what stays half is shown as replaced.
         whole = "".join(self.pieces[start:end])
         return whole.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
@@ -117,6 +122,7 @@ class Audit:
 
     @property
     def laws(self) -> dict[str, dict[str, Any]]:
+        """What each law that was tried gave, by its name; empty where none were"""
         return dict(self.facts.get("laws", {}))
 
     @cached_property

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from truetune.auditing.audit import Audit
-from truetune.auditing.read import audit_of
+from truetune.auditing.build_audit import build_audit
 from truetune.checks.batch.tokenized_rows import note_on_whole_rows
 from truetune.checks.catalogue import AUDIT, choose
 from truetune.checks.judgement import NotJudged, judge
@@ -20,7 +20,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     """Judge what the processes of a run recorded. Raises TokenizerError or TemplateError where theirs can't be read."""
     started = time.perf_counter()
     spec = spec or RunSpec()
-    subject = audit_of(records, spec)
+    subject = build_audit(records, spec)
     judged = judge(choose(spec.select, spec.ignore, *AUDIT), subject)
     return AuditReport(
         spec=spec,

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from truetune.auditing.audit import Audit
-from truetune.auditing.live import (
-    Collated,
+from truetune.auditing.build_audit import build_audit
+from truetune.auditing.live_objects import (
+    CollatedRows,
     LiveObjects,
-    collated,
-    conversations_of,
-    model_record,
-    probe_rows,
-    rows_of,
-    template_of,
-    tokenizer_of,
-    untouched,
+    collate_rows,
+    make_sample_rows,
+    parse_conversations,
+    preserve_objects,
+    read_live_rows,
+    read_live_template,
+    read_live_tokenizer,
+    record_model,
 )
-from truetune.auditing.read import audit_of
-from truetune.auditing.workspace import workspace
+from truetune.auditing.temporary_workspace import open_workspace
 from truetune.checks.catalogue import DATA, choose
 from truetune.checks.data_rules import DataRules
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
@@ -151,7 +151,7 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
 
 
 def _report(live: LiveObjects, spec: RunSpec) -> Report:
-    with workspace(guard=False) as folder, untouched(live):
+    with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
         _judge(work)
     judged = Judgement.of(work.judged)
@@ -168,11 +168,11 @@ def _report(live: LiveObjects, spec: RunSpec) -> Report:
 def _judge(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
-    rows = work.part("the rows", lambda: rows_of(live)) or []
+    rows = work.part("the rows", lambda: read_live_rows(live)) or []
     made = work.part("the tokenizer", lambda: _probes(work))
-    record: Collated | None = None
+    record: CollatedRows | None = None
     if made is not None and (live.collator is not None or any("input_ids" in row for row in rows)):
-        record = work.part("the collator", lambda: collated(live, folder, made, rows))
+        record = work.part("the collator", lambda: collate_rows(live, folder, made, rows))
     if record is not None or live.model is not None:
         work.part("the batches", lambda: _judge_batches(work, record, made))
     if made is not None:
@@ -180,10 +180,10 @@ def _judge(work: _Guard) -> None:
 
 
 def _probes(work: _Guard) -> Probes:
-    template = template_of(work.live, work.folder)
+    template = read_live_template(work.live, work.folder)
     given = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=given | _trainer_of(work.live.collator, work.spec))
-    return probes(tokenizer_of(work.live, work.folder), work.spec)
+    return probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
 def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
@@ -192,8 +192,8 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
     return {"trained_by": "trl"} if home == "trl" and spec.trained_by is None else {}
 
 
-def _judge_batches(work: _Guard, made: Collated | None, known: Probes | None) -> None:
-    record = model_record(work.live, work.folder) if made is None else made.record
+def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None) -> None:
+    record = record_model(work.live, work.folder) if made is None else made.record
     subject = _placed(record, work.spec, known)
     kinds = choose(work.spec.select, work.spec.ignore, "batch")
     if made is None:
@@ -227,7 +227,7 @@ def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     among them (a new model's eos_token_id is 2) would be taken for a second end. stop-ids-incomplete tells of them.
     """
     if known is None:
-        return audit_of([record], spec)
+        return build_audit([record], spec)
     end = known.terminator.token if known.terminator is not None else None
     stop = next((stop for stop in known.stops if end is not None and stop.id == end.id), None)
     if stop is not None and not {"generation_config", "config"} & set(stop.origins):
@@ -238,7 +238,7 @@ def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
         }
         known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
-    return audit_of([record], spec, known)
+    return build_audit([record], spec, known)
 
 
 def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
@@ -255,10 +255,10 @@ def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
 
 
 def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
-    talks = conversations_of(rows)
+    talks = parse_conversations(rows)
     own = bool(talks)
     if not own:
-        talks = conversations_of(probe_rows(made))
+        talks = parse_conversations(make_sample_rows(made))
     spec = resolved(work.spec)
     made = replace(made, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())

@@ -6,9 +6,9 @@ import os
 import time
 from collections import Counter
 
-from truetune.checkpoint.adapter import low_rank
-from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.values import BUDGET
+from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
+from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES
 from truetune.checks.catalogue import choose
 from truetune.checks.judgement import judge
 from truetune.checks.report import Report, Subject
@@ -21,7 +21,7 @@ def checkpoint_report(
     *,
     base: str | os.PathLike[str] | None = None,
     spec: RunSpec | None = None,
-    budget: int = BUDGET,
+    budget: int = MAX_SCANNED_BYTES,
 ) -> Report:
     """Look at the files of a saved model or adapter, and compare them with those of `base`.
 
@@ -70,7 +70,7 @@ def facts(found: Checkpoint) -> dict[str, str]:
             if k in found.adapter_config
         )
         known["adapter"] = f"{found.adapter_config.get('peft_type', 'unknown')} {scale}".strip()
-        known["adapted modules"] = f"{len(low_rank(found.tensors)):,}"
+        known["adapted modules"] = f"{len(group_low_rank_tensors(found.tensors)):,}"
     quantized = found.config.get("quantization_config")
     if isinstance(quantized, dict):
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.movement import Manifest, manifest
-from truetune.checkpoint.movement_json import manifest_json
+from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.weight_diff import MovementManifest, compare_weights
+from truetune.checkpoint.weight_diff_json import manifest_json
 from truetune.checks.catalogue import choose
 from truetune.checks.inspect_checkpoint import facts
 from truetune.checks.judgement import Judgement, judge
@@ -43,7 +43,7 @@ BY_SIGNS = ("merged-into-4bit-or-low-precision", "weights-equal-the-base")
 class MovementReport(Report):
     """The manifest, and the findings."""
 
-    manifest: Manifest
+    manifest: MovementManifest
 
     def more(self) -> dict[str, Any]:
         """Each tensor with what moved in it."""
@@ -76,7 +76,7 @@ def movement(
         if found.kind != "model" or other.kind != "adapter":
             raise UsageError("--adapter names the adapter that was merged into a full model")
         found = replace(found, adapter=other)
-    vars(found)["manifest"] = made = manifest(found, found.adapter, progress=progress)
+    vars(found)["manifest"] = made = compare_weights(found, found.adapter, progress=progress)
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
     judged = judgement_of(found, spec.select, spec.ignore)
     return MovementReport(

@@ -35,7 +35,7 @@ from truetune.trainers import UNKNOWN, TrainerFacts
 if TYPE_CHECKING:
     # Most are named in quotes as arguments of base classes below (`Rule["Audit"]`), where ruff sees no use of them.
     from truetune.auditing.audit import Audit  # noqa: F401
-    from truetune.checkpoint.checkpoint import Checkpoint  # noqa: F401
+    from truetune.checkpoint.load_checkpoint import Checkpoint  # noqa: F401
     from truetune.checks.code_places import CodePlaces
     from truetune.doctor.environment import Environment  # noqa: F401
     from truetune.generation.answer_samples import SampledRun  # noqa: F401

@@ -114,13 +114,13 @@ def evaluate(
     """
     from truetune.evaluation.evaluate import evaluate as measure
     from truetune.report.progress_bars import generation_bar
-    from truetune.training.proof import quiet
+    from truetune.training.fidelity_proof import quiet_transformers
 
     deliver = Delivery.of(options)
     settings = take_row_settings(options) | ({"max_length": max_length} if max_length else {})
     opened = take_model_options(options)
     names = [name for name in (tasks or "").split(",") if name]
-    quiet()
+    quiet_transformers()
     with generation_bar(off=no_progress or deliver.quiet) as progress:
         report = measure(
             model, tasks=names, options=opened, progress=progress, **options, **settings

@@ -27,7 +27,7 @@ from truetune.errors import UsageError
 
 if TYPE_CHECKING:
     from truetune.spec.run import RunSpec
-    from truetune.training.starting import Start
+    from truetune.training.propose_settings import StartingSettings
 
 SUFFIXES = (".yaml", ".yml")
 RECIPES = ("sft", "lora", "qlora", "dora", "dpo", "orpo", "kto")
@@ -95,7 +95,7 @@ def init(
       truetune init dpo.yaml --recipe dpo --model path/to/model --data pairs.jsonl -o outputs/dpo
     """
     from truetune.spec import schema as schemas
-    from truetune.training.sheet import written
+    from truetune.training.settings_file import render_settings
 
     if schema is not None:
         if schema == "-":
@@ -116,9 +116,9 @@ def init(
     start = _propose_start(
         _ask_for_missing(model, tokenizer, data, eval_data, out, ask=ask), recipe, ask=ask
     )
-    body = written(start, path.parent, schemas.NAME).encode()
+    body = render_settings(start, path.parent, schemas.NAME).encode()
     write_output_file(
-        path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.asked)]
+        path, body, _settings_form(force=force), [*files_read(), *files_of_settings(start.settings)]
     )
     _write_schema(beside, schemas.text())
     if output_format == "json":
@@ -165,21 +165,21 @@ def _ask_for_missing(
     )
 
 
-def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> Start:
+def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
     from truetune.memory.machine import machine
-    from truetune.training.starting import MEANS, propose, start
-    from truetune.training.survey import survey
+    from truetune.training.propose_settings import RECIPE_MEANINGS, propose_recipe, propose_settings
+    from truetune.training.survey_data import survey_data
 
-    found = survey(spec)
+    found = survey_data(spec)
     if recipe is None and ask:
-        click.echo("\n".join(f"  {name:<6} {means}" for name, means in MEANS.items()))
-        recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose(found))
+        click.echo("\n".join(f"  {name:<6} {means}" for name, means in RECIPE_MEANINGS.items()))
+        recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose_recipe(found))
     here = machine()
     gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
-    return start(
+    return propose_settings(
         spec,
         found,
-        recipe or propose(found),
+        recipe or propose_recipe(found),
         gpu=bool(gpus),
         gpu_memory=gpus[0].memory if gpus else None,
     )
@@ -200,7 +200,7 @@ def _write_schema(path: Path, text: str) -> None:
     write_output_file(path, text.encode("utf-8"), _schema_form(), files_read())
 
 
-def _print_start(start: Start, path: Path) -> None:
+def _print_start(start: StartingSettings, path: Path) -> None:
     terminal = make_console()
     for line in (*start.lines, *(f"note: {note}" for note in start.notes)):
         terminal.print(line, soft_wrap=True)

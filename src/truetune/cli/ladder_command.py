@@ -71,8 +71,8 @@ def ladder(
       truetune ladder outputs --merged merged --export gguf/model.gguf --endpoint http://localhost:8000
     """
     from truetune.report.ladder_terminal import ladder_json, render_ladder
-    from truetune.serving.ladder import ladder as climb
-    from truetune.training.proof import quiet as hush
+    from truetune.serving.adapter_forms import compare_adapter_forms as climb
+    from truetune.training.fidelity_proof import quiet_transformers as hush
 
     hush()
     made = climb(

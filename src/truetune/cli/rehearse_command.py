@@ -20,7 +20,7 @@ from truetune.cli.run_command import refuse_machine_format_on_terminal, why_no_t
 from truetune.errors import TruetuneError, UsageError
 
 if TYPE_CHECKING:
-    from truetune.auditing.run import Outcome
+    from truetune.auditing.run_with_hook import CommandOutcome
     from truetune.probe.run_record import Record
 
 OFFLINE = (
@@ -114,12 +114,12 @@ def rehearse(
       truetune rehearse axolotl.yaml
       truetune rehearse --endpoint http://localhost:8000 -- python train.py
     """
-    from truetune.auditing.run import run
-    from truetune.confinement.launch import REFUSED, remove
-    from truetune.rehearsal.commands import command_of
-    from truetune.rehearsal.guarded import confined, read_refusals
-    from truetune.rehearsal.report import report as judge_records
-    from truetune.rehearsal.served import ask, server_of
+    from truetune.auditing.run_with_hook import run_with_hook
+    from truetune.confinement.confined_launcher import REFUSED_EXIT_CODE, remove_folder
+    from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+    from truetune.rehearsal.confined_command import confine_command, read_refusals
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal as judge_records
+    from truetune.rehearsal.training_command import find_training_command
 
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)
@@ -128,7 +128,7 @@ def rehearse(
         raise UsageError(
             "--served-model names a model of the server of --endpoint URL, which is not given"
         )
-    server = server_of(serve, serve_model) if serve else None
+    server = find_prompt_server(serve, serve_model) if serve else None
     exit_codes: list[int] = []
     server_errors: list[TruetuneError] = []
 
@@ -136,7 +136,7 @@ def rehearse(
         """Report on one process; False ends the command: nothing more is wanted of it."""
         if server is not None:
             try:
-                ask(records[0], server)
+                ask_recited_prompts(records[0], server)
             except TruetuneError as error:
                 # The report on the rehearsal comes first; the server's error is raised behind it.
                 server_errors.append(error)
@@ -153,21 +153,21 @@ def rehearse(
     }
     work = tempfile.mkdtemp(prefix="truetune-")
     try:
-        command = command_of(target, Path(work))
+        command = find_training_command(target, Path(work))
         _refuse_isolated_python(command)
-        outcome = run(
-            confined(command, Path(work), python_only=guard == "python"),
+        outcome = run_with_hook(
+            confine_command(command, Path(work), python_only=guard == "python"),
             orders,
             judge,
             print_status,
         )
         refusals = read_refusals(Path(work))
     finally:
-        remove(work)
+        remove_folder(work)
     for line in refusals.lines():
         print_status(line)
     unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED
-    if refusals.failure or outcome.code == REFUSED:
+    if refusals.failure or outcome.code == REFUSED_EXIT_CODE:
         why = f": the hook failed ({refusals.failure})" if refusals.failure else ""
         print_status(f"nothing was rehearsed{why}")
         return unjudged_code
@@ -178,7 +178,7 @@ def rehearse(
     return _say_nothing_was_rehearsed(outcome, unjudged_code)
 
 
-def _say_nothing_was_rehearsed(outcome: Outcome, unjudged_code: int) -> int:
+def _say_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> int:
     """Say why there is no verdict; gives the exit code."""
     if not outcome.reached and not outcome.lost:
         hint = f"; {OFFLINE}" if outcome.code else ""
@@ -208,7 +208,7 @@ def _refuse_isolated_python(command: Sequence[str]) -> None:
             )
 
 
-def _what_was_rehearsed(outcome: Outcome) -> str:
+def _what_was_rehearsed(outcome: CommandOutcome) -> str:
     """What became of a program without a transformers Trainer, and what looks at such a one."""
     if outcome.loops:
         became = (

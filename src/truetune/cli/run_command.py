@@ -21,7 +21,7 @@ from truetune.cli.output import NOT_JUDGED, Delivery, print_status, report_optio
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.auditing.run import Outcome
+    from truetune.auditing.run_with_hook import CommandOutcome
     from truetune.probe.run_record import Record
     from truetune.spec.run import RunSpec
 
@@ -102,7 +102,7 @@ def run(
       truetune run --html audit.html -- trl sft --config sft.yaml
       truetune run -- axolotl train axolotl.yaml
     """
-    from truetune.auditing.run import run as start
+    from truetune.auditing.run_with_hook import run_with_hook as start
     from truetune.checks.audit import audit
 
     deliver = Delivery.of(options)
@@ -147,7 +147,7 @@ def refuse_machine_format_on_terminal(deliver: Delivery) -> None:
 
 
 def report_failed_command(
-    outcome: Outcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
+    outcome: CommandOutcome, command: Sequence[str], spec: RunSpec, deliver: Delivery, *, seen: bool
 ) -> None:
     """What is known of a command that failed: the report on what ended it, and what it printed last.
 
@@ -193,7 +193,7 @@ def parse_batch_keys(text: str | None) -> dict[str, str | int]:
     return keys
 
 
-def why_not_audited(outcome: Outcome) -> str:
+def why_not_audited(outcome: CommandOutcome) -> str:
     """Why nothing was audited, and what to do."""
     if outcome.own_loops:
         return (
@@ -208,7 +208,7 @@ def why_not_audited(outcome: Outcome) -> str:
     )
 
 
-def why_no_trainer_seen(outcome: Outcome) -> str:
+def why_no_trainer_seen(outcome: CommandOutcome) -> str:
     """Why there is no report."""
     if outcome.code >= FIRST_SIGNAL_CODE:
         return "the command was ended before"

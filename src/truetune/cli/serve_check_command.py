@@ -79,16 +79,16 @@ def serve_check(
         return _print_server_command(model, engine, options["base"], options["tokenizer"])
     assert endpoint is not None
     import truetune.report.server_check_terminal  # noqa: F401  # how this report is drawn
-    from truetune.serving.check import serve_check as check
+    from truetune.serving.check_server import serve_check as check
 
     deliver = Delivery.of(options)
     opened = take_model_options(options)
     base, tokenizer = options.pop("base"), options.pop("tokenizer")
     spec = spec_of_options(options)
     if not no_strength:
-        from truetune.training.proof import quiet
+        from truetune.training.fidelity_proof import quiet_transformers
 
-        quiet()
+        quiet_transformers()
     report = check(
         model,
         endpoint,
@@ -108,10 +108,10 @@ def serve_check(
 def _print_server_command(model: str, engine: str, base: str | None, tokenizer: str | None) -> int:
     """The command on stdout, what it can't do on stderr."""
     from truetune.generation.backends.model_source import find_model_source
-    from truetune.serving.commands import command_for
+    from truetune.serving.start_commands import make_start_command
 
     place = find_model_source(model, base=base, tokenizer=tokenizer)
-    command = command_for(place, place.prepared(), engine)
+    command = make_start_command(place, place.prepared(), engine)
     click.echo(command.text)
     for note in command.notes:
         print_status(note)

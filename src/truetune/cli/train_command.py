@@ -152,11 +152,11 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
     from truetune.data.output_folder import Output, check_apart
     from truetune.spec.files import find_settings, merged, spec_of
-    from truetune.training.run import OUT
+    from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
         spec = spec_of(merged(find_settings(settings, Path())[0], over), settings)
-        out = spec.training.output_dir or OUT
+        out = spec.training.output_dir or DEFAULT_OUTPUT
     check_apart([Output("the run", Path(out)), Output("--html", Path(html))])
 
 
@@ -212,14 +212,14 @@ def _report_by_process() -> Iterator[None]:
         click.echo(f"truetune: error in process {RANK}: {error}", err=True)
         raise click.exceptions.Exit(2) from None
     except Exception as error:
-        if type(error).__name__ != "Elsewhere":
+        if type(error).__name__ != "FailedElsewhere":
             raise
         raise click.exceptions.Exit(0) from None
 
 
 def _launch_processes(processes: int, config_file: str | None) -> int:
     """The same command, without NOT_PASSED, in so many processes."""
-    from truetune.training.launch import launch
+    from truetune.training.launch_processes import launch_processes
 
     context = click.get_current_context()
     given = [
@@ -228,7 +228,7 @@ def _launch_processes(processes: int, config_file: str | None) -> int:
         if param.name not in NOT_LAUNCHED_PARAMETERS
         and (value := context.params.get(param.name or ""))
     ]
-    return launch(
+    return launch_processes(
         processes, config_file, ["train", *chain(*given)], lambda line: click.echo(line, err=True)
     )
 

@@ -72,8 +72,8 @@ def merge(
       truetune merge outputs/adapter --data held-out.jsonl --prompts 16
     """
     from truetune.report.merge_terminal import merged_page, merged_report, render_merged
+    from truetune.training.fidelity_proof import quiet_transformers as hush
     from truetune.training.merge import merge as run
-    from truetune.training.proof import quiet as hush
 
     hush()
     made = run(adapter, prove=not no_proof, say=status_printer(quiet=quiet), **options)
@@ -137,7 +137,7 @@ def export(
     """
     from truetune.report.merge_terminal import exported_page, render_exported
     from truetune.training.export import export as run
-    from truetune.training.proof import quiet as hush
+    from truetune.training.fidelity_proof import quiet_transformers as hush
 
     hush()
     made = run(

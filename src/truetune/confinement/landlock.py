@@ -77,12 +77,14 @@ class Confinement:
     """Signals and abstract Unix sockets reach no process outside"""
 
 
-def version() -> int:
+def landlock_version() -> int:
     """The version of Landlock's interface that this kernel has, and uses; 0 where there is none."""
-    return max(0, _call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_VERSION)))
+    return max(
+        0, _system_call(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(ASK_VERSION))
+    )
 
 
-def reach(number: int) -> list[str]:
+def list_gaps(number: int) -> list[str]:
     """What this version refuses outside of what is allowed, in words."""
     levels = (
         (1, "files are neither opened for writing, made, removed nor moved"),
@@ -93,7 +95,7 @@ def reach(number: int) -> list[str]:
     return [text for least, text in levels if number >= least]
 
 
-def confine(
+def confine_writes(
     writable: Iterable[Path],
     *,
     readable: Iterable[Path] | None = None,
@@ -117,33 +119,33 @@ def confine(
     Raises:
         LandlockError: where the kernel has no Landlock or refuses; then nothing is confined.
     """
-    number = version()
+    number = landlock_version()
     if number == 0:
         raise LandlockError(errno.EOPNOTSUPP, "this kernel has no Landlock, or it is switched off")
-    write = _writing(number)
-    handled = write | (READING if readable is not None else 0)
-    handled_tcp = (BIND_TCP if bind_ports is not None else 0) | (
-        CONNECT_TCP if connect_ports is not None else 0
-    )
+    # What is not handled stays free: rights that are never named in the ruleset are not taken away.
+    handled = _write_rights(number) | (READING if readable is not None else 0)
+    port_rules = _collect_port_rules(bind_ports, connect_ports)
+    handled_tcp = sum(port_rules)
     scopes = ABSTRACT_SOCKETS | SIGNALS if scoped else 0
-    ruleset = _ruleset(number, handled, handled_tcp, scopes)
+    ruleset = _create_ruleset(number, handled, handled_tcp, scopes)
     try:
         for path in writable:
-            _allow(ruleset, path, handled)
+            _allow_path(ruleset, path, handled)
         for path in readable or ():
-            _allow(ruleset, path, READING)
+            _allow_path(ruleset, path, READING)
+        # Version 4 is the first that knows ports; an older kernel refuses the rule.
         if number >= 4:
-            for right, ports in ((BIND_TCP, bind_ports), (CONNECT_TCP, connect_ports)):
-                for port in ports or ():
-                    rule = struct.pack("=QQ", right, port)
-                    _checked(_call(ADD_RULE, ruleset, NET_PORT, rule, 0), f"port {port}")
+            for right, ports in port_rules.items():
+                _allow_ports(ruleset, right, ports)
+        # The kernel takes rules only from who can't gain rights by starting a setuid program.
         forbid_new_privileges()
-        _checked(_call(RESTRICT_SELF, ruleset, ctypes.c_uint32(0)), "the rules as a whole")
+        _check_result(
+            _system_call(RESTRICT_SELF, ruleset, ctypes.c_uint32(0)), "the rules as a whole"
+        )
     finally:
         os.close(ruleset)
-    return Confinement(
-        number, number >= 3, number >= 4 and bool(handled_tcp), number >= 6 and scoped
-    )
+    holds_tcp = number >= 4 and bool(handled_tcp)
+    return Confinement(number, number >= 3, holds_tcp, number >= 6 and scoped)
 
 
 def forbid_new_privileges() -> None:
@@ -153,10 +155,12 @@ def forbid_new_privileges() -> None:
     """
     zero = ctypes.c_ulong(0)
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.prctl(SET_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), zero, zero, zero), "no_new_privs")
+    _check_result(
+        libc.prctl(SET_NO_NEW_PRIVILEGES, ctypes.c_ulong(1), zero, zero, zero), "no_new_privs"
+    )
 
 
-def _writing(number: int) -> int:
+def _write_rights(number: int) -> int:
     """All rights of changing files that this version knows."""
     rights = WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_ANY
     for least, right in ((2, REFER), (3, TRUNCATE), (5, DEVICE_IOCTL)):
@@ -165,7 +169,7 @@ def _writing(number: int) -> int:
     return rights
 
 
-def _ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
+def _create_ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
     """A file descriptor of a new set of rules. An older kernel knows fewer fields, and refuses a longer record."""
     fields = [files]
     if number >= 4:
@@ -173,36 +177,54 @@ def _ruleset(number: int, files: int, tcp: int, scopes: int) -> int:
     if number >= 6:
         fields.append(scopes)
     record = struct.pack(f"={len(fields)}Q", *fields)
-    return _checked(
-        _call(CREATE_RULESET, record, ctypes.c_size_t(len(record)), ctypes.c_uint32(0)),
+    return _check_result(
+        _system_call(CREATE_RULESET, record, ctypes.c_size_t(len(record)), ctypes.c_uint32(0)),
         "a set of rules",
     )
 
 
-def _allow(ruleset: int, path: Path, rights: int) -> None:
+def _allow_path(ruleset: int, path: Path, rights: int) -> None:
     """Allow these rights at and below a path. Nothing is allowed where it can't be opened."""
     with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:
+            # The kernel answers EINVAL to a right of folders on a file.
             if not stat.S_ISDIR(os.fstat(place).st_mode):
                 rights &= OF_A_FILE
             rule = struct.pack("=Qi", rights, place)
-            _checked(_call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), os.fspath(path))
+            _check_result(_system_call(ADD_RULE, ruleset, PATH_BENEATH, rule, 0), os.fspath(path))
         finally:
             os.close(place)
 
 
-def _call(number: int, *arguments: object) -> int:
+def _collect_port_rules(
+    bind_ports: Collection[int] | None, connect_ports: Collection[int] | None
+) -> dict[int, Collection[int]]:
+    """Right -> the ports at which it stays; a right with no entry is not taken away at all."""
+    rights = ((BIND_TCP, bind_ports), (CONNECT_TCP, connect_ports))
+    return {right: ports for right, ports in rights if ports is not None}
+
+
+def _allow_ports(ruleset: int, right: int, ports: Iterable[int]) -> None:
+    """Allow to bind, or to connect to, these ports; of any address, for a rule names ports alone."""
+    for port in ports:
+        rule = struct.pack("=QQ", right, port)
+        _check_result(_system_call(ADD_RULE, ruleset, NET_PORT, rule, 0), f"port {port}")
+
+
+def _system_call(number: int, *arguments: object) -> int:
     """A system call; -1 and the C library's errno where it fails, or where there are no such calls at all."""
     try:
         syscall = ctypes.CDLL(None, use_errno=True).syscall
     except (OSError, AttributeError, TypeError):  # not Linux
         return -1
+    # ctypes returns an int of 32 bits by default, and a file descriptor or -1 must come back as it is.
     syscall.restype = ctypes.c_long
     return int(syscall(ctypes.c_long(number), *arguments))
 
 
-def _checked(result: int, subject: str) -> int:
+def _check_result(result: int, subject: str) -> int:
+    """The result of a call. Raises LandlockError, with the C library's reason, where it failed."""
     if result < 0:
         number = ctypes.get_errno()
         raise LandlockError(number, f"Landlock refuses {subject}: {os.strerror(number)}")

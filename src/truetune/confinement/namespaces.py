@@ -42,7 +42,7 @@ KEPT_CAPABILITIES = {0, 1, 3, 4, 6, 7}
 """chown, dac_override, fowner, fsetid, setgid, setuid: root's usual access to files, which the mounts still hold"""
 SET_INTERFACE_FLAGS, INTERFACE_UP = 0x8914, 1
 ALL_USERS = 4294967295
-SYSTEM = (
+SYSTEM_FOLDERS = (
     "/bin",
     "/boot",
     "/dev",
@@ -58,7 +58,7 @@ SYSTEM = (
     "/usr",
 )
 """Not covered, and read-only: no program of a user's writes there"""
-DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
+PLAIN_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 SHARED_MEMORY = "/dev/shm"
 
 
@@ -67,7 +67,7 @@ class NamespaceError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class FileView:
     """What the process may write to."""
 
     covered: tuple[str, ...]
@@ -76,10 +76,10 @@ class View:
     """Folders of the user's that could not be covered"""
 
 
-def enter() -> None:
+def enter_namespaces() -> None:
     """New namespaces for this process. Raises NamespaceError where that is refused."""
     libc = ctypes.CDLL(None, use_errno=True)
-    _checked(libc.unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_IPC), "new namespaces")
+    _check_result(libc.unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_IPC), "new namespaces")
 
 
 def map_user(process: int) -> None:
@@ -93,6 +93,7 @@ def map_user(process: int) -> None:
             folder.joinpath("uid_map").write_text(f"0 0 {ALL_USERS}")
             folder.joinpath("gid_map").write_text(f"0 0 {ALL_USERS}")
             return
+    # Since Linux 3.19 a group can be mapped only where setgroups is given up; older kernels have no such file.
     with suppress(FileNotFoundError):
         folder.joinpath("setgroups").write_text("deny")
     for name, number in (("uid_map", os.getuid()), ("gid_map", os.getgid())):
@@ -100,7 +101,7 @@ def map_user(process: int) -> None:
             folder.joinpath(name).write_text(f"{number} {number} 1")
 
 
-def isolate(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> View:
+def isolate_files(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> FileView:
     """Make the view that the module's text describes, after `enter` and `map_user`.
 
     Args:
@@ -111,31 +112,32 @@ def isolate(kept: Iterable[str], scratch: str, used: Iterable[str] = ()) -> View
     Raises NamespaceError where it can't be made; the process must end then, since half of it may stand.
     """
     here = os.getcwd()
-    _mount(None, "/", None, RECURSIVE | PRIVATE, None)
+    _mount_checked(None, "/", None, RECURSIVE | PRIVATE, None)
     kept, scratch = [os.path.realpath(folder) for folder in kept], os.path.realpath(scratch)
+    # Opened before anything is covered: through these the folders can be mounted where they were.
     handles = [(folder, os.open(folder, os.O_PATH | os.O_CLOEXEC)) for folder in kept]
     covered: list[str] = []
     read_only: list[str] = []
     folders = list(folders_to_cover(_mount_points(), kept))
     _replace_devices(os.path.join(scratch, "devices"))
-    folders.sort(
-        key=lambda folder: _is_below(scratch, [folder])
-    )  # under an overlay `scratch` would be another folder
+    # The one with `scratch` in it last: under an overlay `scratch` would be another folder.
+    folders.sort(key=lambda folder: _is_below(scratch, [folder]))
     for folder in folders:
-        (covered if _cover(folder, scratch, len(covered)) else read_only).append(folder)
-    _show(handles)  # `scratch` is there again
+        (covered if _cover_folder(folder, scratch, len(covered)) else read_only).append(folder)
+    _show_folders(handles)  # `scratch` is there again
     for folder in _hidden_by_others(used, covered, kept):
-        if _cover(folder, scratch, len(covered)):
+        if _cover_folder(folder, scratch, len(covered)):
             covered.append(folder)
+    # First everything read-only, then the few writable ones back: what is forgotten is safe.
     _set_attributes("/", AT_RECURSIVE, READ_ONLY, 0)
-    _show(handles)
+    _show_folders(handles)
     for _, handle in handles:
         os.close(handle)
     for folder in (*covered, *kept, SHARED_MEMORY):
         _set_attributes(folder, 0, 0, READ_ONLY)
     _raise_loopback()
     os.chdir(here)  # or we would still stand in the folder below the overlay
-    return View(tuple(covered), tuple(read_only))
+    return FileView(tuple(covered), tuple(read_only))
 
 
 def drop_capabilities() -> None:
@@ -143,6 +145,7 @@ def drop_capabilities() -> None:
 
     Landlock does not see a change of a mount's attributes. Works with the next exec; nothing happens for other users.
     """
+    # From the bounding set, which bounds what the next exec may get; what this process has it still needs.
     libc = ctypes.CDLL(None, use_errno=True)
     for capability in range(LAST_CAPABILITY + 1):
         if capability not in KEPT_CAPABILITIES:
@@ -155,30 +158,34 @@ def folders_to_cover(mount_points: Mapping[str, bool], kept: Iterable[str]) -> I
     The system's own are left out, and what is kept, unless it lies below. `mount_points` says of each whether it is
     read-only.
     """
-    mounts = [point for point in mount_points if not _is_below(point, SYSTEM)]
-    kept = list(kept)
+    mounts = [point for point in mount_points if not _is_below(point, SYSTEM_FOLDERS)]
+    left_out = {*kept, *SYSTEM_FOLDERS, *(point for point, is_ro in mount_points.items() if is_ro)}
 
     def walk(folder: str) -> Iterator[str]:
-        if folder in kept or folder in SYSTEM or mount_points.get(folder) or os.path.islink(folder):
+        if folder in left_out or os.path.islink(folder):
             return
+        # An overlay does not show what is mounted below its lower folder: that would look empty.
         if any(point != folder and _is_below(point, [folder]) for point in mounts):
-            with suppress(OSError), os.scandir(folder) as entries:
-                for entry in sorted(entries, key=lambda entry: entry.name):
-                    if entry.is_dir(follow_symlinks=False):
-                        yield from walk(entry.path)
+            with suppress(OSError):
+                for inner in _list_folders(folder):
+                    yield from walk(inner)
             return
         yield folder
 
-    with os.scandir("/") as entries:
-        for entry in sorted(entries, key=lambda entry: entry.name):
-            if entry.is_dir(follow_symlinks=False):
-                yield from walk(entry.path)
+    for folder in _list_folders("/"):
+        yield from walk(folder)
 
 
-def _show(handles: Iterable[tuple[str, int]]) -> None:
+def _list_folders(folder: str) -> list[str]:
+    """The folders in a folder, by name, without links. Raises OSError."""
+    with os.scandir(folder) as entries:
+        return sorted(entry.path for entry in entries if entry.is_dir(follow_symlinks=False))
+
+
+def _show_folders(handles: Iterable[tuple[str, int]]) -> None:
     """Mount folders where they were, on top of what covers them."""
     for folder, handle in handles:
-        _mount(f"/proc/self/fd/{handle}", folder, None, BIND, None)
+        _mount_checked(f"/proc/self/fd/{handle}", folder, None, BIND, None)
 
 
 def _hidden_by_others(
@@ -188,23 +195,32 @@ def _hidden_by_others(
 
     The overlay above can't hold a copy of that one: its owner is nobody in our namespace. Root has all owners.
     """
-    found: list[str] = []
+    hidden: list[str] = []
     for path in map(os.path.realpath, used if os.getuid() else ()):
-        above = [path, *map(str, Path(path).parents)]
-        root = next((folder for folder in above if folder in covered), None)
-        if root is None or not os.path.isdir(path) or _is_below(path, kept):
+        if not os.path.isdir(path) or _is_below(path, kept):
             continue
-        between = above[: above.index(root)]
-        others = [folder for folder in between if os.stat(folder).st_uid != os.getuid()]
-        if others:
-            below = between[: between.index(others[0])]
-            place = below[-1] if below else path
-            if place not in found and os.access(place, os.W_OK):
-                found.append(place)
-    return found
+        place = _outermost_own_folder(path, covered)
+        if place is not None and place not in hidden and os.access(place, os.W_OK):
+            hidden.append(place)
+    return hidden
+
+
+def _outermost_own_folder(path: str, covered: Iterable[str]) -> str | None:
+    """The highest folder above `path` that no folder of another user's lies between; None where all are the user's."""
+    above = [path, *map(str, Path(path).parents)]
+    root = next((folder for folder in above if folder in covered), None)
+    if root is None:
+        return None
+    between = above[: above.index(root)]
+    others = [folder for folder in between if os.stat(folder).st_uid != os.getuid()]
+    if not others:
+        return None
+    below = between[: between.index(others[0])]
+    return below[-1] if below else path
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:
+    """Is a path one of the folders, or in one? By whole names: /tmpfile is not below /tmp."""
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
@@ -217,7 +233,7 @@ def _mount_points() -> dict[str, bool]:
     }
 
 
-def _cover(folder: str, scratch: str, number: int) -> bool:
+def _cover_folder(folder: str, scratch: str, number: int) -> bool:
     """Lay an overlay over a folder, with what is written in `scratch`, or in memory.
 
     In memory where `scratch` is below the folder, which the kernel takes for a circle, or where the file system of
@@ -231,68 +247,75 @@ def _cover(folder: str, scratch: str, number: int) -> bool:
             return True
         place += "-memory"
         os.mkdir(place)
-        _mount("tmpfs", place, "tmpfs", 0, None)
+        _mount_checked("tmpfs", place, "tmpfs", 0, None)
         return _lay_over(folder, os.path.join(place, "overlay"))
     return False
 
 
 def _lay_over(folder: str, place: str) -> bool:
+    """Mount an overlay over a folder, with what is written in `place`; False where the kernel refuses."""
     upper, work = os.path.join(place, "written"), os.path.join(place, "work")
     os.makedirs(upper)
     os.mkdir(work)
     seen = os.stat(folder)  # the folder will have the mode and owner of `upper`
+    # Or a folder that others may not enter could be entered through the overlay.
     os.chmod(upper, seen.st_mode & 0o7777)
     with suppress(OSError):
         os.chown(upper, seen.st_uid, seen.st_gid)
-    paths = (
-        f"lowerdir={_escaped(folder)},upperdir={_escaped(upper)},workdir={_escaped(work)},userxattr"
-    )
+    folders = (("lowerdir", folder), ("upperdir", upper), ("workdir", work))
+    paths = ",".join(f"{name}={_escape_mount_option(path)}" for name, path in folders)
+    # userxattr: without rights over the system, overlay may keep its notes in `user.` attributes alone.
+    paths += ",userxattr"
     try:
-        _mount("overlay", folder, "overlay", 0, paths)
+        _mount_checked("overlay", folder, "overlay", 0, paths)
     except NamespaceError:
         return False
     return True
 
 
-def _escaped(path: str) -> str:
+def _escape_mount_option(path: str) -> str:
+    """A path in the options of an overlay, where commas and colons part options and folders."""
     return path.replace("\\", "\\\\").replace(",", "\\,").replace(":", "\\:")
 
 
-def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None) -> None:
+def _mount_checked(
+    source: str | None, target: str, kind: str | None, flags: int, data: str | None
+) -> None:
+    """mount(2). Raises NamespaceError where it fails."""
     libc = ctypes.CDLL(None, use_errno=True)
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, data)]
     done = libc.mount(texts[0], texts[1], texts[2], ctypes.c_ulong(flags), texts[3])
-    _checked(done, f"mounting at {target}")
+    _check_result(done, f"mounting at {target}")
 
 
 def _replace_devices(folder: str) -> None:
     """A /dev that holds DEVICES and shared memory of its own, made in `folder`. Disks and terminals are not in it."""
     os.mkdir(folder)
-    _mount(
-        "tmpfs", folder, "tmpfs", 0, "mode=755"
-    )  # in a sticky folder, others' devices can't be opened to create
-    for device in DEVICES:
+    # 755: in a sticky folder, others' devices can't be opened to create.
+    _mount_checked("tmpfs", folder, "tmpfs", 0, "mode=755")
+    for device in PLAIN_DEVICES:
         place = os.path.join(folder, os.path.basename(device))
         with suppress(OSError):  # a system without this device
             if os.path.exists(device):
                 Path(place).touch()
-                _mount(device, place, None, BIND, None)
+                _mount_checked(device, place, None, BIND, None)
     for name, target in (("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
         os.symlink(f"/proc/self/{target}", os.path.join(folder, name))
     shared = os.path.join(folder, os.path.basename(SHARED_MEMORY))
     os.mkdir(shared)
-    _mount("tmpfs", shared, "tmpfs", 0, "mode=1777")
-    _mount(folder, "/dev", None, BIND | RECURSIVE, None)
+    _mount_checked("tmpfs", shared, "tmpfs", 0, "mode=1777")
+    _mount_checked(folder, "/dev", None, BIND | RECURSIVE, None)
 
 
-def _set_attributes(folder: str, flags: int, given: int, taken: int) -> None:
+def _set_attributes(folder: str, flags: int, added: int, removed: int) -> None:
     """mount_setattr(2)"""
+    # By its number, for C libraries know the call only since glibc 2.36.
     libc = ctypes.CDLL(None, use_errno=True)
-    record = struct.pack("=QQQQ", given, taken, 0, 0)
+    record = struct.pack("=QQQQ", added, removed, 0, 0)
     done = libc.syscall(
         MOUNT_SETATTR, AT_FDCWD, os.fsencode(folder), flags, record, ctypes.c_size_t(len(record))
     )
-    _checked(done, f"the mount at {folder}")
+    _check_result(done, f"the mount at {folder}")
 
 
 def _raise_loopback() -> None:
@@ -301,7 +324,7 @@ def _raise_loopback() -> None:
         fcntl.ioctl(opened, SET_INTERFACE_FLAGS, struct.pack("16sH14x", b"lo", INTERFACE_UP))
 
 
-def _checked(result: int, subject: str) -> None:
+def _check_result(result: int, subject: str) -> None:
     if result < 0:
         number = ctypes.get_errno() or errno.EPERM
         raise NamespaceError(number, f"the system refuses {subject}: {os.strerror(number)}")

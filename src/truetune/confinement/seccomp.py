@@ -48,7 +48,7 @@ class Machine:
     """io_uring, which can do what a filter does not see"""
 
 
-NEWER = (452, 463, 466, 469)
+NEWER_CALLS = (452, 463, 466, 469)
 """fchmodat2, setxattrat, removexattrat, file_setattr"""
 MACHINES = {
     "x86_64": Machine(
@@ -73,7 +73,7 @@ MACHINES = {
             261,
             268,
             280,
-            *NEWER,
+            *NEWER_CALLS,
         ),
         sends=((44, 3), (46, 2), (307, 3)),
     ),
@@ -81,7 +81,7 @@ MACHINES = {
         identity=0xC00000B7,
         socket=198,
         ioctl=29,
-        pretended=(5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, *NEWER),
+        pretended=(5, 6, 7, 14, 15, 16, 52, 53, 54, 55, 88, *NEWER_CALLS),
         sends=((206, 3), (211, 2), (269, 3)),
     ),
 }
@@ -99,7 +99,7 @@ def knows_machine() -> bool:
     return platform.machine() in MACHINES
 
 
-def restrict(*, tcp: bool = True) -> None:
+def restrict_system_calls(*, tcp: bool = True) -> None:
     """Set the filter up for this process and all that it starts, for good, after no_new_privs.
 
     Args:
@@ -107,12 +107,14 @@ def restrict(*, tcp: bool = True) -> None:
 
     Raises SeccompError where the kernel refuses, or the machine's numbers are not known.
     """
+    # Fail closed: with the numbers of another machine the filter would stop the wrong calls.
     if not knows_machine():
         raise SeccompError(
             errno.EOPNOTSUPP, f"the system calls of {platform.machine()} are not known"
         )
     program = build_filter(MACHINES[platform.machine()], tcp)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
+    # The kernel copies the program; until then Python must not free it.
     held = ctypes.create_string_buffer(code, len(code))
     record = struct.pack("@HP", len(program), ctypes.addressof(held))
     libc = ctypes.CDLL(None, use_errno=True)
@@ -123,22 +125,24 @@ def restrict(*, tcp: bool = True) -> None:
 
 def build_filter(machine: Machine, tcp: bool) -> list[Instruction]:
     """The program for the kernel: blocks that each look at one thing, and return or fall through to the next."""
+    # The architecture first: the same number is another call on another one (32-bit programs on a 64-bit kernel).
     program: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
         (JUMP_EQUAL, 1, 0, machine.identity),
-        _fail(errno.EPERM),
+        _fail_with(errno.EPERM),
         (LOAD, 0, 0, NUMBER),
         (JUMP_AT_LEAST, 0, 1, X32),
-        _fail(errno.ENOSYS),
+        _fail_with(errno.ENOSYS),
     ]
+    # Success that does nothing: `cp -p` and installers would fail for a mode that they do not need.
     for number in machine.pretended:
-        program += [(JUMP_EQUAL, 0, 1, number), _fail(0)]
+        program += [(JUMP_EQUAL, 0, 1, number), _fail_with(0)]
     for number in machine.refused:
-        program += [(JUMP_EQUAL, 0, 1, number), _fail(errno.EPERM)]
-    program += _on_call(machine.ioctl, _ioctl())
-    program += _on_call(machine.socket, _sockets(tcp))
+        program += [(JUMP_EQUAL, 0, 1, number), _fail_with(errno.EPERM)]
+    program += _on_call(machine.ioctl, _filter_ioctl())
+    program += _on_call(machine.socket, _filter_sockets(tcp))
     for number, place in machine.sends:
-        program += _on_call(number, _sends(place))
+        program += _on_call(number, _filter_sends(place))
     return [*program, (RETURN, 0, 0, ALLOW)]
 
 
@@ -147,20 +151,23 @@ def _on_call(number: int, body: Sequence[Instruction]) -> list[Instruction]:
     return [(JUMP_EQUAL, 0, len(body), number), *body]
 
 
-def _ioctl() -> list[Instruction]:
+def _filter_ioctl() -> list[Instruction]:
+    """Requests of chattr are refused, all others pass."""
+    # The lower 32 bits of the second argument: the kernel reads no more of a request.
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS + 8)]
     for request in SET_FILE_FLAGS:
-        body += [(JUMP_EQUAL, 0, 1, request), _fail(errno.EPERM)]
+        body += [(JUMP_EQUAL, 0, 1, request), _fail_with(errno.EPERM)]
     return [*body, (RETURN, 0, 0, ALLOW)]
 
 
-def _sockets(tcp: bool) -> list[Instruction]:
+def _filter_sockets(tcp: bool) -> list[Instruction]:
     """Unix sockets, netlink (which the C library asks for the machine's addresses), and TCP."""
     allowed: Instruction = (RETURN, 0, 0, ALLOW)
-    refused = _fail(errno.EACCES)
+    refused = _fail_with(errno.EACCES)
     body: list[Instruction] = [(LOAD, 0, 0, ARGUMENTS)]
     for family in (socket.AF_UNIX, socket.AF_NETLINK):
         body += [(JUMP_EQUAL, 0, 1, int(family)), allowed]
+    # Landlock holds TCP to ports where the kernel knows that; otherwise no internet socket is given at all.
     if not tcp:
         return [*body, refused]
     return [
@@ -180,16 +187,16 @@ def _sockets(tcp: bool) -> list[Instruction]:
     ]
 
 
-def _sends(place: int) -> list[Instruction]:
+def _filter_sends(place: int) -> list[Instruction]:
     """A connection that is opened by sending, which Landlock does not see. `place` is that of the flags' argument."""
     return [
         (LOAD, 0, 0, ARGUMENTS + 8 * place),
         (JUMP_IF_SET, 0, 1, FAST_OPEN),
-        _fail(errno.EACCES),
+        _fail_with(errno.EACCES),
         (RETURN, 0, 0, ALLOW),
     ]
 
 
-def _fail(number: int) -> Instruction:
+def _fail_with(number: int) -> Instruction:
     """The call returns at once with this errno; 0 means that it seems to have worked."""
     return (RETURN, 0, 0, RETURN_ERROR | number)

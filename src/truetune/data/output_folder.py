@@ -26,7 +26,7 @@ from itertools import combinations
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from truetune.checkpoint.run_record import FORMAT, WHOLE
+from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
 from truetune.data.remote import Place, Remote
 from truetune.errors import DataError, UsageError
 from truetune.parsing.files import read_bounded
@@ -242,14 +242,14 @@ def _is_whole(record: Any) -> bool:
     """Is this what a whole checkpoint has as whole.json?"""
     return (
         isinstance(record, dict)
-        and record.get("format") == FORMAT
+        and record.get("format") == RECORD_FORMAT
         and bool(listing_from(record.get("files")))
     )
 
 
 OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "manifest.json": ("data that truetune encoded", _is_manifest),
-    WHOLE: ("a checkpoint of truetune", _is_whole),
+    WHOLE_FILE: ("a checkpoint of truetune", _is_whole),
 }
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 

@@ -13,9 +13,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.checkpoint import is_checkpoint
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import RUN, checkpoints, fault_of, read_run, step_of
+from truetune.checkpoint.load_checkpoint import is_checkpoint
+from truetune.checkpoint.run_folder import (
+    RUN_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+    list_checkpoints,
+    read_run,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write_atomically
@@ -39,7 +45,7 @@ from truetune.generation.backends.model_source import ModelSource, find_model_so
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.training.watch.store import SAMPLES, is_look, read, save
+from truetune.training.watch.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
 
 ASKED = "asked.json"
 EVERY = 5.0
@@ -80,7 +86,9 @@ def follow(
     started = time.perf_counter()
     folder = Path(run)
     if not folder.is_dir() or not read_run(folder):
-        raise UsageError(f"{run}: expected the output folder of `truetune train`, with its {RUN}")
+        raise UsageError(
+            f"{run}: expected the output folder of `truetune train`, with its {RUN_FILE}"
+        )
     files = data_of(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
     parse = make_parser(parser) if parser else None
@@ -104,13 +112,13 @@ def follow(
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     kept = _kept(keep, given)
-    followed.looks |= {look.step: look for look, _ in read(kept)}
+    followed.looks |= {look.step: look for look, _ in read_passes(kept)}
     for look in followed.watched().looks:
         say(_line(look, max_new_tokens, "asked before"))
     said: dict[str, Finding] = {}
     for step, path in _coming(folder, once, wait, followed.notes):
         if (fresh := followed.ask(path, step)) is not None:
-            save(fresh, max_new_tokens, kept)
+            save_pass(fresh, max_new_tokens, kept)
             say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
             for finding in news(findings_of(followed.watched(), followed.spec()), said):
                 say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
@@ -185,7 +193,7 @@ class _Followed:
     ) -> SampleReport:
         """Of all looks, with the causes of what the last one shows."""
         last, limit = self.watched().looks[-1], self.asking.max_new_tokens
-        made = {step_of(path): path for path in checkpoints(self.folder)}
+        made = {checkpoint_step(path): path for path in list_checkpoints(self.folder)}
         path = made.get(last.step, self.folder)
         there = is_checkpoint(path)
         place, probes, _ = self.at(path if there else next(iter(made.values()), path))
@@ -247,7 +255,7 @@ def _kept(folder: Path, given: dict[str, Any]) -> Path:
         if (folder / path).is_symlink():
             return False
         return ours and (
-            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_look(folder / path))
+            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_sample_file(folder / path))
         )
 
     stranger = next(
@@ -295,11 +303,11 @@ def _whole_checkpoints(
     folder: Path, faults: list[str], done: Collection[int] = ()
 ) -> Iterator[tuple[int, Path]]:
     """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""
-    for path in checkpoints(folder):
-        step = step_of(path)
+    for path in list_checkpoints(folder):
+        step = checkpoint_step(path)
         if step is None or step in done:
             continue
-        if fault := fault_of(path):
+        if fault := find_checkpoint_fault(path):
             faults.append(f"{path.name} is not asked: {fault}")
         else:
             yield step, path
@@ -309,7 +317,7 @@ def _whole_checkpoints(
         and isinstance(run.get("step"), int)
         and is_checkpoint(folder)
     )
-    if finished and run["step"] not in {step_of(path) for path in checkpoints(folder)}:
+    if finished and run["step"] not in {checkpoint_step(path) for path in list_checkpoints(folder)}:
         yield run["step"], folder
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.errors import TruetuneError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import Fault, read_object
-from truetune.checkpoint.run_record import read_run as read_record
+from truetune.checkpoint.run_folder import read_run as read_record
+from truetune.checkpoint.weight_files import FileFault, read_object
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.judgement import Judgement, judge
@@ -24,7 +24,7 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.run import RunSpec
-from truetune.training.watch.store import FINDINGS, KEPT, read
+from truetune.training.watch.sample_files import FINDING_FIELDS, FINDINGS, read_passes
 
 WATCH = "watch.json"
 OTHERWISE: Mapping[Kind, str] = {
@@ -81,7 +81,7 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
         return RunFolder(
             path, alone, {}, {}, (), tuple(map(_marked, judged.findings)), judged=judged
         )
-    looks, watch, record = read(where), _watch(where / WATCH, notes), read_record(where)
+    looks, watch, record = read_passes(where), _watch(where / WATCH, notes), read_record(where)
     log = _log(path) if is_run(path) or not (looks or watch) else None
     judged = _of_log(log, spec)
     answers, of_answers = _of_answers(where, looks, record, spec, notes)
@@ -104,7 +104,7 @@ def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder
     if not where.is_dir():
         return RunFolder(path, log, {}, {}, (), found)
     try:
-        looks = tuple(read(where))
+        looks = tuple(read_passes(where))
     except DataError as error:
         looks = ()
         notes.append(str(error))
@@ -143,7 +143,7 @@ def _log(path: str) -> RunLog:
 def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
     if not file.is_file():
         return {}
-    faults = list[Fault]()
+    faults = list[FileFault]()
     content = read_object(file, faults)
     notes += [fault.text for fault in faults]
     return content or {}
@@ -204,7 +204,7 @@ def _noted(file: Path, notes: list[str]) -> list[Found]:
 
 
 def _finding(record: dict[str, Any]) -> Found:
-    kept = {name: record[name] for name in KEPT}
+    kept = {name: record[name] for name in FINDING_FIELDS}
     if kept["severity"] not in RANK:
         raise ValueError(kept["severity"])
     cases = tuple(

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from truetune.auditing.turns import marker_of
+from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.documents import CONTENT, HARMLESS
 from truetune.encoding.encoder import Encoder
@@ -158,7 +158,7 @@ class PromptMaker:
             learn=Learn(what="last"), history="single"
         )
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
-        self._turn_marker = marker_of(probes).decode()
+        self._turn_marker = find_answer_marker(probes).decode()
         self._stops = [stop.token for stop in probes.stops]
         positions = max_positions(self._tokenizer.model_config)
         limits = [limit for limit in (self._spec.max_length, positions) if isinstance(limit, int)]

@@ -2,7 +2,7 @@
 
 A prompt in plain text has a frame, lines that all prompts share: `### Question:`, `### Answer:`. A model that never
 learned to stop answers, and then writes what stood behind an answer in its training: the next question. The frame is
-read from the prompts themselves, so that no list of markers is needed. The last line of the frame begins the answer,
+read from the prompts themselves; of those whose frame is known, and was taken off, by the same headers. The last line of the frame begins the answer,
 and an answer may well repeat it; the lines before it begin a question, and only they tell an invented turn.
 """
 
@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from truetune.data.rendered_prompts import find_question_turn
 from truetune.generation.answer_samples import Sample
 
 MIN_PROMPTS = 8
@@ -47,16 +48,25 @@ def find_invented_turns(
     frame = _question_markers([sample.prompt.question for sample in asked])
     markers, right = Counter[str](), 0
     for sample in suspected:
-        reference = set(_marker_lines(sample.prompt.reference))
         text = sample.answer.text
-        starts = (_start_of(marker, text) for marker in frame if marker not in reference)
-        start, marker = min((found for found in starts if found is not None), default=(0, ""))
+        start, marker = _first_turn(sample, frame) or (0, "")
         if marker:
             markers[marker] += 1
             right += text[:start].split() == sample.prompt.reference.split()
     if 2 * markers.total() <= len(suspected):
         return None
     return InventedTurns(markers.most_common(1)[0][0], markers.total(), right)
+
+
+def _first_turn(sample: Sample, frame: Sequence[str]) -> tuple[int, str] | None:
+    """Where the first turn of its own begins in an answer, and its marker; None where the reference has such too."""
+    text, reference = sample.answer.text, sample.prompt.reference
+    if not frame and sample.prompt.chat is not None:
+        known = find_question_turn(text)
+        return known if known is not None and known[1] not in reference else None
+    own = set(_marker_lines(reference))
+    starts = (_start_of(marker, text) for marker in frame if marker not in own)
+    return min((found for found in starts if found is not None), default=None)
 
 
 def _question_markers(prompts: Sequence[str]) -> list[str]:

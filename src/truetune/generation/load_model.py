@@ -16,9 +16,13 @@ import torch
 import transformers
 from safetensors import SafetensorError
 
-from truetune.checkpoint.adapter import LAYER, piece, saved
-from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.embedding import EMBEDDINGS, embedding
+from truetune.checkpoint.adapter_tensor_names import (
+    BASE_LAYER,
+    find_replaced_tensors,
+    parse_adapter_tensor,
+)
+from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, find_embedding
+from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.errors import UsageError
 
 SHOWN_NAMES = 3
@@ -54,15 +58,19 @@ def model_class(base: Checkpoint) -> Any:
 def adapter_vocabulary(adapter: Checkpoint) -> int | None:
     """How many tokens an adapter's embedding has; None where the base's is enough."""
     tensors = adapter.tensors
-    copies = {piece(t).whole: t for name, t in tensors.items() if f".{LAYER}.weight" in name}
+    copies = {
+        parse_adapter_tensor(t).whole: t
+        for name, t in tensors.items()
+        if f".{BASE_LAYER}.weight" in name
+    }
     # Embeddings are saved whole by `modules_to_save`, or as LoRA layers with a copy of the base weight.
-    whole = {**saved(tensors), **copies}
-    own = next((tensor for name, tensor in whole.items() if name.endswith(EMBEDDINGS)), None)
+    whole = {**find_replaced_tensors(tensors), **copies}
+    own = next((tensor for name, tensor in whole.items() if name.endswith(EMBEDDING_NAMES)), None)
     if own is not None:
         return own.shape[0]
     # An adapter may hold single rows of new tokens, and no embedding: then its highest id tells.
     highest = max(_trainable_token_ids(adapter), default=-1)
-    base_embedding = embedding(adapter.base.tensors) if adapter.base else None
+    base_embedding = find_embedding(adapter.base.tensors) if adapter.base else None
     if base_embedding is None or highest < len(base_embedding):
         return None
     # Rounded up.

@@ -255,13 +255,15 @@ def _beside(folder: Path, into: Builder) -> None:
         step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
     )
     into.checkpoints = tuple(steps)
-    configs = [
-        folder / "config.json",
-        *(folder / f"checkpoint-{step}" / "config.json" for step in steps[-1:]),
-    ]
-    for config in configs:
+    # The newest checkpoint stands for the others: they are of one run.
+    folders = [folder, *(folder / f"checkpoint-{step}" for step in steps[-1:])]
+    for place in folders:
+        config = place / "config.json"
         if config.is_file() and "vocab_size" not in into.facts:
             _of_config(config, into)
+        adapter = place / "adapter_config.json"
+        if adapter.is_file() and "adapter" not in into.facts:
+            _of_adapter_config(adapter, into)
 
 
 def _of_config(config: Path, into: Builder) -> None:
@@ -276,6 +278,17 @@ def _of_config(config: Path, into: Builder) -> None:
         size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
         if isinstance(size, int):
             into.facts["vocab_size"] = size
+
+
+def _of_adapter_config(config: Path, into: Builder) -> None:
+    """The kind of adapter that was trained (`LORA`), as PEFT names it."""
+    try:
+        content = load_json(config)
+    except DataError as error:
+        into.note(str(error))
+        return
+    if isinstance(content, dict):
+        into.facts["adapter"] = str(content.get("peft_type"))
 
 
 def _found(folder: Path, globs: tuple[str, ...]) -> list[Path]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from truetune.checkpoint.safetensors import BrokenFile, read_header
+from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import SpecError
 from truetune.memory.families import ALIASES, FAMILIES, Family
 from truetune.parsing.json_reader import read_json

@@ -110,7 +110,7 @@ def audit_in_copy(subject: Subject, orders: dict[str, Any], number: int, limits:
         raise CopyFailed(str(message.get("failed")))
 
     try:
-        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.workspace`).
+        # The parent's folder goes with the parent, even where that is killed (`truetune.auditing.temporary_workspace`).
         run_in_copy(work, follow, limits.audit, lambda: os.path.isdir(orders["folder"]))
     except CopyFailed as error:
         if about:  # the other processes of the run must not wait for this one

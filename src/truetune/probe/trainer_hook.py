@@ -35,7 +35,7 @@ def start_hook(package: str, orders: dict[str, Any], after: CallAfterImport) -> 
 
     Args:
         package: `datasets` or `transformers`.
-        orders: what the hook is to do, as its launcher wrote them (`truetune.auditing.run`).
+        orders: what the hook is to do, as its launcher wrote them (`truetune.auditing.run_with_hook`).
         after: calls a function when another module has been imported.
     """
     if package == "datasets":

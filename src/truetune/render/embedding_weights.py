@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.bits import floats
-from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.embedding import embedding as among
-from truetune.checkpoint.safetensors import BrokenFile, read_header
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.embedding_matrices import find_embedding as among
+from truetune.checkpoint.float_formats import to_float32
+from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import TokenizerError
 
 
@@ -60,7 +60,7 @@ class Embedding(NamedTuple):
 
     def rows(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
         """(ids, width)"""
-        return floats(self.values[ids], self.dtype)
+        return to_float32(self.values[ids], self.dtype)
 
 
 def find_embedding(folder: Path) -> Embedding | None:
@@ -82,7 +82,7 @@ def find_embedding(folder: Path) -> Embedding | None:
         match = among({tensor.name: tensor for tensor in header.tensors})
         if match is not None:
             tensor = match.tensor
-            return Embedding(path, tensor.name, mapped(tensor), tensor.dtype)
+            return Embedding(path, tensor.name, map_tensor(tensor), tensor.dtype)
     return None
 
 

@@ -88,7 +88,20 @@ def render_hits(question: str, hits: Sequence[Hit], console: Console) -> None:
         for cause in hit.causes:
             proof = f" ({', '.join(cause.rules)})" if cause.rules else ""
             console.print(Text(f"    cause: {cause.text}{proof}"))
+        advice = _advice_of(hit) if hit is hits[0] else ""
+        if advice:
+            console.print(Text(f"    help: {advice}"))
         console.print(Text(f"    about: {', '.join(hit.words)} · {_command_for(hit)}", style="dim"))
+
+
+def _advice_of(hit: Hit) -> str:
+    """What to do where the hit is a known message; empty for another kind.
+
+    Only the first hit shows it: a message that was pasted is nearly always the first, and five remedies would be four
+    wrong ones.
+    """
+    message = find_message(hit.topic.name) if hit.topic.kind == "message" else None
+    return "" if message is None else message.advice.replace("{gpu}", "SIZE")
 
 
 def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
@@ -104,6 +117,7 @@ def hits_json(hits: Sequence[Hit]) -> dict[str, Any]:
                 "causes": [
                     {"text": cause.text, "rules": list(cause.rules)} for cause in hit.causes
                 ],
+                "advice": _advice_of(hit),
                 "command": _command_for(hit),
             }
             for hit in hits

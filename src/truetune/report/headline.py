@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from truetune.evaluation.evaluated_report import EvaluationReport
     from truetune.evaluation.report import SampleReport
     from truetune.generation.evaluation_results import EvaluationResults
-    from truetune.rehearsal.report import RehearsalReport
-    from truetune.serving.report import ServiceReport
+    from truetune.rehearsal.rehearsal_report import RehearsalReport
+    from truetune.serving.service_report import ServiceReport
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences of a larger p are said to be chance perhaps. The usual level, not measured; `evaluation_terminal` colours

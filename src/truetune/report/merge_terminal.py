@@ -22,8 +22,8 @@ from truetune.spec.run import RunSpec
 
 if TYPE_CHECKING:
     from truetune.training.export import Exported
+    from truetune.training.fidelity_proof import Proof
     from truetune.training.merge import Merged
-    from truetune.training.proof import Proof
 
 
 def render_merged(merged: Merged, console: Console) -> None:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.rehearsal.mutate import Mutation
-from truetune.rehearsal.report import RehearsalReport
+from truetune.rehearsal.mutation_score import Mutation
+from truetune.rehearsal.rehearsal_report import RehearsalReport
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import shorten_line
 from truetune.report.visible_text import visible

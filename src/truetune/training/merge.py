@@ -1,4 +1,9 @@
-"""Merging an adapter into its base: by peft in float32, proved, and written whole or not at all."""
+"""Merging an adapter into its base: by peft in float32, proved, and written whole or not at all.
+
+The merged model is compared with base and adapter value by value, and asked the same prompts in memory and after
+reading it back. That takes several times as long as the merge, and finds what no loss or file size shows: an adapter
+that was added twice, rounded away, or put on another base.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +24,10 @@ import torch
 import transformers
 from peft import PeftModel
 
-from truetune.checkpoint.checkpoint import Checkpoint, read_checkpoint
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.fingerprint import fingerprint
-from truetune.checkpoint.movement import Manifest
+from truetune.checkpoint.base_fingerprint import fingerprint_base
+from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
+from truetune.checkpoint.weight_diff import MovementManifest
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.movement import judgement_of
@@ -30,24 +35,25 @@ from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
 from truetune.package import __version__
-from truetune.training.proof import (
-    Asked,
+from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
+from truetune.training.fidelity_proof import (
+    Observation,
     Proof,
-    Seen,
-    asked_of,
-    facts_in,
-    loaded,
-    look,
-    proved,
-    rung,
+    ProofPrompts,
+    compare_form,
+    load_float32,
+    make_proof,
+    observe_model,
+    prepare_prompts,
+    read_serving_facts,
 )
-from truetune.training.whole import check_new_folder, copy_tokenizer, whole
 
-FILE = "merge.json"
-DTYPES = {"bfloat16": 2, "float32": 4, "float16": 2}
+MERGE_FILE = "merge.json"
+# The formats in which models are published and that peft's merge can be rounded to.
+DTYPE_BYTES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
-STORED = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
-OF_THE_RECORD = ("weights-changed-since-training", "adapter-on-another-base")
+DTYPE_NAMES = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
+RECORD_RULES = ("weights-changed-since-training", "adapter-on-another-base")
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 NOT_PROVED = NotJudged(
     "the answers of the merged model",
@@ -67,7 +73,7 @@ class Merged:
     adapter: Path
     base: Path
     dtype: str
-    manifest: Manifest
+    manifest: MovementManifest
     """All values of it against base and adapter"""
     judged: Judgement
     """What the rules say of the merged model, and of the adapter where it is more than a note"""
@@ -108,162 +114,207 @@ def merge(
     shard: str = "5GB",
     say: Say = lambda text: None,
 ) -> Merged:
-    """Merge an adapter into its base (named in adapter_config.json where `base` is None) and save a full model.
+    """Merge an adapter into its base and save a full model.
 
-    peft merges in float32, and the sum is rounded once, to `dtype` (the base's where None). The same prompts are asked
-    of the adapter on its base, of the merged model, and of what was read back from the disk. The folder (`out`, else
-    ADAPTER-merged) appears at the end, with merge.json in it; where the model is not what base and adapter make, or
-    the proof fails, nothing is left there and `failed` says so. The same merge, proved, is not made again.
+    peft merges in float32, and the sum is rounded once. The same prompts are asked of the adapter on its base, of the
+    merged model, and of what was read back from the disk. The folder appears at the end, with merge.json in it; where
+    the model is not what base and adapter make, or the proof fails, nothing is left there and `failed` says so. The
+    same merge, proved, is not made again.
 
-    Raises UsageError where adapter and base do not belong together, or the base is quantized.
+    Args:
+        adapter: the folder of adapter_config.json.
+        base: the base's folder; else the one that adapter_config.json names.
+        out: the new folder; else ADAPTER-merged.
+        dtype: what the sum is rounded to; the base's where None.
+        prove: ask the models some prompts.
+        prompts: how many.
+        data: files with rows to take them from; else built-in questions.
+        device: where the models are asked.
+        shard: the largest file of weights.
+        say: is told what is being done.
+
+    Returns:
+        The merged model, or what is wrong with it (`failed`).
+
+    Raises:
+        UsageError: adapter and base do not belong together, the base is quantized, or the folder can't be taken.
     """
     started = time.perf_counter()
-    found, under, told = _subjects(Path(adapter), base)
-    doubts = tuple(finding.message for finding in told.findings if finding.rule in OF_THE_RECORD)
-    chosen = dtype or _stored(under)
-    if chosen not in DTYPES:
-        raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPES)}")
-    folder = (
-        Path(out)
-        if out is not None
-        else found.folder.with_name(f"{found.folder.resolve().name}-merged")
-    )
+    tuned, under, adapter_judgement = _read_mergeable(Path(adapter), base)
+    chosen = dtype or _main_dtype(under)
+    if chosen not in DTYPE_BYTES:
+        raise UsageError(f"dtype {chosen}: expected one of {', '.join(DTYPE_BYTES)}")
+    folder = Path(out) if out is not None else _folder_beside(tuned)
     record = {
         "format": 1,
         "truetune": __version__,
-        "adapter": fingerprint(found),
-        "base": fingerprint(under),
-        "settings": dict(found.adapter_config),
+        "adapter": fingerprint_base(tuned),
+        "base": fingerprint_base(under),
+        "settings": dict(tuned.adapter_config),
         "dtype": chosen,
     }
-    before = read_object(folder / FILE, []) or {}
-    same = all(
-        before.get(name) == record[name] for name in ("adapter", "base", "settings", "dtype")
-    )
-    if before and same and (before.get("proof") or not prove):
-        there = replace(read_checkpoint(folder, base=under.folder), adapter=found)
+    if _made_before(folder, record, prove=prove):
+        there = replace(read_checkpoint(folder, base=under.folder), adapter=tuned)
         return Merged(
             folder,
-            found.folder,
+            tuned.folder,
             under.folder,
             chosen,
             there.manifest,
-            _judge_merge(there, told),
+            _judge_merge(there, adapter_judgement),
             None,
             ("made before, of the same files",),
             time.perf_counter() - started,
             reused=True,
         )
-    places = _Places(found, under)
-    inputs = [Input("the adapter", found.folder), Input("the base model", under.folder)]
-    inputs += [
-        Input("the tokenizer", places.tokenizer),
+    sources = _FileSources(tuned, under)
+    inputs = [
+        Input("the adapter", tuned.folder),
+        Input("the base model", under.folder),
+        Input("the tokenizer", sources.tokenizer),
         *(Input("data", Path(name)) for name in data),
     ]
+    # Before the models are loaded: a folder that can't be written is told in a second.
     check_new_folder(folder, inputs)
-    asked = (
-        asked_of(
-            places.tokenizer, under.folder, count=prompts, data=data, generation=places.generation
+    proof_prompts = None
+    if prove:
+        proof_prompts = prepare_prompts(
+            sources.tokenizer,
+            under.folder,
+            count=prompts,
+            data=data,
+            generation=sources.generation,
         )
-        if prove
-        else None
-    )
-    size = DTYPES[chosen] * sum(tensor.items for tensor in under.tensors.values())
-    with contextlib.suppress(_Failed), whole(folder, size=size, inputs=inputs) as part:
-        say(f"merging {found.folder} into {under.folder} in float32")
-        seen = _made(found, under, asked, part, chosen, device, shard)
-        notes = (*doubts, *places.fill(part))
-        there = replace(read_checkpoint(part, base=under.folder), adapter=found)
+    size = DTYPE_BYTES[chosen] * sum(tensor.items for tensor in under.tensors.values())
+    with contextlib.suppress(_MergeFailed), atomic_folder(folder, size=size, inputs=inputs) as part:
+        say(f"merging {tuned.folder} into {under.folder} in float32")
+        observations = _merge_and_save(tuned, under, proof_prompts, part, chosen, device, shard)
+        copied = sources.fill(part)
+        there = replace(read_checkpoint(part, base=under.folder), adapter=tuned)
         say("comparing all values with base and adapter")
-        judged = _judge_merge(there, told)
-        proof = _proof(seen, asked, part, under, device, say) if asked and seen else None
-        made = Merged(
+        judgement = _judge_merge(there, adapter_judgement)
+        proof = None
+        if proof_prompts and observations:
+            proof = _prove_merge(observations, proof_prompts, part, under, device, say)
+        merged = Merged(
             folder,
-            found.folder,
+            tuned.folder,
             under.folder,
             chosen,
             there.manifest,
-            judged,
+            judgement,
             proof,
-            notes,
+            (*_record_doubts(adapter_judgement), *copied),
             time.perf_counter() - started,
         )
-        (part / FILE).write_text(json.dumps(record | _facts(made), indent=1), encoding="utf-8")
-        if made.failed:
-            raise _Failed
-    return made
+        (part / MERGE_FILE).write_text(
+            json.dumps(record | _record_facts(merged), indent=1), encoding="utf-8"
+        )
+        # Raised inside, so that atomic_folder removes what was written; the caller gets the
+        # result all the same, with what is wrong in it.
+        if merged.failed:
+            raise _MergeFailed
+    return merged
 
 
-class _Failed(Exception):
+def _folder_beside(adapter: Checkpoint) -> Path:
+    """ADAPTER-merged. The name is that of the folder itself, also where a link or `.` leads to it."""
+    return adapter.folder.with_name(f"{adapter.folder.resolve().name}-merged")
+
+
+def _made_before(folder: Path, record: Mapping[str, Any], *, prove: bool) -> bool:
+    """Does a folder hold this very merge, proved where a proof is asked for?"""
+    before = read_object(folder / MERGE_FILE, []) or {}
+    names = ("adapter", "base", "settings", "dtype")
+    # Fingerprints of the weights, not paths or dates: a copied folder is the same adapter.
+    same = bool(before) and all(before.get(name) == record[name] for name in names)
+    return same and bool(before.get("proof") or not prove)
+
+
+def _record_doubts(judgement: Judgement) -> tuple[str, ...]:
+    """What the notes of the rules say of an adapter whose own record disagrees with it."""
+    return tuple(finding.message for finding in judgement.findings if finding.rule in RECORD_RULES)
+
+
+class _MergeFailed(Exception):
     """Nothing is to be left of the folder."""
 
 
-def _subjects(
+def _read_mergeable(
     adapter: Path, base: str | PathLike[str] | None
 ) -> tuple[Checkpoint, Checkpoint, Judgement]:
     """Adapter and base, and what the rules say of them. Raises UsageError where they can't be merged."""
-    found = read_checkpoint(adapter, base=base)
-    if found.kind != "adapter":
+    checkpoint = read_checkpoint(adapter, base=base)
+    # Each refusal here comes before a weight is loaded, with what to do instead.
+    if checkpoint.kind != "adapter":
         raise UsageError(
             f"{adapter}: holds no adapter; `truetune merge` wants the folder of adapter_config.json"
         )
-    if found.base is None:
+    if checkpoint.base is None:
         raise UsageError(
-            f"{adapter}: its base {found.base_name or '(not named)'} is not on this machine; "
+            f"{adapter}: its base {checkpoint.base_name or '(not named)'} is not on this machine; "
             "name its folder with --base"
         )
-    if not found.tensors and found.weights.pickled:
+    # Unpickling runs code of the file.
+    if not checkpoint.tensors and checkpoint.weights.pickled:
         raise UsageError(
             f"{adapter}: its weights are a pickle, which is not opened; save it again as"
             " safetensors"
         )
-    method = (found.base.config.get("quantization_config") or {}).get("quant_method")
-    if found.base.config.get("quantization_config"):
+    _refuse_quantized(checkpoint.base)
+    judgement = judgement_of(checkpoint)
+    errors = [finding for finding in judgement.findings if finding.severity == "error"]
+    if errors:
+        lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
+        raise UsageError(f"{adapter}: can't be merged into {checkpoint.base.folder}:{lines}")
+    return checkpoint, checkpoint.base, judgement
+
+
+def _refuse_quantized(base: Checkpoint) -> None:
+    """Raise UsageError for a quantized base: its steps are larger than most of what an adapter adds."""
+    method = (base.config.get("quantization_config") or {}).get("quant_method")
+    if base.config.get("quantization_config"):
         raise UsageError(
-            f"{found.base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
+            f"{base.folder}: is quantized ({method or 'unknown method'}); a merge into it"
             " would round the adapter away. Name the folder of the unquantized model with --base,"
             " or serve the adapter unmerged"
         )
-    told = judgement_of(found)
-    errors = [finding for finding in told.findings if finding.severity == "error"]
-    if errors:
-        lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
-        raise UsageError(f"{adapter}: can't be merged into {found.base.folder}:{lines}")
-    return found, found.base, told
 
 
-def _stored(base: Checkpoint) -> str:
+def _main_dtype(base: Checkpoint) -> str:
     """The format of most of the base's values"""
     items: dict[str, int] = {}
     for tensor in base.tensors.values():
         items[tensor.dtype] = items.get(tensor.dtype, 0) + tensor.items
+    # By the number of values and not of tensors: norms kept in float32 are many and small.
     dtype = max(items, key=items.__getitem__, default="F32")
-    if dtype not in STORED:
+    if dtype not in DTYPE_NAMES:
         raise UsageError(f"{base.folder}: is stored as {dtype}; name a format with --dtype")
-    return STORED[dtype]
+    return DTYPE_NAMES[dtype]
 
 
 @dataclass(frozen=True)
-class _Places:
+class _FileSources:
     """Where the files beside the weights come from: the adapter's folder, else the base's."""
 
-    found: Checkpoint
-    under: Checkpoint
+    adapter: Checkpoint
+    base: Checkpoint
 
     @property
     def tokenizer(self) -> Path:
-        return self.found.folder if self.found.has("tokenizer.json") else self.under.folder
+        """The adapter's folder where it has one: training may have added tokens or changed the template."""
+        return self.adapter.folder if self.adapter.has("tokenizer.json") else self.base.folder
 
     @property
     def generation(self) -> Mapping[str, Any] | None:
         """What the adapter's run has said about stopping; None where the base's holds"""
-        return self.found.generation_config or None
+        return self.adapter.generation_config or None
 
     def fill(self, part: Path) -> tuple[str, ...]:
         """Put tokenizer, template and generation_config into the folder."""
         copied = copy_tokenizer(self.tokenizer, part)
         notes = [f"tokenizer and template of {self.tokenizer} ({len(copied)} files)"]
-        for source in (self.found, self.under):
+        for source in (self.adapter, self.base):
             if source.has("generation_config.json"):
                 shutil.copyfile(
                     source.folder / "generation_config.json", part / "generation_config.json"
@@ -274,89 +325,128 @@ class _Places:
 
 def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
     """What the rules say of the merged model; of the adapter its warnings, and the rules that failed on it."""
+    # Notes about an adapter are no concern of whoever uses the merged model.
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)
     return Judgement.of([judgement_of(model), Judgement(graver, not_judged=lost)])
 
 
 @dataclass(frozen=True)
-class _Steps:
+class _MergeObservations:
     """What was seen in memory"""
 
-    on: Seen
-    off: Seen
-    merged: Seen
+    on: Observation
+    off: Observation
+    merged: Observation
 
 
-def _made(
-    found: Checkpoint,
-    under: Checkpoint,
-    asked: Asked | None,
+def _merge_and_save(
+    adapter: Checkpoint,
+    base: Checkpoint,
+    proof_prompts: ProofPrompts | None,
     part: Path,
     dtype: str,
     device: str,
     shard: str,
-) -> _Steps | None:
+) -> _MergeObservations | None:
     """Merge and save; look at each step where there is something to ask."""
-    model = loaded(under.folder, model_class(under), device)
-    rows = adapter_vocabulary(found)
+    model = load_float32(base.folder, model_class(base), device)
+    rows = adapter_vocabulary(adapter)
     if rows is not None and rows != model.get_input_embeddings().weight.shape[0]:
+        # The adapter was trained on an enlarged embedding. Its rows come from the adapter, so the
+        # costly mean over all others would be overwritten at once.
         model.resize_token_embeddings(rows, mean_resizing=False)
     with warnings.catch_warnings():
         warnings.filterwarnings(
-            "ignore", message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*"
+            # peft warns that tied weights are merged apart; the comparison of all values with base
+            # and adapter below judges that, with figures.
+            "ignore",
+            message=".*tied.*|.*tie_word_embeddings.*|.*embedding layer.*",
         )
         tuned = PeftModel.from_pretrained(
-            model, str(found.folder), autocast_adapter_dtype=True
+            # An adapter that was saved in 16 bits is raised to float32, so that the product of its
+            # factors is rounded once.
+            model,
+            str(adapter.folder),
+            autocast_adapter_dtype=True,
         ).eval()
         on = off = merged_look = None
-        if asked:
-            on = look(tuned, asked)
+        if proof_prompts:
+            on = observe_model(tuned, proof_prompts)
             with tuned.disable_adapter():
-                off = look(tuned, asked, on)
+                off = observe_model(tuned, proof_prompts, on)
         if not hasattr(tuned, "merge_and_unload"):
             raise UsageError(
-                f"{found.folder}: an adapter of type {found.adapter_config.get('peft_type')} can't"
+                f"{adapter.folder}: an adapter of type {adapter.adapter_config.get('peft_type')} can't"
                 " be merged"
             )
+        # safe_merge refuses nan and infinities instead of writing them.
         merged = tuned.merge_and_unload(safe_merge=True)
-    if asked:
-        merged_look = look(merged, asked, on)
+    if proof_prompts:
+        merged_look = observe_model(merged, proof_prompts, on)
+    # After the sum, so that base and adapter are rounded together once. Rounding the base first
+    # would lose small updates below its step.
     merged.to(getattr(torch, dtype)).save_pretrained(str(part), max_shard_size=shard)
     del model, tuned, merged
+    # peft's modules hold each other in circles; without this, the merged model is still in memory
+    # while the saved one is loaded.
     gc.collect()
-    return _Steps(on, off, merged_look) if on and off and merged_look else None
+    return _MergeObservations(on, off, merged_look) if on and off and merged_look else None
 
 
-def _proof(
-    seen: _Steps, asked: Asked, part: Path, under: Checkpoint, device: str, say: Say
+def _prove_merge(
+    observations: _MergeObservations,
+    proof_prompts: ProofPrompts,
+    part: Path,
+    under: Checkpoint,
+    device: str,
+    say: Say,
 ) -> Proof:
+    """Compare the merged model in memory, and as read back from the disk, with the adapter on its base."""
     say("asking the model that was read back")
-    model = loaded(part, model_class(under), device)
-    again = look(model, asked, seen.on)
-    return proved(
-        seen.on,
-        seen.off,
+    model = load_float32(part, model_class(under), device)
+    # The reloaded model follows the answers of the adapter, token by token: once two answers part,
+    # their logits have nothing to do with each other.
+    again = observe_model(model, proof_prompts, observations.on)
+    return make_proof(
+        observations.on,
+        observations.off,
         [
-            rung("merged, float32", seen.on, seen.off, seen.merged, asked=asked),
-            rung("saved and reloaded", seen.on, seen.off, again, asked=asked, facts=facts_in(part)),
+            compare_form(
+                "merged, float32",
+                observations.on,
+                observations.off,
+                observations.merged,
+                prompts=proof_prompts,
+            ),
+            compare_form(
+                "saved and reloaded",
+                observations.on,
+                observations.off,
+                again,
+                prompts=proof_prompts,
+                facts=read_serving_facts(part),
+            ),
         ],
     )
 
 
-def _facts(made: Merged) -> dict[str, Any]:
-    kept = made.manifest.merged
+def _record_facts(merged_model: Merged) -> dict[str, Any]:
+    """What merge.json says besides the inputs."""
+    kept = merged_model.manifest.merged
     return {
         "versions": {
             "torch": torch.__version__,
             "transformers": transformers.__version__,
             "peft": peft.__version__,
         },
-        "paths": {"adapter": str(made.adapter), "base": str(made.base)},
+        "paths": {"adapter": str(merged_model.adapter), "base": str(merged_model.base)},
         "kept": kept._asdict() if kept else None,
-        "tensors": {t.name: t.merged._asdict() for t in made.manifest.tensors if t.merged},
-        "proof": asdict(made.proof) if made.proof else None,
-        "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in made.findings],
-        "examined": [f"{part.code} {part.rule}: {part.figure}" for part in made.judged.examined],
-        "not_judged": [str(part) for part in made.not_judged],
+        "tensors": {t.name: t.merged._asdict() for t in merged_model.manifest.tensors if t.merged},
+        "proof": asdict(merged_model.proof) if merged_model.proof else None,
+        "findings": [f"{f.severity} {f.code} {f.rule}: {f.message}" for f in merged_model.findings],
+        "examined": [
+            f"{part.code} {part.rule}: {part.figure}" for part in merged_model.judged.examined
+        ],
+        "not_judged": [str(part) for part in merged_model.not_judged],
     }

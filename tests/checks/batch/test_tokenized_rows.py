@@ -216,7 +216,7 @@ def test_turns_are_found_by_the_template_in_reverse(family: str) -> None:
 
 
 def test_a_marker_is_spelled_as_its_tokens_are() -> None:
-    from truetune.auditing.turns import marker_of
+    from truetune.auditing.expected_tokens import find_answer_marker
 
     made = probes(load(str(folder("phi3"))), RunSpec())
-    assert marker_of(made).endswith(b"<|assistant|>")
+    assert find_answer_marker(made).endswith(b"<|assistant|>")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from truetune.checkpoint.run_record import FORMAT
+from truetune.checkpoint.run_folder import RECORD_FORMAT
 from truetune.checks.movement import movement
 
 LAYERS = 9
@@ -83,7 +83,7 @@ def test_what_was_meant_or_is_another_finding(tmp_path: Path, moved: Any) -> Non
 
 
 def test_a_record_of_an_adapter_explains_it(tmp_path: Path) -> None:
-    run = {"format": FORMAT, "method": "lora", "settings": {"training": {"lora": {"r": 8}}}}
+    run = {"format": RECORD_FORMAT, "method": "lora", "settings": {"training": {"lora": {"r": 8}}}}
     assert "most-weights-never-moved" not in found(
         tmp_path, lambda name: name == "model.norm.weight", run
     )

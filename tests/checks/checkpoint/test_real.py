@@ -13,8 +13,8 @@ import pytest
 
 from tests import parts
 from tests.checkpoint import make
-from truetune.checkpoint.checkpoint import read_checkpoint
-from truetune.checkpoint.fingerprint import record_base
+from truetune.checkpoint.base_fingerprint import record_base
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.inspect_checkpoint import checkpoint_report
 
 BASES = {

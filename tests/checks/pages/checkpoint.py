@@ -22,7 +22,7 @@ import numpy as np
 import yaml
 
 from tests.checkpoint.make import TOKENIZER
-from truetune.checkpoint.checkpoint import read_checkpoint
+from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 

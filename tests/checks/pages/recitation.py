@@ -14,9 +14,9 @@ from truetune.checks.audit import AuditReport
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.probe.run_record import Record
-from truetune.rehearsal.here import record_of
-from truetune.rehearsal.report import report
-from truetune.rehearsal.served import ask, server_of
+from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server
+from truetune.rehearsal.rehearsal_report import judge_rehearsal
+from truetune.rehearsal.rehearse_in_process import record_rehearsal
 from truetune.spec.run import RunSpec
 
 
@@ -27,13 +27,13 @@ def findings(rule: type[Rule[Any]], text: str, folder: Path) -> tuple[Finding, .
 
 def audited(rule: type[Rule[Any]], text: str) -> AuditReport:
     """What a rehearsal of the run that a block sets up says, with this rule alone."""
-    return report([_rehearsed(text)], RunSpec(select=(rule.name(),)))
+    return judge_rehearsal([_rehearsed(text)], RunSpec(select=(rule.name(),)))
 
 
 @cache
 def _rehearsed(text: str) -> Record:
     names = run("from tests.rehearsal.server import server\n" + text)
-    record = record_of(names["run"], given=names.get("given"), laws="none", rows=3)
+    record = record_rehearsal(names["run"], source_data=names.get("given"), laws="none", rows=3)
     if "serve" in names:
-        ask(record, server_of(names["serve"]))
+        ask_recited_prompts(record, find_prompt_server(names["serve"]))
     return record

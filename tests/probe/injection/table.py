@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from tests.auditing.running import environment
 from tests.probe.injection.functions import Function
-from truetune.auditing.run import hooked
+from truetune.auditing.run_with_hook import open_hook_session
 from truetune.checks.audit import audit
 from truetune.demo import TOKENIZER
 from truetune.probe.run_record import Record
@@ -121,7 +121,7 @@ class Injector:
             "verdict_seconds": seconds,
             "in_place": in_place,
         }
-        with hooked(orders, judge, told.append) as session:
+        with open_hook_session(orders, judge, told.append) as session:
             seen = self._live(session.orders, function, fault, str(reached), kind)
         name = f"{fault}, in place" if in_place else fault
         alone = self.alone[kind] if kind in self.alone else self.live_alone(kind)

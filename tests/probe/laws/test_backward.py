@@ -16,7 +16,7 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 import truetune
 from tests.auditing import tiny
-from truetune.auditing.here import record_of
+from truetune.auditing.record_in_process import record_run
 
 LAWS = (
     "loss-targets",
@@ -54,7 +54,7 @@ def measured(run: Any, *laws: str, **asked: Any) -> dict[str, dict[str, Any]]:
         **asked,
     }
     loader, tokenizer = given.pop("loader"), given.pop("tokenizer")
-    found: dict[str, dict[str, Any]] = record_of(
+    found: dict[str, dict[str, Any]] = record_run(
         run, loader, tokenizer, laws=laws or LAWS, **given
     ).facts["laws"]
     return found

@@ -53,7 +53,7 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Field, Sample
-from truetune.auditing.fields import fields_of
+from truetune.auditing.row_fields import list_row_fields
 from truetune.checks.batch.answers import around, judged
 from truetune.checks.batch.needs import NO_ROWS, no_labels
 from truetune.checks.findings import Case, Finding
@@ -77,7 +77,7 @@ class AnotherFieldSupervised(BatchRule):
             field
             for record in self.subject.records
             for row in record.rows
-            for field in fields_of(row, 0)
+            for field in list_row_fields(row, 0)
             if field.source in ANSWERS
         ]
         texts = {field.text.strip() for field in answers}

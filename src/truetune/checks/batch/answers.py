@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import PAD, Audit, Sample
-from truetune.auditing.fields import conversation_of
-from truetune.auditing.turns import marker_of
+from truetune.auditing.expected_tokens import find_answer_marker
+from truetune.auditing.row_fields import parse_row
 from truetune.render.rendering import Source
 from truetune.spec.row_formats import row_formats
 
@@ -136,7 +136,7 @@ def openings(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the template writes right before each answer."""
     found, most = (
         np.zeros(len(sample.ids), np.bool_),
-        len(marker_of(audit.probes).decode("utf-8", "replace")),
+        len(find_answer_marker(audit.probes).decode("utf-8", "replace")),
     )
     for answer in answers(sample, audit.stops):
         first, size = answer.start, 0
@@ -177,7 +177,7 @@ def limit(audit: Audit) -> tuple[int | None, bool]:
 def format_of(audit: Audit) -> str | None:
     """The format of the given rows, by their columns where none is at hand; None where they are not known."""
     row = next((row for record in audit.records for row in record.rows), None)
-    if row is not None and (talk := conversation_of(row, 0)):
+    if row is not None and (talk := parse_row(row, 0)):
         return talk.format
     data = audit.facts["data"]
     columns = [

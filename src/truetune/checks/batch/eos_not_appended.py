@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Audit
-from truetune.auditing.turns import marker_of
+from truetune.auditing.expected_tokens import find_answer_marker
 from truetune.checks.batch.answers import Answer, all_answers, around, limit, recognised
 from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
@@ -130,7 +130,7 @@ def _cut(answer: Answer, most: int | None, named: bool) -> bool:
 def _foreign(audit: Audit, ends: list[Answer]) -> int | None:
     """The one stop token of all answers, where the template that was used ends its turns with another."""
     mark = audit.probes.terminator.token if audit.probes and audit.probes.terminator else None
-    opening = marker_of(audit.probes).decode("utf-8", "replace")
+    opening = find_answer_marker(audit.probes).decode("utf-8", "replace")
     used = {int(answer.sample.ids[answer.stop]) for answer in ends if answer.stop is not None}
     if mark is None or not opening or len(used) != 1 or mark.id in used:
         return None

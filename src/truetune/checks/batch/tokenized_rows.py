@@ -1,8 +1,8 @@
 """Tokenized rows: did they come with something that keeps prompts out of the loss, and are their prompts learned?
 
 Rows of `input_ids` pass by all masking that a trainer does while it tokenizes. What they hold is read from the ids, by
-the chat template in reverse (`truetune.auditing.turns`): ids without a turn of the template may be plain text, which
-is learned whole on purpose.
+the chat template in reverse (`truetune.auditing.expected_tokens`): ids without a turn of the template may be plain
+text, which is learned whole on purpose.
 """
 
 from __future__ import annotations

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import PAIRS, ends_with, low_rank
-from truetune.checkpoint.checkpoint import Checkpoint
+from truetune.checkpoint.adapter_tensor_names import (
+    FACTOR_NAMES,
+    group_low_rank_tensors,
+    matches_target,
+)
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.checkpoint.architecture import number
 from truetune.checks.checkpoint.layers import inside, layer_of
 from truetune.checks.findings import Case
@@ -13,8 +17,8 @@ from truetune.checks.findings import Case
 
 def half_pairs(found: Checkpoint) -> Iterator[Case]:
     """Modules of an adapter that have one half of a pair alone."""
-    for module, parts in low_rank(found.tensors).items():
-        for pair in PAIRS:
+    for module, parts in group_low_rank_tensors(found.tensors).items():
+        for pair in FACTOR_NAMES:
             there = [name for name in pair if name in parts]
             if len(there) == 1:
                 yield Case(f"{module} has {there[0]} alone", file=parts[there[0]].file.name)
@@ -29,13 +33,13 @@ def unadapted(found: Checkpoint) -> Iterator[Case]:
     )
     if base is None or not isinstance(targets, list) or chosen or config.get("peft_type") != "LORA":
         return
-    adapted = {inside(module) for module in low_rank(found.tensors)}
+    adapted = {inside(module) for module in group_low_rank_tensors(found.tensors)}
     layers = number(base.config, "num_hidden_layers") or 1 << 20
     alike = {name.rpartition(".")[2] for name in adapted}
     for module in sorted(
         name.removesuffix(".weight") for name in base.tensors if name.endswith(".weight")
     ):
-        fits = any(isinstance(t, str) and ends_with(module, t) for t in targets)
+        fits = any(isinstance(t, str) and matches_target(module, t) for t in targets)
         aside = "experts" in module or "mtp" in module or (layer_of(module) or 0) >= layers
         if (
             fits

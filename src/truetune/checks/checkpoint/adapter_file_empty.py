@@ -34,8 +34,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import PAIRS, low_rank
-from truetune.checkpoint.safetensors import Tensor
+from truetune.checkpoint.adapter_tensor_names import FACTOR_NAMES, group_low_rank_tensors
+from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -66,12 +66,12 @@ class AdapterFileEmpty(CheckpointRule):
     def figure(self) -> str:
         return f"lora_A or lora_B is zero in 0 of {len(self._pairs()):,} adapted modules"
 
-    def _pairs(self) -> list[tuple[str, list[Tensor]]]:
+    def _pairs(self) -> list[tuple[str, list[StoredTensor]]]:
         """The module and the tensors of each pair."""
         return [
             (module, [part for name in pair if (part := parts.get(name)) is not None])
-            for module, parts in low_rank(self.subject.tensors).items()
-            for pair in PAIRS
+            for module, parts in group_low_rank_tensors(self.subject.tensors).items()
+            for pair in FACTOR_NAMES
             if any(name in parts for name in pair)
         ]
 

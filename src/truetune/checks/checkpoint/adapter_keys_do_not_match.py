@@ -37,7 +37,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import PREFIX, Piece, modules, pieces
+from truetune.checkpoint.adapter_tensor_names import (
+    PEFT_PREFIX,
+    AdapterTensor,
+    list_modules,
+    parse_adapter_tensors,
+)
 from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -59,7 +64,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
 
     def figure(self) -> str:
-        count, base = len(pieces(self.subject.tensors)), self.subject.base
+        count, base = len(parse_adapter_tensors(self.subject.tensors)), self.subject.base
         against = (
             f", with modules of {base.folder.name}"
             if base is not None
@@ -76,9 +81,11 @@ class AdapterKeysDoNotMatch(CheckpointRule):
         ):
             return
         base = (
-            modules(found.base.tensors) if found.base is not None and found.base.tensors else None
+            list_modules(found.base.tensors)
+            if found.base is not None and found.base.tensors
+            else None
         )
-        names = pieces(found.tensors)
+        names = parse_adapter_tensors(found.tensors)
         odd = [
             (piece, why)
             for piece in names
@@ -100,13 +107,13 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             total=len(names),
         )
 
-    def _why(self, piece: Piece) -> str | None:
+    def _why(self, piece: AdapterTensor) -> str | None:
         name = piece.tensor.name
         parts = name.split(".")
-        if not name.startswith(PREFIX):
-            return f"it does not begin with {PREFIX}"
-        if name.startswith(PREFIX * 2):
-            return f"{PREFIX} stands there twice"
+        if not name.startswith(PEFT_PREFIX):
+            return f"it does not begin with {PEFT_PREFIX}"
+        if name.startswith(PEFT_PREFIX * 2):
+            return f"{PEFT_PREFIX} stands there twice"
         wrapper = next((part for part in (*WRAPPERS, "module") if part in parts), None)
         if wrapper:
             return f"{wrapper} is a wrapper's name"
@@ -115,7 +122,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
             return f"it holds the adapter's name, {inner}"
         return None
 
-    def _unknown(self, piece: Piece, base: set[str] | None) -> str | None:
+    def _unknown(self, piece: AdapterTensor, base: set[str] | None) -> str | None:
         """Is its module none of the base's? Files of some bases leave out the model's own prefix (GPT-2)."""
         if base is None or self.subject.base is None or not piece.part or piece.module in base:
             return None

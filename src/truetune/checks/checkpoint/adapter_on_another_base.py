@@ -38,12 +38,18 @@ from pathlib import PurePath
 
 import numpy as np
 
-from truetune.checkpoint.adapter import LAYER, PAIRS, low_rank, piece, saved
-from truetune.checkpoint.bits import PLAIN
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.embedding import EMBEDDINGS, HEADS, Matrix
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.fingerprint import FILE, differences
+from truetune.checkpoint.adapter_tensor_names import (
+    BASE_LAYER,
+    FACTOR_NAMES,
+    find_replaced_tensors,
+    group_low_rank_tensors,
+    parse_adapter_tensor,
+)
+from truetune.checkpoint.base_fingerprint import FINGERPRINT_FILE, compare_fingerprint
+from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES, TokenMatrix
+from truetune.checkpoint.float_formats import NUMPY_TYPES
+from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CheckpointRule
 
@@ -62,9 +68,11 @@ class AdapterOnAnotherBase(CheckpointRule):
     def figure(self) -> str:
         base = self.subject.base
         assert base is not None
-        pairs = low_rank(self.subject.tensors)
+        pairs = group_low_rank_tensors(self.subject.tensors)
         sized = sum(f"{module}.weight" in base.tensors for module in pairs)
-        record = "" if self.subject.has(FILE) else "; no digests of the base were recorded"
+        record = (
+            "" if self.subject.has(FINGERPRINT_FILE) else "; no digests of the base were recorded"
+        )
         return (
             f"{sized:,} of {len(pairs):,} adapted modules have the sizes of"
             f" {base.folder.name}{record}"
@@ -99,20 +107,20 @@ class AdapterOnAnotherBase(CheckpointRule):
             )
 
     def _recorded(self, base: Checkpoint) -> Iterator[str]:
-        record = read_object(self.subject.folder / FILE, [])
+        record = read_object(self.subject.folder / FINGERPRINT_FILE, [])
         if record is not None:
-            texts, compared = differences(record, base)
+            texts, compared = compare_fingerprint(record, base)
             for text in texts:
                 yield f"{text} ({len(texts):,} of {compared:,} recorded tensors differ)"
 
     def _sizes(self, base: Checkpoint) -> Iterator[str]:
         """A module of (out, in) takes lora_A (r, in) and lora_B (out, r)."""
-        for module, parts in low_rank(self.subject.tensors).items():
+        for module, parts in group_low_rank_tensors(self.subject.tensors).items():
             weight = base.tensors.get(f"{module}.weight")
-            pair = [parts.get(name) for name in PAIRS[0]]
+            pair = [parts.get(name) for name in FACTOR_NAMES[0]]
             if (
                 weight is None
-                or weight.dtype not in PLAIN
+                or weight.dtype not in NUMPY_TYPES
                 or len(weight.shape) != 2
                 or None in pair
             ):
@@ -127,16 +135,16 @@ class AdapterOnAnotherBase(CheckpointRule):
     def _rows(self, base: Checkpoint) -> Iterator[str]:
         """Whole matrices that peft saved beside the pairs: most rows stay as they were, or near."""
         copies = {
-            piece(t).whole: t
+            parse_adapter_tensor(t).whole: t
             for name, t in self.subject.tensors.items()
-            if f".{LAYER}.weight" in name
+            if f".{BASE_LAYER}.weight" in name
         }
-        for name, tensor in {**saved(self.subject.tensors), **copies}.items():
+        for name, tensor in {**find_replaced_tensors(self.subject.tensors), **copies}.items():
             other = base.tensors.get(name)
             if (
                 other is None
-                or not name.endswith((*EMBEDDINGS, *HEADS))
-                or {tensor.dtype, other.dtype} - PLAIN.keys()
+                or not name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
+                or {tensor.dtype, other.dtype} - NUMPY_TYPES.keys()
             ):
                 continue
             if tensor.shape[1:] != other.shape[1:]:
@@ -147,7 +155,7 @@ class AdapterOnAnotherBase(CheckpointRule):
                 continue
             count = min(tensor.shape[0], other.shape[0])
             ids = np.unique(np.linspace(0, count - 1, num=min(ROWS, count)).astype(np.int64))
-            a, b = Matrix(tensor).rows(ids), Matrix(other).rows(ids)
+            a, b = TokenMatrix(tensor).rows(ids), TokenMatrix(other).rows(ids)
             if (a == b).all(axis=1).any():
                 continue
             cosine = (a * b).sum(axis=1) / np.maximum(

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import low_rank
+from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -53,12 +53,12 @@ class AdapterRankDiffers(CheckpointRule):
             return Unmet("adapter_config.json names no rank", "write r into adapter_config.json")
         return (
             None
-            if low_rank(self.subject.tensors)
+            if group_low_rank_tensors(self.subject.tensors)
             else Unmet("no tensor of it is of a low-rank pair")
         )
 
     def figure(self) -> str:
-        count = len(low_rank(self.subject.tensors))
+        count = len(group_low_rank_tensors(self.subject.tensors))
         return (
             f"{count:,} of {count:,} modules have a rank of adapter_config.json"
             f" ({self.subject.adapter_config['r']})"
@@ -76,7 +76,7 @@ class AdapterRankDiffers(CheckpointRule):
             return
         ranks_of = pattern.values() if isinstance(pattern, dict) else ()
         allowed = {given, *(rank for rank in ranks_of if type(rank) is int)}
-        modules = low_rank(self.subject.tensors)
+        modules = group_low_rank_tensors(self.subject.tensors)
         odd: list[Case] = []
         for module, parts in modules.items():
             ranks = {

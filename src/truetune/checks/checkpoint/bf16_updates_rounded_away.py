@@ -46,8 +46,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.merged import is_merge
-from truetune.checkpoint.octaves import cliff, octaves
+from truetune.checkpoint.detect_merge import is_merge
+from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -68,13 +68,13 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
             return MERGED
         if not self._stored():
             return Unmet("no bfloat16 matrix of the base moved")
-        few = len(octaves(self.subject, self._matrices())) < 2
+        few = len(count_moved_by_octave(self.subject, self._matrices())) < 2
         return (
             Unmet("too few values to sort them by their size") if self._matrices() and few else None
         )
 
     def figure(self) -> str:
-        shares = [octave.moved for octave in octaves(self.subject, self._matrices())]
+        shares = [octave.moved for octave in count_moved_by_octave(self.subject, self._matrices())]
         if not shares:
             return f"every value of {len(self._stored()):,} bfloat16 matrices moved"
         return (
@@ -103,8 +103,8 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
         if found.kind != "model" or base is None or is_merge(found.moved):
             return
         matrices = self._matrices()
-        seen = octaves(found, matrices)
-        edge = cliff(seen)
+        seen = count_moved_by_octave(found, matrices)
+        edge = find_cliff(seen)
         if edge is None:
             return
         below, above = seen[edge - 1], seen[edge]

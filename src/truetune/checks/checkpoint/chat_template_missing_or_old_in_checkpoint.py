@@ -35,7 +35,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 
-from truetune.checkpoint.checkpoint import Checkpoint
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule

@@ -33,8 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import RUN, WHOLE, fault_of, step_of
+from truetune.checkpoint.run_folder import (
+    RUN_FILE,
+    WHOLE_FILE,
+    checkpoint_step,
+    find_checkpoint_fault,
+)
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -49,7 +54,7 @@ class CheckpointNotWhole(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         found = self.subject
-        if found.has(WHOLE) or (found.has(RUN) and found.run):
+        if found.has(WHOLE_FILE) or (found.has(RUN_FILE) and found.run):
             return None
         return Unmet(
             "no whole.json and no run.json says what it should hold",
@@ -57,18 +62,18 @@ class CheckpointNotWhole(CheckpointRule):
         )
 
     def figure(self) -> str:
-        files = (read_object(self.subject.folder / WHOLE, []) or {}).get("files")
+        files = (read_object(self.subject.folder / WHOLE_FILE, []) or {}).get("files")
         if isinstance(files, dict):
             return f"{len(files):,} of {len(files):,} files are as whole.json says"
         return f"the run is {self.subject.run.get('status')}"
 
     def findings(self) -> Iterator[Finding]:
-        found, numbered = self.subject, step_of(self.subject.folder) is not None
-        if found.has(WHOLE) or (numbered and found.run):
-            fault = fault_of(found.folder)
+        found, numbered = self.subject, checkpoint_step(self.subject.folder) is not None
+        if found.has(WHOLE_FILE) or (numbered and found.run):
+            fault = find_checkpoint_fault(found.folder)
             if fault is not None:
                 yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
-        elif found.has(RUN) and found.run and found.run.get("status") != "finished":
+        elif found.has(RUN_FILE) and found.run and found.run.get("status") != "finished":
             yield self.finding(
                 f"the run has not ended ({found.run.get('status')}): its weights here may be"
                 " cut off",

@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checkpoint.bits import PLAIN
+from truetune.checkpoint.float_formats import NUMPY_TYPES
 from truetune.checks.checkpoint.architecture import setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -75,7 +75,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
         """Values by format."""
         counts: Counter[str] = Counter()
         for tensor in self.subject.tensors.values():
-            if tensor.dtype in PLAIN:
+            if tensor.dtype in NUMPY_TYPES:
                 counts[tensor.dtype] += tensor.items
         return counts
 

@@ -34,8 +34,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from truetune.checkpoint.adapter import ends_with, modules, pieces, saved
-from truetune.checkpoint.embedding import HEADS as OF_TOKENS
+from truetune.checkpoint.adapter_tensor_names import (
+    find_replaced_tensors,
+    list_modules,
+    matches_target,
+    parse_adapter_tensors,
+)
+from truetune.checkpoint.embedding_matrices import HEAD_NAMES as OF_TOKENS
 from truetune.checks.checkpoint.architecture import architectures
 from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Finding
@@ -120,7 +125,9 @@ class HeadNotSaved(CheckpointRule):
     def _adapter(self) -> Iterator[tuple[str, str]]:
         found = self.subject
         config = found.adapter_config
-        whole = modules(saved(found.tensors)) | {piece.module for piece in pieces(found.tensors)}
+        whole = list_modules(find_replaced_tensors(found.tensors)) | {
+            piece.module for piece in parse_adapter_tensors(found.tensors)
+        }
         task = config.get("task_type")
         either = HEADS.get(task, ()) if isinstance(task, str) else ()
         named = config.get("modules_to_save")
@@ -128,7 +135,7 @@ class HeadNotSaved(CheckpointRule):
             if (
                 isinstance(name, str)
                 and name not in either
-                and not any(ends_with(module, name) for module in whole)
+                and not any(matches_target(module, name) for module in whole)
             ):
                 yield name, "modules_to_save names it"
         if either and not _any(whole, either):
@@ -136,7 +143,7 @@ class HeadNotSaved(CheckpointRule):
         mapping = config.get("auto_mapping")
         made = mapping.get("base_model_class") if isinstance(mapping, dict) else None
         yield from self._by_class(
-            [made] if isinstance(made, str) else [], whole, saved(found.tensors)
+            [made] if isinstance(made, str) else [], whole, find_replaced_tensors(found.tensors)
         )
         if not either and self._rewards() and not _any(whole, HEADS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
@@ -144,7 +151,7 @@ class HeadNotSaved(CheckpointRule):
     def _model(self) -> Iterator[tuple[str, str]]:
         yield from self._by_class(
             list(architectures(self.subject.config)),
-            modules(self.subject.tensors),
+            list_modules(self.subject.tensors),
             self.subject.tensors,
         )
 
@@ -169,4 +176,4 @@ class HeadNotSaved(CheckpointRule):
 
 
 def _any(present: set[str], names: tuple[str, ...]) -> bool:
-    return any(ends_with(module, name) for module in present for name in names)
+    return any(matches_target(module, name) for module in present for name in names)

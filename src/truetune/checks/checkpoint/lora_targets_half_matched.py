@@ -33,7 +33,12 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from truetune.checkpoint.adapter import ends_with, low_rank, modules, saved
+from truetune.checkpoint.adapter_tensor_names import (
+    find_replaced_tensors,
+    group_low_rank_tensors,
+    list_modules,
+    matches_target,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -54,12 +59,12 @@ class LoraTargetsHalfMatched(CheckpointRule):
             return unmet
         if self.subject.adapter_config.get("peft_type", "LORA") != "LORA":
             return NOT_LORA
-        if not low_rank(self.subject.tensors):
+        if not group_low_rank_tensors(self.subject.tensors):
             return Unmet("no tensor of it is of a low-rank pair")
         return None if self._words() else Unmet("target_modules names no module by itself")
 
     def figure(self) -> str:
-        count, modules = len(self._words()), len(low_rank(self.subject.tensors))
+        count, modules = len(self._words()), len(group_low_rank_tensors(self.subject.tensors))
         return f"{count:,} of {count:,} target_modules have tensors, in {modules:,} modules"
 
     def _words(self) -> list[str]:
@@ -75,7 +80,7 @@ class LoraTargetsHalfMatched(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         found = self.subject
-        adapted = low_rank(found.tensors)
+        adapted = group_low_rank_tensors(found.tensors)
         is_lora = found.adapter_config.get("peft_type", "LORA") == "LORA"
         if found.kind != "adapter" or not adapted or not is_lora:
             return
@@ -103,18 +108,20 @@ class LoraTargetsHalfMatched(CheckpointRule):
         if isinstance(targets, str):
             parts = {part for module in adapted for part in module.split(".")}
             return [word for word in self._words() if word not in parts and word != targets]
-        saved_modules = (*adapted, *modules(saved(self.subject.tensors)))
+        saved_modules = (*adapted, *list_modules(find_replaced_tensors(self.subject.tensors)))
         return [
             word
             for word in self._words()
-            if not any(ends_with(module, word) for module in saved_modules)
+            if not any(matches_target(module, word) for module in saved_modules)
         ]
 
     def _hints(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:
         """The lost names, each with the module of the base, or of the adapter, that it is like."""
         known: Iterable[str] = counts
         if self.subject.base is not None:
-            known = {module.rpartition(".")[2] for module in modules(self.subject.base.tensors)}
+            known = {
+                module.rpartition(".")[2] for module in list_modules(self.subject.base.tensors)
+            }
         names = sorted(known)
         for target in lost:
             near = difflib.get_close_matches(target, names, n=1)

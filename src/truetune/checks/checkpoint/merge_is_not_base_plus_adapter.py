@@ -40,8 +40,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.movement import Kept, Movement
+from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.weight_diff import KeptChange, TensorMovement
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -112,7 +112,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
                 count=len(merged),
             )
 
-    def _told(self, tensors: Sequence[Movement], total: int, what: str) -> Finding:
+    def _told(self, tensors: Sequence[TensorMovement], total: int, what: str) -> Finding:
         return self.finding(
             f"{len(tensors):,} of {total:,} tensors {what}",
             REMEDY,
@@ -125,7 +125,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
             total=total,
         )
 
-    def _meaning(self, tensors: Sequence[Movement], adapter: Checkpoint) -> str:
+    def _meaning(self, tensors: Sequence[TensorMovement], adapter: Checkpoint) -> str:
         scales = sorted(_scale(t.merged) for t in tensors if t.merged)
         middle = scales[len(scales) // 2]
         if scales[-1] - scales[0] > OFF * abs(middle) or abs(middle) < LEAST:
@@ -138,5 +138,5 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         return f"hold {middle:.3g} times the adapter's change{note}"
 
 
-def _scale(kept: Kept) -> float:
+def _scale(kept: KeptChange) -> float:
     return kept.kept / kept.best

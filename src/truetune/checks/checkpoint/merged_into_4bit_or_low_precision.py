@@ -49,7 +49,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.merged import BLOCK, at_peaks, four_bit, is_merge
+from truetune.checkpoint.detect_merge import (
+    BLOCK_VALUES,
+    change_at_peaks,
+    find_4_bit_matrices,
+    is_merge,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -99,7 +104,9 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
             )
             return
         packed = [
-            name for name in four_bit(found.tensors) if name not in set(four_bit(base.tensors))
+            name
+            for name in find_4_bit_matrices(found.tensors)
+            if name not in set(find_4_bit_matrices(base.tensors))
         ]
         if packed:
             yield self.finding(
@@ -136,13 +143,13 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
             for name, m in list(changed.items())[:8]
             if m.change > LARGE
             and found.tensors[name].items >= LEAST
-            and (share := at_peaks(found, name)) < SPARED
+            and (share := change_at_peaks(found, name)) < SPARED
         }
         if wide:
             name = next(iter(wide))
             yield self.finding(
                 f"the merged matrices differ from the base by {changed[name].change:.1%}, and the"
-                f" largest value of each block of {BLOCK} is spared: it was merged into a base that"
+                f" largest value of each block of {BLOCK_VALUES} is spared: it was merged into a base that"
                 " had been rounded to 4 bits",
                 REMEDY,
                 evidence=[

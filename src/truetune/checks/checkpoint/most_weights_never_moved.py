@@ -60,8 +60,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
-from truetune.checkpoint.merged import is_merge
+from truetune.checkpoint.detect_merge import is_merge
+from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checks.checkpoint.layers import are_targets, are_whole
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -139,5 +139,5 @@ class MostWeightsNeverMoved(CheckpointRule):
         if is_merge(found.moved) and are_targets(moved, set(found.moved)):
             return True
         return found.new_tokens is not None and all(
-            name.endswith((*EMBEDDINGS, *HEADS)) for name in moved
+            name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) for name in moved
         )

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checkpoint.adapter import pieces
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.embedding import EMBEDDINGS, Matrix, embedding
+from truetune.checkpoint.adapter_tensor_names import parse_adapter_tensors
+from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, TokenMatrix, find_embedding
+from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.judgement import Unmet
 from truetune.checks.unmet import BROKEN
 
@@ -25,9 +25,9 @@ class Added:
     ids: dict[str, int]
     base_size: int
     """Tokens of the base"""
-    base_rows: Matrix | None
+    base_rows: TokenMatrix | None
     """The base's embedding"""
-    rows: Matrix | None
+    rows: TokenMatrix | None
     """The checkpoint's embedding; None in an adapter that does not hold one"""
 
     def spelled(self, id: int) -> str:
@@ -43,7 +43,7 @@ class Added:
         )
         return float(np.median(np.linalg.norm(matrix.rows(ids), axis=1)))
 
-    def in_rows(self, matrix: Matrix | None) -> NDArray[np.int64]:
+    def in_rows(self, matrix: TokenMatrix | None) -> NDArray[np.int64]:
         """The new ids that have a row there"""
         return np.array(
             sorted(i for i in self.ids.values() if matrix and 0 <= i < len(matrix)), dtype=np.int64
@@ -60,13 +60,15 @@ def added(found: Checkpoint) -> Added | None:
     ids = {text: id for text, id in made.ids.items() if text != pad}
     if not ids:
         return None
-    return Added(ids, made.base_size, embedding(found.base.tensors), embedding(found.tensors))
+    return Added(
+        ids, made.base_size, find_embedding(found.base.tensors), find_embedding(found.tensors)
+    )
 
 
 def trained_ids(found: Checkpoint) -> set[int] | None:
     """The ids whose rows an adapter can change; None where that is all of them."""
-    names = pieces(found.tensors)
-    into = tuple(name.removesuffix(".weight") for name in EMBEDDINGS)
+    names = parse_adapter_tensors(found.tensors)
+    into = tuple(name.removesuffix(".weight") for name in EMBEDDING_NAMES)
     if any(name.module.endswith(into) and name.part != "trainable_tokens_delta" for name in names):
         return None
     chosen = found.adapter_config.get("trainable_token_indices")

@@ -47,8 +47,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.merged import is_merge
-from truetune.checkpoint.octaves import cliff, octaves
+from truetune.checkpoint.detect_merge import is_merge
+from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -106,7 +106,7 @@ class NormsNeverMoved(CheckpointRule):
         if not norms or not still or len(moved) < NEARLY_ALL * len(matrices) or not moved:
             return
         stored = [name for name in moved if base.tensors[name].dtype == "BF16"]
-        bare = cliff(octaves(found, stored)) is not None
+        bare = find_cliff(count_moved_by_octave(found, stored)) is not None
         yield self.finding(
             f"all {len(norms):,} norms equal the base bit by bit; {len(moved):,} of"
             f" {len(matrices):,} matrices are not",

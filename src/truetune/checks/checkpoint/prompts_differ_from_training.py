@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import CONTRACT, step_of
+from truetune.checkpoint.run_folder import CONTRACT_FILE, checkpoint_step
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -81,7 +81,9 @@ class PromptsDifferFromTraining(CheckpointRule):
     def _contract(self) -> dict[str, Any] | None:
         folder = self.subject.folder
         return read_object(
-            (folder.resolve().parent if step_of(folder) is not None else folder) / CONTRACT, []
+            (folder.resolve().parent if checkpoint_step(folder) is not None else folder)
+            / CONTRACT_FILE,
+            [],
         )
 
     def _served(self) -> Path | None:
@@ -108,7 +110,7 @@ class PromptsDifferFromTraining(CheckpointRule):
                 f"{served.name} makes other prompts than were trained: {broken[0]}",
                 "put the tokenizer and chat template of the training beside the weights, and serve"
                 " with them",
-                cases=[Case(text, file=CONTRACT) for text in broken],
+                cases=[Case(text, file=CONTRACT_FILE) for text in broken],
                 count=len(broken),
             )
 

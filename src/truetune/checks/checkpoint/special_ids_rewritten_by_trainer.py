@@ -35,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checkpoint.checkpoint import Checkpoint
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.load_checkpoint import Checkpoint
+from truetune.checkpoint.weight_files import read_object
 from truetune.checks.checkpoint.architecture import setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet

@@ -35,9 +35,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checkpoint.adapter import low_rank
-from truetune.checkpoint.embedding import HEADS
-from truetune.checkpoint.safetensors import Tensor
+from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
+from truetune.checkpoint.embedding_matrices import HEAD_NAMES
+from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.checkpoint.adapted import half_pairs, unadapted
 from truetune.checks.checkpoint.architecture import makes_text, number, setting
 from truetune.checks.checkpoint.layers import stacks
@@ -73,9 +73,7 @@ class TensorsMissing(CheckpointRule):
     def figure(self) -> str:
         found = self.subject
         if found.kind == "adapter":
-            return (
-                f"{len(low_rank(found.tensors)):,} adapted modules have both halves of their pairs"
-            )
+            return f"{len(group_low_rank_tensors(found.tensors)):,} adapted modules have both halves of their pairs"
         layers = max((len(stack.layers) for stack in stacks(found.tensors)), default=0)
         said = number(found.config, "num_hidden_layers")
         against = (
@@ -152,12 +150,12 @@ class TensorsMissing(CheckpointRule):
         ):
             yield "the input embedding"
 
-    def _embeds(self, tensor: Tensor) -> bool:
+    def _embeds(self, tensor: StoredTensor) -> bool:
         """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
         rows = number(self.subject.config, "vocab_size")
         tall = rows is not None and len(tensor.shape) == 2 and tensor.shape[0] >= rows
         return any(mark in tensor.name for mark in EMBEDDING) or (
-            tall and not tensor.name.endswith(HEADS)
+            tall and not tensor.name.endswith(HEAD_NAMES)
         )
 
     def _by_base(self) -> Iterator[str]:

@@ -33,8 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.compare import compare
-from truetune.checkpoint.embedding import embedding, head
+from truetune.checkpoint.compare_samples import compare_tensor_samples
+from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
 from truetune.checks.checkpoint.architecture import makes_text
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -54,7 +54,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
             return BROKEN
         if not makes_text(self.subject.config):
             return Unmet("config.json names no model with a head over the vocabulary")
-        if embedding(self.subject.tensors) is None:
+        if find_embedding(self.subject.tensors) is None:
             return Unmet("no input embedding is in the file")
         said = self.subject.config.get("tie_word_embeddings")
         return (
@@ -64,7 +64,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
         )
 
     def figure(self) -> str:
-        out = head(self.subject.tensors)
+        out = find_output_head(self.subject.tensors)
         stored = "no head is stored" if out is None else f"{out.tensor.name} is stored"
         return (
             f"tie_word_embeddings is {str(self.subject.config['tie_word_embeddings']).lower()}, and"
@@ -74,7 +74,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         found = self.subject
         tied = found.config.get("tie_word_embeddings")
-        into, out = embedding(found.tensors), head(found.tensors)
+        into, out = find_embedding(found.tensors), find_output_head(found.tensors)
         if found.kind != "model" or found.faults or into is None or not makes_text(found.config):
             return
         if tied is False and out is None:
@@ -91,7 +91,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
                 f" {list(into.tensor.shape)}"
             )
         else:
-            seen = compare(out.tensor, into.tensor)
+            seen = compare_tensor_samples(out.tensor, into.tensor)
             if seen.same == seen.seen:
                 return
             evidence = (

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.run_record import RUN, damages
+from truetune.checkpoint.run_folder import RUN_FILE, find_damages
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -47,7 +47,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
 
     def unmet(self) -> Unmet | None:
         run = self.subject.run
-        if not self.subject.has(RUN) or not isinstance(run.get("files"), dict):
+        if not self.subject.has(RUN_FILE) or not isinstance(run.get("files"), dict):
             return Unmet(
                 "there is no run.json of truetune with the digests of its files",
                 "train with truetune train",
@@ -61,14 +61,14 @@ class WeightsChangedSinceTraining(CheckpointRule):
     def findings(self) -> Iterator[Finding]:
         run, files = self.subject.run, self.subject.run.get("files")
         if (
-            not self.subject.has(RUN)
+            not self.subject.has(RUN_FILE)
             or run.get("status") != "finished"
             or not isinstance(files, dict)
         ):
             return
         weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
         settings = {name: entry for name, entry in files.items() if name in SETTINGS}
-        changed = list(damages(self.subject.folder, weights))
+        changed = list(find_damages(self.subject.folder, weights))
         if changed:
             yield self.finding(
                 f"the weights are not those that the run wrote: {changed[0]}",
@@ -79,7 +79,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
                 count=len(changed),
                 total=len(weights),
             )
-        edited = list(damages(self.subject.folder, settings))
+        edited = list(find_damages(self.subject.folder, settings))
         if edited:
             yield self.finding(
                 f"settings were changed after the training: {edited[0]}",

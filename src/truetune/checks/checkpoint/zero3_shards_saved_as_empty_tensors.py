@@ -33,8 +33,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checkpoint.embedding import EMBEDDINGS, HEADS
-from truetune.checkpoint.safetensors import Tensor
+from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
+from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.checkpoint.architecture import number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
@@ -81,7 +81,7 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             total=len(found.tensors),
         )
 
-    def _why(self, tensor: Tensor) -> str | None:
+    def _why(self, tensor: StoredTensor) -> str | None:
         """Why a tensor is not a whole one; None where it is, or where config.json does not tell."""
         if not tensor.items:
             return "no values"
@@ -103,9 +103,12 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
             return f"config.json makes it {list(wanted)}"
         return None
 
-    def _why_as_vocabulary(self, tensor: Tensor, hidden: int) -> str | None:
+    def _why_as_vocabulary(self, tensor: StoredTensor, hidden: int) -> str | None:
         """Why it is no whole embedding or head; None where it is one, or is something else."""
-        if not tensor.name.endswith((*EMBEDDINGS, *HEADS)) or tensor.name.count(".") > DEEPEST:
+        if (
+            not tensor.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
+            or tensor.name.count(".") > DEEPEST
+        ):
             return None
         if len(tensor.shape) != 2:
             return f"a matrix is expected, with rows of {hidden:,}"

@@ -149,6 +149,12 @@ GUIDES = (
         (
             Cause("nothing is trainable: an adapter that was loaded frozen", "gradient norm is 0; loss repeats",
                   ("grad-norm-zero", "trained-tensors-without-gradient", "adapter-loaded-frozen")),
+            Cause("reentrant gradient checkpointing over a frozen base cuts the adapter off: give "
+                  "gradient_checkpointing_kwargs={'use_reentrant': False}, or call "
+                  "model.enable_input_require_grads()",
+                  "gradient checkpointing was switched on with LoRA, and the loss is the same in every epoch since; "
+                  "None of the inputs have requires_grad=True",
+                  ("gradient-checkpointing-kills-grads", "trained-tensors-without-gradient")),
             Cause("no token has a label: the loss is 0 or NaN",
                   "all labels are masked; loss is 0.0 after changing the model, with train_on_responses_only or the "
                   "response template of another: llama, qwen, gemma, mistral",

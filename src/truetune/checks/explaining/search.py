@@ -55,6 +55,9 @@ FOR_KIND: Mapping[str, float] = {
 }
 MIN_CAUSE_SHARE = 0.3
 """Of what a question says, how much a cause has to say as well to be shown: by the questions of tests/checks"""
+MIN_PASTED, MIN_PASTED_SHARE = 20, 0.3
+"""Characters of a known message, and their share of the question, from which it counts as pasted (chosen: "CUDA out of
+memory" alone is how people speak, and has 18)"""
 MAX_CAUSES = 2
 """Of one guide; its page has all"""
 NAME, TITLE, SENTENCE, TEXT = 4, 3, 2, 1
@@ -146,8 +149,33 @@ def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
     hits.sort(key=lambda hit: (-hit.score, hit.topic.kind, hit.topic.name))
     kept = [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
     found = [replace(hit, causes=_causes(hit.topic, asked, scoring)) for hit in kept]
+    found = _pasted_message_first(question, found, hits)
     found = _memory_of_others_first(question, found, hits)
     return _proven_by_records_first(question, found, documents)
+
+
+def _pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
+    """The hits with the known message in front that the question repeats word for word.
+
+    A pasted line is proof; words that a rule shares with it are not. A few words of a pattern may stand in anybody's
+    question, so the match has to be long, and a good part of what was asked.
+    """
+    least = max(MIN_PASTED, MIN_PASTED_SHARE * len(question))
+    lengths = {}
+    for message in MESSAGES:
+        match = message.pattern.search(question)
+        if match is not None and len(match[0]) >= least:
+            lengths[message.name] = len(match[0])
+    if not lengths:
+        return kept
+    longest = max(lengths, key=lambda name: lengths[name])
+    first = next(
+        (hit for hit in hits if hit.topic.kind == "message" and hit.topic.name == longest), None
+    )
+    if first is None:
+        return kept
+    others = [hit for hit in kept if hit.topic is not first.topic]
+    return [first, *others[: max(len(kept) - 1, 0)]]
 
 
 def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:

@@ -57,6 +57,10 @@ MOVES, RISES = 0.02, 0.1
 HARDLY, AT_MOST = 0.03, 0.06
 """Fall over a run that saw its rows at least twice, and the steepest that noise allows: real runs of LoRA fall by 5
 to 30 % in their second epoch, those in tests/logs/runs by 8 % at least"""
+ADAPTER_RATE = 2e-5
+"""Peak rate below which an adapter is surely trained too slowly: a fifth of the lowest published for SFT (1e-4)"""
+LOWEST_RATE = 2e-6
+"""Peak rate below which the weights of any SFT hardly move: a fifth of the lowest published for all weights (1e-5)"""
 ORDINARY = 1e-5
 """Learning rate from which `raise the rate` is no first advice: usual for all weights, and seen with LoRA"""
 FIRST = 3
@@ -114,14 +118,14 @@ class FlatLoss(LogRule):
         is_certain = fall.stays or fall.has_no_rate
         if fall.peak_rate == 0:
             why = ": the learning rate is 0"
-        elif fall.has_no_rate:
+        elif fall.has_no_rate or _is_rate_too_low(log, fall.peak_rate):
             why = f": the learning rate is at most {fall.peak_rate:.3g}"
         else:
             why = f" although the rows were seen {log.epochs:.3g} times"
         return self.finding(
             f"the loss {'stays' if is_certain else 'hardly falls: it is'} at {fall.level:.4g} over"
             f" {loss.step.size:,} records{why}",
-            "raise the learning rate" if fall.has_no_rate else _what_remains(log, fall.peak_rate),
+            _remedy(log, fall),
             severity="error" if fall.peak_rate == 0 else "warning" if is_certain else "info",
             evidence=(
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
@@ -217,6 +221,26 @@ def _warms_up(rate: Curve) -> bool:
     )
 
 
+def _is_rate_too_low(log: RunLog, peak: float | None) -> bool:
+    """Is the peak of the learning rate so low that nothing else need be looked for first?"""
+    if peak is None:
+        return False
+    return peak < (ADAPTER_RATE if "adapter" in log.facts else LOWEST_RATE)
+
+
+def _remedy(log: RunLog, fall: _Fall) -> str:
+    """What to change; where the rate is not the reason, what to look at."""
+    if fall.has_no_rate:
+        return "raise the learning rate"
+    if not _is_rate_too_low(log, fall.peak_rate):
+        return _what_remains(log, fall.peak_rate)
+    if "adapter" in log.facts:
+        usual = "SFT of an adapter begins at 1e-4, up to 5e-4 (all weights take a tenth of it)"
+    else:
+        usual = "SFT begins at 1e-5 for all weights, at 1e-4 for LoRA"
+    return f"raise the learning rate from {fall.peak_rate:.3g}: {usual}; then {_what_remains(log, fall.peak_rate)}"
+
+
 def _what_remains(log: RunLog, peak: float | None) -> str:
     """The causes of a flat loss that the log does not exclude, in the order in which they are quickly seen."""
     causes = []
@@ -228,10 +252,12 @@ def _what_remains(log: RunLog, peak: float | None) -> str:
     causes.append(
         "does the adapter count (lora_alpha / r far below 1 scales it away: truetune check SETTINGS)"
     )
-    if peak is None or peak < ORDINARY:
-        causes.append("is the learning rate too low (1e-5 for all weights, 1e-4 for LoRA)")
-    elif peak < 1e-4:
-        causes.append(f"is the rate of {peak:.3g} for LoRA (1e-4 to 3e-4 are usual there)")
+    # Where the rate is too low, the remedy has said so.
+    if not _is_rate_too_low(log, peak):
+        if peak is None or peak < ORDINARY:
+            causes.append("is the learning rate too low (1e-5 for all weights, 1e-4 for LoRA)")
+        elif peak < 1e-4:
+            causes.append(f"is the rate of {peak:.3g} for LoRA (1e-4 to 5e-4 are usual there)")
     causes.append(
         "can the answers be learned (encoded text, rows out of step, answers by chance: truetune"
         " check DATA -t TOKENIZER, truetune show DATA -t TOKENIZER)"

@@ -64,7 +64,8 @@ class TrainEvalLeak(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.origins: list[Origin] = []
-        self.known: dict[str, dict[int, int]] = {kind: {} for kind in KINDS[:3]}
+        # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation data leaks twice.
+        self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS[:3]}
         self.sketches = np.zeros((0, 0), dtype=np.uint32)
         self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
 
@@ -78,7 +79,7 @@ class TrainEvalLeak(DataRule):
             prints = batch.fingerprints
             for kind, known in self.known.items():
                 for i, value in enumerate(getattr(prints, kind).tolist()):
-                    known.setdefault(value, len(self.origins) + i)
+                    known.setdefault(value, []).append(len(self.origins) + i)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
         if sketches:
@@ -90,8 +91,8 @@ class TrainEvalLeak(DataRule):
         prints = batch.fingerprints
         for kind, known in self.known.items():
             for i, value in enumerate(getattr(prints, kind).tolist()):
-                if value in known:
-                    self.leaked[kind].setdefault(known[value], batch.rows[i].origin)
+                for row in known.get(value, ()):
+                    self.leaked[kind].setdefault(row, batch.rows[i].origin)
         for i, other in near_in(prints.phrases, self.sketches).items():
             self.leaked["near"].setdefault(other, batch.rows[i].origin)
 

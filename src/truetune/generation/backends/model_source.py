@@ -14,9 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from truetune.checkpoint.checkpoint import Checkpoint, is_checkpoint, located, read_checkpoint
-from truetune.checkpoint.files import read_object
-from truetune.checkpoint.run_record import CONTRACT, read_run
+from truetune.checkpoint.load_checkpoint import (
+    Checkpoint,
+    find_base_folder,
+    is_checkpoint,
+    read_checkpoint,
+)
+from truetune.checkpoint.run_folder import CONTRACT_FILE, read_run
+from truetune.checkpoint.weight_files import read_object
 from truetune.data.predictions import score_hint
 from truetune.errors import UsageError
 from truetune.render.probes import Probes, prepared
@@ -136,7 +141,7 @@ def find_model_source(
             f"{name}: a file; expected the folder of a model or an adapter, a .gguf file, a URL, or"
             f" a model of the local hub cache{score_hint(path)}"
         )
-    folder = located(name, Path())
+    folder = find_base_folder(name, Path())
     if folder is None or not is_checkpoint(folder):
         what = "no such file or folder" if folder is None else "holds no model and no adapter"
         raise UsageError(
@@ -163,7 +168,7 @@ def _source_of_checkpoint(
     tokenizer = _first_with_tokenizer((tokenizer_folder, checkpoint.folder, above, base))
     if tokenizer is None:
         raise UsageError(f"{name}: there is no tokenizer with it; name its folder with --tokenizer")
-    contracts = [folder / CONTRACT for folder in (checkpoint.folder, run_folder)]
+    contracts = [folder / CONTRACT_FILE for folder in (checkpoint.folder, run_folder)]
     return ModelSource(
         name,
         checkpoint.kind,
@@ -183,7 +188,7 @@ def _source_without_folder(
     tokenizer = tokenizer or base
     if tokenizer is None:
         raise UsageError(f"{name}: name the folder of its tokenizer with --tokenizer")
-    contract = tokenizer / CONTRACT
+    contract = tokenizer / CONTRACT_FILE
     return ModelSource(
         name,
         kind,
@@ -207,7 +212,7 @@ def _has_tokenizer(folder: Path) -> bool:
 
 def _folder_of_option(name: str, option: str) -> Path:
     """The folder that an option names. Raises UsageError where there is none."""
-    folder = located(name, Path())
+    folder = find_base_folder(name, Path())
     if folder is None:
         raise UsageError(
             f"{option} {name}: no such folder, and no model of that name in the local hub cache"

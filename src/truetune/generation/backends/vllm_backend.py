@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checkpoint.files import read_object
+from truetune.checkpoint.weight_files import read_object
 from truetune.errors import UsageError
 from truetune.generation.answer_samples import Answer, Prompt
 from truetune.generation.backends.backend import Backend, Decoding, Ids, Progress, ScoredIds

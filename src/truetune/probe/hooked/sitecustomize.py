@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Set by the launcher, as JSON: what the hook is to do.
 ORDERS_VARIABLE = "TRUETUNE_ORDERS"
-# Set by the launcher of a rehearsal (`truetune.confinement.launch`), in what it has confined.
+# Set by the launcher of a rehearsal (`truetune.confinement.confined_launcher`), in what it has confined.
 GUARD_VARIABLE = "TRUETUNE_GUARD"
 # For a start that takes less than a millisecond: only a dead network drive takes longer, and then the run goes on.
 START_SECONDS = 5.0

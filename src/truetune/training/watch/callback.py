@@ -1,4 +1,9 @@
-"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained."""
+"""The watcher: a callback of any transformers Trainer that looks at the model's answers while it is trained.
+
+It works in the training process, on the model as it is between two steps, and leaves generators, modes and caches as
+they were: training is the same to the bit. It costs a share of the run's time that is measured and kept to, and never
+ends a run by an error of its own.
+"""
 
 from __future__ import annotations
 
@@ -20,17 +25,30 @@ from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRu
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run import RunSpec
-from truetune.training.watch import store
-from truetune.training.watch.losses import SourceLosses, losses_of
-from truetune.training.watch.pace import LOOKS, Pace, Size, size_of
-from truetune.training.watch.ranks import agreed, gathered, rank, sharded, world
-from truetune.training.watch.speech import probe, speech_of
-from truetune.training.watch.summary import line, record, told
-from truetune.training.watch.trackers import track
+from truetune.training.watch import sample_files
+from truetune.training.watch.experiment_trackers import track_pass
+from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
+from truetune.training.watch.process_group import (
+    broadcast_object,
+    describe_sharding,
+    gather_objects,
+    process_count,
+    process_rank,
+)
+from truetune.training.watch.sample_answers import make_sampler, measure_costs
+from truetune.training.watch.sampling_schedule import (
+    PASSES_BETWEEN,
+    PassSchedule,
+    PassSize,
+    choose_pass_size,
+)
+from truetune.training.watch.watch_summary import finding_line, pass_line, watch_record
 
-LONGEST = 300.0
+# Chosen: well below the 30 minutes of ddp_timeout, and half of NCCL's own 10. At the double a slow
+# process might end the run; at half of it more passes of large models on CPUs are cut.
+MAX_PASS_SECONDS = 300.0
 """Seconds after which a look is cut: no process waits for another until it is given up"""
-RECORD = "watch.json"
+WATCH_FILE = "watch.json"
 
 
 class Watcher(TrainerCallback):
@@ -54,9 +72,9 @@ class Watcher(TrainerCallback):
     ) -> None:
         self.prompts = tuple(prompts)
         self.spec, self.settings = spec, spec.watch
-        self.speech = speech_of(tokenizer, stops, spec.watch.parser)
+        self.speech = make_sampler(tokenizer, stops, spec.watch.parser)
         self.folder, self.say = Path(folder), say
-        self.show = show or (lambda look: say(line(look)))
+        self.show = show or (lambda look: say(pass_line(look)))
         self.limit = spec.watch.max_new_tokens
         self.budget = spec.watch.budget if spec.watch.budget < 1 else inf
         self.looks: list[SamplingPass] = []
@@ -68,7 +86,7 @@ class Watcher(TrainerCallback):
         """What ended the run (`watch.stop_on`)"""
         self._said: dict[str, Finding] = {}
         self._callbacks: Sequence[Any] = ()
-        self._pace = Pace(0, self.budget, 1)
+        self._pace = PassSchedule(0, self.budget, 1)
         self._next: int | None = None
         """The step at which to look, or to ask whether to"""
         self._began, self._first = 0.0, 0
@@ -90,27 +108,37 @@ class Watcher(TrainerCallback):
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
         trainer = trainer_of_frames()
+        # The trainer is not among a callback's arguments; it is found through the frames that
+        # called.
         ledger = getattr(trainer, "ledger", None)
         if isinstance(ledger, SourceLosses) and not state.global_step:
+            # Losses of the audit's batches are no part of the first log line.
             ledger.clear()  # of what an audit has put through the loss
         if not self.prompts:
             return
-        if sharded(model) == "FSDP 1":
+        # Its parameters are flat pieces outside of its own forward, and generate() calls inner
+        # modules.
+        if describe_sharding(model) == "FSDP 1":
             self._note("answers are not watched: FSDP 1 can't generate; set fsdp_version: 2")
             return
-        every = self.settings.every or max(1, -(-state.max_steps // (LOOKS + 1)))
+        # Evenly spread: the first and the last pass stand at the ends, PASSES_BETWEEN in between.
+        every = self.settings.every or max(1, -(-state.max_steps // (PASSES_BETWEEN + 1)))
         left = -(-(state.max_steps - state.global_step) // every)
-        self._pace = Pace(state.max_steps, self.budget, every)
+        self._pace = PassSchedule(state.max_steps, self.budget, every)
         self._callbacks = trainer.callback_handler.callbacks
-        asked = agreed(self._taken_up(state.global_step) if rank() == 0 else None)
-        if asked is not None:
-            self.prompts, self.limit = asked
+        # The first process has the files; all must ask the same prompts, or they wait in different
+        # collectives.
+        resumed = broadcast_object(
+            self._taken_up(state.global_step) if process_rank() == 0 else None
+        )
+        if resumed is not None:
+            self.prompts, self.limit = resumed
         else:
             size = self._sized(args, state, model, left + 1)
             if size is None:
                 return
             self._pace.sizing, self._pace.expected = time.monotonic() - self._began, size.seconds
-            self.prompts, self.limit = _spread(self.prompts, size.prompts), size.limit
+            self.prompts, self.limit = _spread_prompts(self.prompts, size.prompts), size.limit
             if not self._look(args, state, control, model):
                 return
         self._next = self._pace.after(state.global_step, left)
@@ -121,18 +149,20 @@ class Watcher(TrainerCallback):
         if self._next is None or step < min(self._next, state.max_steps):
             return
         done = step - self._first
-        if not agreed(self._pace.due(step, done, time.monotonic() - self._began)):
+        # Clocks differ between processes: the first one decides for all.
+        if not broadcast_object(self._pace.due(step, done, time.monotonic() - self._began)):
+            # Asked again later and not at each step: the answer costs a collective call.
             self._next = min(state.max_steps, step + self._pace.every)
         elif self._look(args, state, control, model):
             self._next = self._pace.after(
-                step, agreed(self._pace.left(step, done, time.monotonic() - self._began))
+                step, broadcast_object(self._pace.left(step, done, time.monotonic() - self._began))
             )
         else:
             self._next = None
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         """Say what the looks took."""
-        if rank() == 0 and self._pace.looks:
+        if process_rank() == 0 and self._pace.looks:
             share = self._record()
             over = " (the first and the last one are always made)" if share > self.budget else ""
             self.say(
@@ -144,7 +174,7 @@ class Watcher(TrainerCallback):
         """What the rules look at."""
         return SampledRun(
             tuple(self.looks),
-            losses_of(state.log_history),
+            read_step_losses(state.log_history),
             self.limit,
             finished=state.global_step >= state.max_steps,
             total=state.max_steps,
@@ -154,40 +184,44 @@ class Watcher(TrainerCallback):
         """The prompts and the limit of the looks up to a step, whose later ones are forgotten; None where there are no
         such, or of other prompts."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        findings, removed = store.rewind(self.folder, step)
+        # Passes behind the checkpoint belong to steps that will be made again, with other answers
+        # perhaps.
+        findings, removed = sample_files.rewind_samples(self.folder, step)
         if removed:
             self._note(
                 f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
                 f" {self.folder}"
             )
-        mine = {prompt.ids: prompt for prompt in self.prompts}
-        earlier = store.read(self.folder) if step else []
+        prompt_of_ids = {prompt.ids: prompt for prompt in self.prompts}
+        earlier = sample_files.read_passes(self.folder) if step else []
         if not earlier:
             return None
         last, limit = earlier[-1]
-        asked = [sample.prompt.ids for sample in last.samples]
-        if not mine.keys() >= set(asked):
+        asked_ids = [sample.prompt.ids for sample in last.samples]
+        # Answers to other prompts cannot be compared over time: the series would show a jump that
+        # is none.
+        if not prompt_of_ids.keys() >= set(asked_ids):
             self._note("the earlier looks are of other prompts: not compared")
             return None
         self._said = {finding.rule: finding for finding in findings}
         self.looks = [look for look, of in earlier if of == limit]
-        return tuple(mine[ids] for ids in asked), limit
+        return tuple(prompt_of_ids[ids] for ids in asked_ids), limit
 
-    def _sized(self, args: Any, state: Any, model: Any, planned: int) -> Size | None:
+    def _sized(self, args: Any, state: Any, model: Any, planned: int) -> PassSize | None:
         """What a look consists of, by what a look and the run will take; None where the model can't be run so."""
         try:
-            took: Any = probe(self.speech, model, self.prompts)
+            took: Any = measure_costs(self.speech, model, self.prompts)
         except (
             Exception
         ) as error:  # of a model that can't generate: the run continues without being watched
             took = f"{type(error).__name__}: {error}"
-        failed = [one for one in gathered(took) if isinstance(one, str)]
+        failed = [one for one in gather_objects(took) if isinstance(one, str)]
         if failed:
             self._note(f"answers are not watched: {failed[0]}")
             return None
         lengths = sorted(len(prompt.reference_ids) for prompt in self.prompts)
-        size: Size = agreed(
-            size_of(
+        size: PassSize = broadcast_object(
+            choose_pass_size(
                 took,
                 prompts=len(self.prompts),
                 limit=self.settings.max_new_tokens,
@@ -206,26 +240,33 @@ class Watcher(TrainerCallback):
     def _look(self, args: Any, state: Any, control: Any, model: Any) -> bool:
         """Ask all prompts; False where that fails."""
         started, step = time.monotonic(), state.global_step
-        together = bool(sharded(model))
-        mine = self.prompts if together else self.prompts[rank() :: world()]
+        # A sharded model needs every process in each forward pass, so all answer all prompts; else
+        # each takes its share.
+        together = bool(describe_sharding(model))
+        own_prompts = self.prompts if together else self.prompts[process_rank() :: process_count()]
         try:
-            said: Any = self.speech.ask(model, mine, self.limit, started + LONGEST)
+            answers: Any = self.speech.ask(
+                model, own_prompts, self.limit, started + MAX_PASS_SECONDS
+            )
         except Exception as error:  # of a device without room for it: the run continues
-            said = f"{type(error).__name__}: {error}"
-        everyones = gathered(said)
+            answers = f"{type(error).__name__}: {error}"
+        everyones = gather_objects(answers)
         failed = [one for one in everyones if isinstance(one, str)]
         if failed:
             self._note(f"answers are not watched from step {step:,} on: {failed[0]}")
             return False
-        if rank() == 0:
+        if process_rank() == 0:
             answered = (
                 everyones[0]
                 if together
-                else [everyones[i % world()][i // world()] for i in range(len(self.prompts))]
+                else [
+                    everyones[i % process_count()][i // process_count()]
+                    for i in range(len(self.prompts))
+                ]
             )
             self._keep(answered, started, args, state, control, model)
         self._pace.looks.append((step, time.monotonic() - started))
-        if agreed(self.stopped_by is not None):
+        if broadcast_object(self.stopped_by is not None):
             control.should_training_stop = control.should_save = True
         return True
 
@@ -247,19 +288,19 @@ class Watcher(TrainerCallback):
             self._note(
                 f"step {state.global_step:,}: {len(answered) - len(samples)} prompts were not"
                 " answered: they leave no room for an answer, or the look took longer than"
-                f" {LONGEST:.0f} s"
+                f" {MAX_PASS_SECONDS:.0f} s"
             )
         look = SamplingPass(
             state.global_step, mark_identical_answers(samples), time.monotonic() - started
         )
         self.looks = [*(known for known in self.looks if known.step != look.step), look]
         try:
-            store.save(look, self.limit, self.folder)
+            sample_files.save_pass(look, self.limit, self.folder)
         except (
             UsageError
         ) as error:  # a file of the user's stands there: it stays, and the run continues
             self._note(f"the answers of step {state.global_step:,} are not kept: {error}")
-        for refused in track(look, self._callbacks, args, state, control, model):
+        for refused in track_pass(look, self._callbacks, args, state, control, model):
             self._note(f"a tracker did not take the samples: {refused}")
         self.show(look)
         self._judge(state)
@@ -267,18 +308,21 @@ class Watcher(TrainerCallback):
 
     def _judge(self, state: Any) -> None:
         """Say what is new, and see whether it ends the run."""
-        judged = judgement_of(self.watched(state), self.spec)
-        self.findings = judged.findings
-        for part in missing(judged.not_judged):
+        judgement = judgement_of(self.watched(state), self.spec)
+        self.findings = judgement.findings
+        for part in missing(judgement.not_judged):
             self._note(f"not judged: {part}")
+        # A finding is said once, and again only when it has become worse: a log of the same warning
+        # is not read.
         fresh = news(self.findings, self._said)
         for finding in fresh:
-            self.say(told(finding))
+            self.say(finding_line(finding))
         over, least = state.global_step >= state.max_steps, self.settings.stop_on
+        # At the end there is nothing left to stop.
         if least is not None and not over:
             worst = [finding for finding in fresh if RANK[finding.severity] >= RANK[least]]
             self.stopped_by = worst[0] if worst else None
-        store.note(fresh, state.global_step, self.folder, stopped=self.stopped_by)
+        sample_files.append_findings(fresh, state.global_step, self.folder, stopped=self.stopped_by)
         if self.stopped_by is not None:
             self.say(
                 f"the run ends at step {state.global_step:,}: {self.stopped_by.rule}"
@@ -288,18 +332,19 @@ class Watcher(TrainerCallback):
     def _record(self) -> float:
         """Write watch.json; the share of the time that the looks have taken."""
         share = self.seconds / max(1e-9, time.monotonic() - self._began)
-        facts = record(
+        facts = watch_record(
             self.looks, self.limit, self.settings.budget, share, self.notes, self.stopped_by
         )
-        write_atomically(self.folder / RECORD, json.dumps(facts, indent=1).encode())
+        write_atomically(self.folder / WATCH_FILE, json.dumps(facts, indent=1).encode())
         return share
 
     def _note(self, text: str) -> None:
-        if text not in self.notes and rank() == 0:
+        """Say something once, and keep it for watch.json."""
+        if text not in self.notes and process_rank() == 0:
             self.notes.append(text)
             self.say(f"watching: {text}")
 
 
-def _spread(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
+def _spread_prompts(prompts: tuple[Prompt, ...], count: int) -> tuple[Prompt, ...]:
     """So many of the prompts, spread over them."""
     return tuple(prompts[i * len(prompts) // count] for i in range(count))

@@ -1,0 +1,301 @@
+"""Computes what an adapter makes of each tensor of its base, from the files alone, in rows.
+
+W' = W + s B A with s = alpha / r, or alpha / sqrt(r) with rsLoRA (Hu et al. 2021, arXiv 2106.09685; Kalajdzievski 2023,
+arXiv 2312.03732); DoRA scales each row of W' to a learned length (Liu et al. 2024, arXiv 2402.09353).
+
+The trade-off: peft is not asked, so that neither torch nor the model's memory is needed; parts of adapters whose effect
+is not computed here (`target_parameters`, DoRA on embeddings, other methods) are named, never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.checkpoint.adapter_tensor_names import (
+    BASE_LAYER,
+    FACTOR_NAMES,
+    PEFT_NAME_PARTS,
+    AdapterTensor,
+    find_replaced_tensors,
+    group_low_rank_tensors,
+    parse_adapter_tensors,
+)
+from truetune.checkpoint.compare_samples import map_tensor
+from truetune.checkpoint.embedding_matrices import HEAD_NAMES, find_embedding
+from truetune.checkpoint.float_formats import NUMPY_TYPES, to_float32
+from truetune.checkpoint.safetensors_header import StoredTensor
+
+if TYPE_CHECKING:
+    from truetune.checkpoint.load_checkpoint import Checkpoint
+
+Floats = NDArray[np.float32]
+ORIGINAL_MODULE = ".original_module."
+"""In the names of copies that peft keeps of what `modules_to_save` replaces"""
+
+
+@dataclass(frozen=True)
+class TensorDelta:
+    """What the adapter does to one tensor of the base."""
+
+    name: str
+    """Of the base's tensor"""
+    base: StoredTensor | None
+    """What it starts from; None where the base is not at hand"""
+    shape: tuple[int, ...]
+
+    def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        """Those rows of the tensor with the adapter, float32, from the base's."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class LowRankDelta(TensorDelta):
+    """A product of two thin matrices, times a scale."""
+
+    left: StoredTensor
+    """B (rows, r), or A of an embedding (r, rows)"""
+    right: StoredTensor
+    scale: float
+    turned: bool
+    """The weight is stored as (in, out), or is an embedding"""
+    magnitude: StoredTensor | None = None
+
+    @cached_property
+    def factors(self) -> tuple[Floats, Floats]:
+        """(rows, r) and (r, columns)"""
+        left, right = (
+            to_float32(map_tensor(tensor), tensor.dtype) for tensor in (self.left, self.right)
+        )
+        return (right.T, left.T) if self.turned else (left, right)
+
+    def change(self, start: int, stop: int) -> Floats:
+        """s B A, these rows"""
+        left, right = self.factors
+        return np.asarray(np.float32(self.scale) * (left[start:stop] @ right), dtype=np.float32)
+
+    def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        updated = base + self.change(start, stop)
+        # DoRA: the direction is learned apart from the length of each row.
+        if self.magnitude is not None:
+            length = to_float32(
+                map_tensor(self.magnitude).reshape(-1)[start:stop], self.magnitude.dtype
+            )
+            updated *= (length / np.linalg.norm(updated, axis=1))[:, None]
+        return updated
+
+
+@dataclass(frozen=True)
+class ReplacedTensor(TensorDelta):
+    """Another tensor in its place (`modules_to_save`, biases)."""
+
+    tensor: StoredTensor
+
+    def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        return to_float32(map_tensor(self.tensor)[start:stop], self.tensor.dtype)
+
+
+@dataclass(frozen=True)
+class ReplacedRows(TensorDelta):
+    """Other rows for some tokens (`trainable_token_indices`)."""
+
+    ids: tuple[int, ...]
+    tensor: StoredTensor
+
+    def rows(self, start: int, stop: int, base: Floats) -> Floats:
+        updated = base.copy()
+        values = to_float32(map_tensor(self.tensor), self.tensor.dtype)
+        for id, row in zip(self.ids, values, strict=True):
+            if start <= id < stop:
+                updated[id - start] = row
+        return updated
+
+
+def compute_adapter_deltas(
+    adapter: Checkpoint, base: Mapping[str, StoredTensor] | None
+) -> tuple[dict[str, TensorDelta], list[str]]:
+    """By the name of the base's tensor; and the tensors of the adapter whose effect can't be computed here."""
+    parsed = parse_adapter_tensors(adapter.tensors)
+    # peft saves a copy of the base's embedding where new rows are trained: the delta starts from that one.
+    copies = {one.whole: one.tensor for one in parsed if f".{BASE_LAYER}.weight" in one.tensor.name}
+    start = BaseTensorFinder(base, copies)
+    config = adapter.adapter_config
+    deltas_by_name: dict[str, TensorDelta] = {}
+    done = {tensor.name for tensor in copies.values()}
+    for module, parts in group_low_rank_tensors(adapter.tensors).items():
+        delta = _make_low_rank_delta(module, parts, config, start)
+        if delta is not None:
+            deltas_by_name[delta.name] = delta
+            done |= {tensor.name for tensor in parts.values()}
+    replaced = _list_replacements(adapter)
+    for name, tensor in replaced.items():
+        place, before = start(name)
+        deltas_by_name[place] = ReplacedTensor(place, before, tensor.shape, tensor)
+    for one in parsed:
+        rows_delta = _make_row_delta(one, config, start)
+        if rows_delta is not None:
+            deltas_by_name[rows_delta.name] = rows_delta
+            done.add(one.tensor.name)
+    computable = {name: delta for name, delta in deltas_by_name.items() if _is_computable(delta)}
+    return computable, _list_unknown_tensors(parsed, done, replaced)
+
+
+def _list_replacements(adapter: Checkpoint) -> dict[str, StoredTensor]:
+    """Name in the base -> the tensor in its place; without the copies of what `modules_to_save` replaces."""
+    return {
+        name: tensor
+        for name, tensor in find_replaced_tensors(adapter.tensors).items()
+        if ORIGINAL_MODULE not in name
+    }
+
+
+def _list_unknown_tensors(
+    parsed: list[AdapterTensor], done: set[str], replaced: Mapping[str, StoredTensor]
+) -> list[str]:
+    """Names of the tensors that no delta accounts for."""
+    unknown = []
+    for one in parsed:
+        is_known = one.tensor.name in done or ORIGINAL_MODULE in one.tensor.name
+        if not is_known and (one.part or one.whole not in replaced):
+            unknown.append(one.tensor.name)
+    return unknown
+
+
+def _make_row_delta(
+    one: AdapterTensor, config: Mapping[str, Any], start: BaseTensorFinder
+) -> ReplacedRows | None:
+    """The rows of some tokens that a tensor of the adapter replaces; None where it is no such tensor."""
+    if one.part not in PEFT_NAME_PARTS[:2]:
+        return None
+    ids = _trained_token_ids(config, one.module)
+    if ids is None:
+        return None
+    name, before = start(f"{one.module}.weight")
+    # Without as many rows as ids it can't be said which row is whose.
+    if before is None or len(ids) != one.tensor.shape[0]:
+        return None
+    return ReplacedRows(name, before, before.shape, ids, one.tensor)
+
+
+@dataclass(frozen=True)
+class BaseTensorFinder:
+    """Finds the base's tensor of a name. Files of one model may differ in what stands before it, and a tied head has
+    none of its own: it starts as the embedding."""
+
+    base: Mapping[str, StoredTensor] | None
+    copies: Mapping[str, StoredTensor]
+    """Of base tensors, that peft saved beside the adapter"""
+
+    @cached_property
+    def shorter(self) -> dict[str, str]:
+        return {name.partition(".")[2]: name for name in self.base or ()}
+
+    def __call__(self, name: str) -> tuple[str, StoredTensor | None]:
+        if self.base is None:
+            return name, self.copies.get(name)
+        short = name.partition(".")[2]
+        # Models are saved with and without a prefix (`model.`, `language_model.`): the same name, or one part less or
+        # more.
+        place = next(
+            (n for n in (name, short, self.shorter.get(name)) if n is not None and n in self.base),
+            name,
+        )
+        tensor = self.copies.get(name) or self.base.get(place)
+        if (
+            tensor is None
+            and name.endswith(HEAD_NAMES)
+            and (into := find_embedding(self.base)) is not None
+        ):
+            tensor = into.tensor
+        return place, tensor
+
+
+def _make_low_rank_delta(
+    module: str,
+    parts: Mapping[str, StoredTensor],
+    config: Mapping[str, Any],
+    start: BaseTensorFinder,
+) -> LowRankDelta | None:
+    """The product that peft adds to a module's weight; None where its effect is not computed here."""
+    names = next((pair for pair in FACTOR_NAMES if {*pair} <= parts.keys()), None)
+    # With target_parameters the factors belong to a parameter whose name is not in the file.
+    if names is None or config.get("target_parameters"):
+        return None
+    a, b = parts[names[0]], parts[names[1]]
+    if not _are_factors(a, b):
+        return None
+    turned = _is_turned(names, config)
+    magnitude = parts.get("lora_magnitude_vector")
+    scale = adapter_scale(config, module, a.shape[0])
+    # DoRA's lengths are those of rows of the stored weight only where it is not turned.
+    if scale is None or (turned and magnitude is not None):
+        return None
+    name, before = start(f"{module}.weight")
+    rows, columns = b.shape[0], a.shape[1]
+    shape = (columns, rows) if turned else (rows, columns)
+    if before is not None and before.shape != shape:
+        return None
+    return LowRankDelta(name, before, shape, b, a, scale, turned, magnitude)
+
+
+def _is_turned(names: tuple[str, str], config: Mapping[str, Any]) -> bool:
+    """Is the weight stored as (in, out)? So are embeddings, and the layers of GPT-2 (`fan_in_fan_out`)."""
+    return names == FACTOR_NAMES[1] or bool(config.get("fan_in_fan_out"))
+
+
+def _are_factors(a: StoredTensor, b: StoredTensor) -> bool:
+    """Are these two matrices (r, in) and (out, r) of one product?"""
+    return len(a.shape) == 2 and len(b.shape) == 2 and a.shape[0] == b.shape[1]
+
+
+def adapter_scale(
+    config: Mapping[str, Any], module: str, rank: int, *, rslora: bool | None = None
+) -> float | None:
+    """The scale of one module's product, as peft computes it; None where adapter_config.json does not give it."""
+    alpha = config.get("lora_alpha")
+    for pattern, other in (config.get("alpha_pattern") or {}).items():
+        if pattern == module or module.endswith(f".{pattern}") or _matches_pattern(pattern, module):
+            alpha = other
+            break
+    if not isinstance(alpha, int | float) or rank < 1:
+        return None
+    # `rslora` is for a merge that was made with the other scale: the caller tries both.
+    root = bool(config.get("use_rslora")) if rslora is None else rslora
+    return alpha / math.sqrt(rank) if root else alpha / rank
+
+
+def _matches_pattern(pattern: str, module: str) -> bool:
+    """peft takes the keys as patterns; those of names and stars alone are tried, so that none can run for ever."""
+    # Nested repeats take exponential time, and adapter_config.json is anybody's.
+    if re.search(r"[+*}]\)?[+*{]|\)[+*{]", pattern) or len(pattern) > 200:
+        return False
+    try:
+        return re.match(rf"(.*\.)?({pattern})$", module) is not None
+    except re.error:
+        return False
+
+
+def _trained_token_ids(config: Mapping[str, Any], module: str) -> tuple[int, ...] | None:
+    token_ids = config.get("trainable_token_indices")
+    if isinstance(token_ids, dict):
+        named = [
+            ids for name, ids in token_ids.items() if module == name or module.endswith(f".{name}")
+        ]
+        # A head that is tied to the embedding is trained with its rows.
+        tied = list(token_ids.values()) if f"{module}.weight".endswith(HEAD_NAMES) else []
+        token_ids = next(iter([*named, *tied]), None)
+    if not isinstance(token_ids, list) or not all(type(id) is int for id in token_ids):
+        return None
+    return tuple(token_ids)
+
+
+def _is_computable(delta: TensorDelta) -> bool:
+    tensors = [t for t in vars(delta).values() if isinstance(t, StoredTensor)]
+    return all(tensor.whole and tensor.dtype in NUMPY_TYPES for tensor in tensors)

@@ -1,0 +1,232 @@
+"""Loads what is known of one saved model or adapter: headers and small files at once, values when they are asked for.
+
+The base of an adapter is looked for beside it and in the local hub cache, never on the network. The trade-off: parts
+that read gigabytes are cached properties, so a rule that needs none of them costs nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from truetune.checkpoint.added_tokens import NewTokens, find_new_tokens
+from truetune.checkpoint.compare_samples import SampledChange, compare_sampled_tensors
+from truetune.checkpoint.run_folder import read_run
+from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES, TensorValues, scan_tensor_values
+from truetune.checkpoint.weight_files import FileFault, WeightFiles, read_object, read_weights
+from truetune.errors import UsageError
+from truetune.spec.near import near_path
+
+if TYPE_CHECKING:
+    from truetune.checkpoint.weight_diff import MovementManifest
+
+Kind = Literal["model", "adapter"]
+ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors", "adapter_model.bin")
+MODEL_FILES = ("config.json", "model.safetensors.index.json")
+MANIFEST_FILE = "manifest.json"
+# PATH_MAX of Linux: the system refuses a longer path.
+MAX_NAME_CHARS = 4096
+"""Longer ones name no folder."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder of weights. JSON files that are not there are empty."""
+
+    folder: Path
+    kind: Kind
+    weights: WeightFiles
+    config: Mapping[str, Any]
+    adapter_config: Mapping[str, Any]
+    generation_config: Mapping[str, Any]
+    tokenizer_config: Mapping[str, Any]
+    trainer_state: Mapping[str, Any]
+    record: Mapping[str, Any]
+    """What truetune wrote on the data that were trained on: manifest.json, of this folder or the one above, or the part
+    `data` of run.json"""
+    faults: tuple[FileFault, ...]
+    """Of all files"""
+    base: Checkpoint | None = None
+    base_name: str | None = None
+    """As the caller or adapter_config.json names it"""
+    budget: int = MAX_SCANNED_BYTES
+    """Bytes of values that are read; beyond them, tensors are sampled"""
+    adapter: Checkpoint | None = None
+    """What was merged into the base to make this model, where that is known"""
+
+    @property
+    def tensors(self) -> dict[str, StoredTensor]:
+        """Where each tensor stands, by name"""
+        return self.weights.tensors
+
+    @cached_property
+    def run(self) -> dict[str, Any]:
+        """What `truetune train` wrote on the run: run.json, of this folder or, for a checkpoint, of the one above"""
+        return read_run(self.folder)
+
+    @cached_property
+    def values(self) -> dict[str, TensorValues]:
+        """What is in each floating-point tensor. Reads the files, up to `budget`."""
+        return scan_tensor_values(self.tensors.values(), budget=self.budget)
+
+    @cached_property
+    def moved(self) -> dict[str, SampledChange]:
+        """How far each tensor that the base has too is from the base's; empty without a base"""
+        return (
+            compare_sampled_tensors(self.tensors, self.base.tensors)
+            if self.base is not None
+            else {}
+        )
+
+    @cached_property
+    def manifest(self) -> MovementManifest:
+        """All values against the base's, and where the adapter is known, against what it should have made of them"""
+        from truetune.checkpoint.weight_diff import compare_weights
+
+        return compare_weights(self, self.adapter)
+
+    @cached_property
+    def new_tokens(self) -> NewTokens | None:
+        """The tokens that the base does not have; None where a tokenizer or the base is not there"""
+        return find_new_tokens(self.folder, self.base.folder) if self.base is not None else None
+
+    @property
+    def has_weights(self) -> bool:
+        """Is there a file of weights, or one that an index promises?"""
+        return bool(self.weights.files or self.weights.pickled or self.weights.indexed)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all tensors"""
+        return sum(tensor.size for tensor in self.tensors.values())
+
+    @property
+    def sampled(self) -> float:
+        """The share of the bytes that `values` looks at"""
+        return min(1.0, self.budget / max(1, self.size))
+
+    def has(self, name: str) -> bool:
+        """Is there a file of this name in the folder?"""
+        return (self.folder / name).is_file()
+
+
+def is_checkpoint(folder: Path) -> bool:
+    """Does a folder hold a saved model or adapter?"""
+    return any((folder / name).is_file() for name in (*ADAPTER_FILES, *MODEL_FILES)) or any(
+        folder.glob("*.safetensors")
+    )
+
+
+def read_checkpoint(
+    folder: str | os.PathLike[str],
+    *,
+    base: str | os.PathLike[str] | None = None,
+    budget: int = MAX_SCANNED_BYTES,
+) -> Checkpoint:
+    """Read the headers and small files of a folder, and of its base where that is at hand.
+
+    `base` is a folder or the name of a model of the local hub cache; else adapter_config.json names it. Raises
+    UsageError where there is no checkpoint, or no base of the given name.
+    """
+    checkpoint = _read_folder(_checkpoint_folder(folder), budget)
+    base_path = os.fspath(base) if base is not None else None
+    name = base_path or _base_name(checkpoint)
+    candidate = find_base_folder(name, checkpoint.folder) if name else None
+    # A base that the caller names must be there; one that adapter_config.json names may be on another machine.
+    if base_path and candidate is None:
+        raise UsageError(
+            f"{base_path}: no such folder, and no model of that name in the local hub"
+            f" cache{near_path(base_path)}"
+        )
+    if candidate is None or candidate.resolve() == checkpoint.folder.resolve():
+        return replace(checkpoint, base_name=name)
+    if not is_checkpoint(candidate):
+        if base_path:
+            raise UsageError(
+                f"{base_path}: holds no model; the base is a folder with config.json and safetensors"
+                " files"
+            )
+        return replace(checkpoint, base_name=name)
+    return replace(checkpoint, base=_read_folder(candidate, budget), base_name=name)
+
+
+def find_base_folder(name: str, beside: Path) -> Path | None:
+    """The folder that a path or a name of the local hub cache means. The network is never asked."""
+    path = Path(os.path.expanduser(name))
+    for candidate in (path, beside / path, beside.parent / path):
+        if os.path.isdir(candidate):
+            return candidate
+    # The hub's own layout: models--ORG--NAME/snapshots/REVISION, with the revision of `main` in refs/main.
+    home = Path(os.environ.get("HF_HOME", "~/.cache/huggingface"))
+    hub = Path(os.environ.get("HF_HUB_CACHE", home / "hub")).expanduser()
+    model = hub / f"models--{name.replace('/', '--')}"
+    main = model / "refs" / "main"
+    if (
+        os.path.isfile(main)
+        and (snapshot := model / "snapshots" / main.read_text().strip()).is_dir()
+    ):
+        return snapshot
+    if not os.path.isdir(model):
+        return None
+    return max(
+        (model / "snapshots").glob("*/"),
+        key=lambda candidate: candidate.stat().st_mtime,
+        default=None,
+    )
+
+
+def _base_name(checkpoint: Checkpoint) -> str | None:
+    source = checkpoint.adapter_config.get("base_model_name_or_path") or checkpoint.config.get(
+        "_name_or_path"
+    )
+    return source if isinstance(source, str) and 0 < len(source) < MAX_NAME_CHARS else None
+
+
+def _checkpoint_folder(name: str | os.PathLike[str]) -> Path:
+    folder = Path(os.path.expanduser(name))
+    if not folder.is_dir():
+        raise UsageError(
+            f"{folder}: no such folder; name the folder of a saved model or"
+            f" adapter{near_path(folder)}"
+        )
+    if not is_checkpoint(folder):
+        raise UsageError(f"{folder}: holds no config.json, adapter_config.json or safetensors file")
+    return folder
+
+
+def _read_folder(folder: Path, budget: int) -> Checkpoint:
+    faults: list[FileFault] = []
+    # A folder with both holds an adapter that was saved beside its model's config.json.
+    kind: Kind = "adapter" if any((folder / name).is_file() for name in ADAPTER_FILES) else "model"
+    weights = read_weights(folder, adapter=kind == "adapter")
+
+    def part(name: str) -> dict[str, Any]:
+        return read_object(folder / name, faults) or {}
+
+    return Checkpoint(
+        folder=folder,
+        kind=kind,
+        weights=weights,
+        config=part("config.json"),
+        adapter_config=part("adapter_config.json"),
+        generation_config=part("generation_config.json"),
+        tokenizer_config=part("tokenizer_config.json"),
+        trainer_state=part("trainer_state.json"),
+        record=_read_data_record(folder),
+        faults=(*weights.faults, *faults),
+        budget=budget,
+    )
+
+
+def _read_data_record(folder: Path) -> dict[str, Any]:
+    for candidate in (folder, folder.resolve().parent):
+        checkpoint = read_object(candidate / MANIFEST_FILE, [])
+        if checkpoint is not None and isinstance(checkpoint.get("inputs"), dict):
+            return checkpoint
+    data = read_run(folder).get("data")
+    return data if isinstance(data, dict) and isinstance(data.get("inputs"), dict) else {}

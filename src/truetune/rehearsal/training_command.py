@@ -1,0 +1,87 @@
+"""Finds which command a rehearsal starts: the one given, or that of the stack whose settings were given.
+
+Outputs of the program are turned into the rehearsal's own folder by its options, where it has such; what it writes
+elsewhere the confinement catches.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from truetune.errors import UsageError
+from truetune.spec.config import Config
+from truetune.spec.kind import recognise, title_of_kind
+from truetune.spec.near import near_path
+from truetune.spec.stacks import read_config
+
+TOOL_PROGRAMS = {"axolotl": "axolotl", "llama-factory": "llamafactory-cli", "trl": "trl"}
+# Chosen: those whose settings are read here; another method is refused, and its script can be rehearsed instead.
+TRL_METHODS = ("sft", "dpo", "kto", "reward")
+"""TRL's own commands"""
+
+
+def find_training_command(target: Sequence[str], work: Path) -> list[str]:
+    """The command that begins the training. `work` is a folder for what truetune's own run needs.
+
+    Raises UsageError for settings of another kind, or whose program is not installed, and SpecError for broken ones.
+    """
+    path, *others = target
+    if Path(path).suffix not in (".yaml", ".yml", ".json"):
+        return [sys.executable, *target] if path.endswith(".py") else list(target)
+    # Words behind settings would be dropped: rather refused than lost.
+    if others:
+        raise UsageError(
+            f"{' '.join(others)} stands behind {path}: options of truetune go before it"
+        )
+    if not Path(path).is_file():
+        raise UsageError(f"{path}: no such file{near_path(path)}")
+    kind = recognise(path)[0]
+    if kind == "truetune":
+        from truetune.rehearsal.own_training_run import prepare_run
+
+        return prepare_run(read_config(path).spec, path, work)
+    if kind not in TOOL_PROGRAMS:
+        raise UsageError(
+            f"{path}: this is {title_of_kind(kind)}; expected a command after --, or the settings of"
+            " truetune, Axolotl, LLaMA-Factory or TRL"
+        )
+    arguments = _tool_arguments(kind, read_config(path), work)
+    return [_find_tool(TOOL_PROGRAMS[kind], arguments, path), *arguments]
+
+
+def _tool_arguments(kind: str, config: Config, work: Path) -> list[str]:
+    """With what the program writes before it trains put into `work`."""
+    if kind == "axolotl":
+        return [
+            "train",
+            config.path,
+            "--output-dir",
+            str(work / "out"),
+            "--dataset-prepared-path",
+            str(work / "rows"),
+        ]
+    if kind == "llama-factory":
+        return ["train", config.path, f"output_dir={work / 'out'}"]
+    method = config.spec.training.method
+    if method not in TRL_METHODS:
+        raise UsageError(
+            f"{config.path}: TRL has no command for {method}: rehearse your script, "
+            "truetune rehearse -- python train.py"
+        )
+    return [method, "--config", config.path]
+
+
+def _find_tool(name: str, arguments: list[str], path: str) -> str:
+    """Where a program is: beside this Python, else on PATH. Raises UsageError where it is neither."""
+    # Beside this Python first: an environment that is not activated is not on PATH.
+    beside = Path(sys.executable).parent / name
+    program = str(beside) if beside.is_file() else shutil.which(name)
+    if program is None:
+        raise UsageError(
+            f"{path}: {name} is not installed here; name it: "
+            f"truetune rehearse -- /its/environment/bin/{name} {' '.join(arguments)}"
+        )
+    return program

@@ -1,0 +1,192 @@
+"""Compares what a server makes of messages with the training record.
+
+Where a server tells the ids of its prompt (or their number), these are held against the trained ones. Where ids differ,
+the prompts that known mistakes make are tried in turn: the one that gives just these ids names the cause. The
+trade-off: only mistakes that `prompt_variants` lists can be named; for all others the first difference is shown and the
+reader judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from truetune.generation.backends.http_client import ANSWER_TIMEOUT_S, Server, map_concurrently
+from truetune.generation.backends.server_prompt_ids import ServerPrompt, ask_server_prompt
+from truetune.generation.server_observations import PromptComparison
+from truetune.render.probes import Probes
+from truetune.serving.prompt_variants import guess_cause, list_prompt_variants
+from truetune.serving.training_record import TrainedPrompt
+
+# Chosen for a line of a terminal: the difference, with what stands before it.
+MAX_SHOWN_CHARS = 80
+"""Characters of a text that are shown"""
+SHOWN_CHARS_BEFORE = 24
+"""Of them, those before the difference"""
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPrompt:
+    """A prompt, and what came of asking the server for it."""
+
+    trained: TrainedPrompt
+    served: ServerPrompt | None
+    """None where the server refused"""
+    comparison: PromptComparison
+
+
+def compare_server_prompts(
+    server: Server,
+    prompts: Sequence[TrainedPrompt],
+    probes: Probes,
+    base: Probes | None,
+    concurrency: int = 1,
+    progress: Progress | None = None,
+    seconds: float = ANSWER_TIMEOUT_S,
+) -> list[ComparedPrompt]:
+    """By the ids or the number of them that the server tells; `same` is None where neither is told.
+
+    Raises Unanswered.
+    """
+    served = map_concurrently(
+        lambda trained, _: ask_server_prompt(server, trained.chat, seconds),
+        prompts,
+        concurrency,
+        progress,
+    )
+    return [
+        _compare_prompt(trained, prompt, probes, base)
+        for trained, prompt in zip(prompts, served, strict=True)
+    ]
+
+
+def _compare_prompt(
+    trained: TrainedPrompt, served: ServerPrompt | str, probes: Probes, base: Probes | None
+) -> ComparedPrompt:
+    known = PromptComparison(
+        trained.name, len(trained.ids), None, of_data=trained.of_data, tools=bool(trained.tools)
+    )
+    # A text is the server's refusal.
+    if isinstance(served, str):
+        return ComparedPrompt(trained, None, replace(known, refused=served))
+    if served.ids is None and served.count is None:
+        return ComparedPrompt(trained, served, known)
+    if served.ids is None:
+        # Equal numbers are no proof (two changes may cancel out), so such prompts are compared by answers as well.
+        same = served.count == len(trained.ids)
+        return ComparedPrompt(
+            trained, served, replace(known, same=same, by="count", served=served.count)
+        )
+    known = replace(known, same=served.ids == trained.ids, by="ids", served=len(served.ids))
+    if not known.same:
+        known = replace(
+            known,
+            difference=describe_difference(trained.ids, served.ids, probes),
+            cause=find_cause(trained, served.ids, probes, base),
+        )
+    return ComparedPrompt(trained, served, known)
+
+
+def find_cause(
+    trained: TrainedPrompt, served: list[int], probes: Probes, base: Probes | None
+) -> str:
+    """The mistake that makes these ids; else what the place of the difference looks like; empty where unknown."""
+    for mistake, ids in list_prompt_variants(trained, probes, base):
+        if ids == served:
+            return mistake
+    # No known mistake: what differs is looked at as text, where ids of one cause look different in each prompt.
+    whole = _decode_ids(probes, served)
+    if whole == trained.text:
+        return "the text is the same, and encoded otherwise"
+    first, same = _count_equal_ends(trained.text, whole)
+    in_training, on_server = (
+        trained.text[first : len(trained.text) - same],
+        whole[first : len(whole) - same],
+    )
+    return guess_cause(trained, in_training, on_server, whole)
+
+
+def find_mistakes(
+    prompts: Sequence[ComparedPrompt], probes: Probes, base: Probes | None
+) -> dict[str, dict[str, list[int]]]:
+    """Mistake -> name of a prompt -> the ids that it makes of it, where their number is the one that is served; those
+    that explain most prompts first."""
+    ids_by_mistake: dict[str, dict[str, list[int]]] = {}
+    for prompt in prompts:
+        for mistake, ids in list_prompt_variants(prompt.trained, probes, base):
+            # Where the server tells a number, only a mistake of that length can be the cause.
+            if prompt.served is None or prompt.served.count in (None, len(ids)):
+                ids_by_mistake.setdefault(mistake, {})[prompt.trained.name] = ids
+    return dict(sorted(ids_by_mistake.items(), key=lambda pair: -len(pair[1])))
+
+
+def explain_offset(prompts: Sequence[ComparedPrompt]) -> str:
+    """What the same number of tokens more, or fewer, in all prompts looks like; empty where it is not the same."""
+    more = {
+        prompt.served.count - len(prompt.trained.ids)
+        for prompt in prompts
+        if prompt.served is not None and prompt.served.count is not None
+    }
+    # With fewer than three prompts the same offset is chance.
+    number = more.pop() if len(more) == 1 and len(prompts) >= 3 else 0
+    if not number:
+        return ""
+    text = f"a fixed text of {abs(number)} tokens, such as a system prompt,"
+    return (
+        f"as where {'a token such as BOS' if abs(number) == 1 else text} is"
+        f" {'put in' if number > 0 else 'left out'}"
+    )
+
+
+def describe_guess(trained: Sequence[int], other: Sequence[int], probes: Probes) -> str:
+    """The difference to a prompt that would explain what the server does, whose own text it does not tell."""
+    return f"guessed, as the server does not tell its text: {describe_difference(trained, other, probes)}"
+
+
+def describe_difference(trained: Sequence[int], served: Sequence[int], probes: Probes) -> str:
+    """From the first differing token on: what was trained, and what is served."""
+    first, same = _count_equal_ends(trained, served)
+    in_training, on_server = (
+        trained[first : len(trained) - same],
+        served[first : len(served) - same],
+    )
+    if not in_training:
+        what = f"the server puts in {quote_ids(probes, on_server)}"
+    elif not on_server:
+        what = f"the server leaves out {quote_ids(probes, in_training)}"
+    else:
+        what = f"trained {quote_ids(probes, in_training)}, served {quote_ids(probes, on_server)}"
+    before = _decode_ids(probes, trained[:first])[-SHOWN_CHARS_BEFORE:]
+    place = f"from token {first} on, behind {before!r}" if before else "at the beginning"
+    return f"{place}: {what}"
+
+
+def quote_ids(probes: Probes, ids: Sequence[int]) -> str:
+    """Ids as text in quotes, the ids themselves where they are few."""
+    text = _decode_ids(probes, ids)
+    quoted = repr(
+        text
+        if len(text) <= MAX_SHOWN_CHARS
+        else text[: MAX_SHOWN_CHARS // 2] + " ... " + text[-MAX_SHOWN_CHARS // 2 :]
+    )
+    return quoted + (f" (ids {list(ids)})" if len(ids) < 4 else "")
+
+
+def _decode_ids(probes: Probes, ids: Sequence[int]) -> str:
+    try:
+        return str(probes.tokenizer.backend.decode(list(ids), skip_special_tokens=False))
+    # A server may name ids that are negative or beyond 32 bits; the decoder takes neither.
+    except (OverflowError, TypeError):
+        return str(list(ids))
+
+
+def _count_equal_ends(prompt: Sequence[object], other: Sequence[object]) -> tuple[int, int]:
+    """How many are equal from the beginning on, and from the end back."""
+    shorter = min(len(prompt), len(other))
+    # The end only as far as the beginning leaves it: in `aa` against `aaa` nothing may be counted twice.
+    first = next((i for i in range(shorter) if prompt[i] != other[i]), shorter)
+    same = next(
+        (i for i in range(shorter - first) if prompt[-1 - i] != other[-1 - i]), shorter - first
+    )
+    return first, same

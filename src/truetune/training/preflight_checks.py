@@ -1,0 +1,166 @@
+"""What is checked before the first step: settings and data, what reaches the loss, and the run in miniature.
+
+Each check gives a report; one with findings at or above `fail_on` ends the run before anything is trained. The
+trade-off: seconds to a minute before each run, against hours of a run that was lost from its first step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from truetune.auditing.record_in_process import record_run as audited
+from truetune.checks.audit import audit
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.judgement import NotJudged
+from truetune.checks.report import AuditReport, Report, with_judgement
+from truetune.checks.run import check
+from truetune.checks.settings import of_settings
+from truetune.data.conversation import Conversation
+from truetune.data.files import find_sources
+from truetune.data.rows import read_conversations
+from truetune.encoding.source_names import names_of
+from truetune.errors import FindingsError
+from truetune.package import __version__
+from truetune.probe.peek_batches import peek_batches
+from truetune.probe.ready_trainer import ready_trainer
+from truetune.spec.config import Config
+from truetune.spec.run import RunSpec
+from truetune.training.progress_output import Listener
+
+# Other trainers choose to pack without borders or to train on raw text; truetune train never does,
+# so that here the finding can only mean that something is broken.
+ERROR_RULES = ("packed-without-boundaries", "template-never-applied")
+"""Rules that warn of other trainers' choices: here they can only be faults"""
+# Chosen, not measured: bounds the second reading of the file. Packed batches hold more rows than
+# this only where examples have few tokens.
+MAX_AUDIT_ROWS = 200
+"""Rows of the data that an audit is given, at most"""
+# Chosen, not measured: faults of collators show in the first batch, those of packs within a few.
+# Each more costs a forward pass before every run.
+AUDIT_BATCHES = 4
+
+
+class PreflightChecks:
+    """What the looks before a run found; each is shown, and may stop it."""
+
+    def __init__(self, listener: Listener, *, force: bool) -> None:
+        self.listener, self.force = listener, force
+        self.findings: list[Finding] = []
+        self.missing: list[NotJudged] = []
+        """What was asked for and could not be judged"""
+        self.findings_by_check: dict[str, tuple[Finding, ...]] = {}
+        """By what was looked at"""
+
+    def take(self, what: str, judge_rehearsal: Report) -> None:
+        """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
+        self.listener.draw(judge_rehearsal)
+        self.findings += judge_rehearsal.findings
+        self.missing += judge_rehearsal.missing()
+        for part in judge_rehearsal.missing():
+            self.listener.say(f"not judged: {part}")
+        self.findings_by_check[what] = judge_rehearsal.findings
+        # Before any training: an hour of GPU on data that is known to be wrong is what this tool is
+        # against.
+        if judge_rehearsal.failed() and not self.force:
+            worst = [
+                f
+                for f in judge_rehearsal.findings
+                if RANK[f.severity] >= RANK[judge_rehearsal.spec.fail_on]
+            ]
+            names = ", ".join(dict.fromkeys(f.rule for f in worst))
+            raise FindingsError(
+                f"{what} found {names}: nothing was trained (--force goes on, and records it)",
+                tuple(worst),
+            )
+
+
+def check_data(spec: RunSpec, listener: Listener) -> Report:
+    """What the rules say about settings, tokenizer and data, with the values that will take effect."""
+    # The severity of many rules depends on what the trainer does, and here it is known.
+    spec = spec.model_copy(update={"trained_by": "truetune"})
+    judge_rehearsal = check(
+        spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
+    )
+    config = Config("truetune", __version__, "", spec, limit=spec.max_length)
+    return with_judgement(judge_rehearsal, of_settings(config, spec))
+
+
+def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:
+    """Judge what reaches the loss of a trainer in its first batches, and the laws that hold for its model.
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+        rows: what it trains on, to find the rows of its batches in the data.
+        laws: which laws are tried; `quick` or `none`.
+    """
+    rows_as_given = _rows_of_batches(trainer, spec, rows)
+    record = audited(
+        trainer, None, None, loss=None, given=rows_as_given, batches=AUDIT_BATCHES, laws=laws
+    )
+    judge_rehearsal = audit([record], spec)
+    findings = [
+        replace(f, severity="error") if f.rule in ERROR_RULES else f
+        for f in judge_rehearsal.findings
+    ]
+    return replace(judge_rehearsal, findings=in_order(findings))
+
+
+def rehearse_run(trainer: Any, spec: RunSpec, rows: Any) -> Any:
+    """Rehearse the run in miniature: memorise a few rows, recite them, and stop.
+
+    Args:
+        trainer: as it will train; left as it is.
+        spec: the filled settings.
+        rows: what it trains on, to find the rows of its batches in the data.
+    """
+    from truetune.rehearsal.rehearsal_report import judge_rehearsal
+    from truetune.rehearsal.rehearse_in_process import record_rehearsal
+
+    rows_as_given = _rows_of_batches(trainer, spec, rows)
+    return judge_rehearsal(
+        [record_rehearsal(trainer, source_data=rows_as_given, batches=AUDIT_BATCHES, laws="none")],
+        spec,
+    )
+
+
+def _rows_of_batches(trainer: Any, spec: RunSpec, rows: Any) -> Sequence[dict[str, Any]]:
+    """The rows of the first batches, as they stand in the data."""
+    with ready_trainer(trainer) as (loader, _):
+        peeked = peek_batches(loader, AUDIT_BATCHES)
+    # A dictionary keeps the order and drops the doubles.
+    numbers = dict.fromkeys(index for batch in peeked for index in batch.indices or ())
+    origins = {place for number in numbers for place in rows.origins(number)}
+    columns: list[dict[str, Any]] = []
+    sources = find_sources(spec.data)
+    names = dict(
+        zip((str(source.path) for source in sources), names_of(sources).names, strict=True)
+    )
+    for row in read_conversations(spec.data, format=spec.format, columns=spec.map):
+        if (names.get(row.origin.file), row.origin.line) in origins:
+            columns.append(_row_columns(row))
+        # Reading on to the end of a large file would find nothing more.
+        if len(columns) == min(len(origins), MAX_AUDIT_ROWS):
+            break
+    return columns
+
+
+def _row_columns(row: Conversation) -> dict[str, Any]:
+    """A row with the columns that every reader knows."""
+    border = row.prompt_messages or 0
+    columns: dict[str, Any]
+    prompt: Any = row.messages[:border] if row.is_chat else row.prompt
+    answer: Any = row.messages[border:] if row.is_chat else row.completion
+    if row.rejected is not None:
+        columns = {"prompt": prompt, "chosen": answer, "rejected": row.rejected}
+    elif row.label is not None:
+        columns = {"prompt": prompt, "completion": answer, "label": row.label}
+    elif row.is_chat:
+        columns = {"messages": row.messages}
+    else:
+        columns = (
+            {"text": row.text} if row.text is not None else {"prompt": prompt, "completion": answer}
+        )
+    return columns | ({"tools": row.tools} if row.tools else {})

@@ -1,0 +1,354 @@
+"""A run, from its settings to its record.
+
+`train_run` is the whole: it checks, encodes, claims the folder, prepares, audits, trains under watch, and saves. With
+--fit it starts again after running out of memory. What is done in each step stands in the module that it calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import PrinterCallback, ProgressCallback, set_seed
+
+from truetune.checks.findings import RANK, Finding
+from truetune.checks.judgement import NotJudged
+from truetune.spec.run import RunSpec
+from truetune.training import preflight_checks, write_contract
+from truetune.training.claim_folder import FolderClaim, check_same_run, claim_folder, lock_folder
+from truetune.training.distributed_run import (
+    as_single_process,
+    describe_idle_gpus,
+    first_process_first,
+    join_processes,
+    spread_over_processes,
+)
+from truetune.training.extend_tokenizer import extend_tokenizer
+from truetune.training.fit_memory import Fitting, plan_run, usable_memory
+from truetune.training.out_of_memory import RanOutOfMemory, catch_out_of_memory, relieve_memory
+from truetune.training.prepare_model import PreparedModel, prepare_model
+from truetune.training.progress_output import (
+    Listener,
+    ListenerCallback,
+    PlainListener,
+    SilentListener,
+)
+from truetune.training.run_files import EXTENDED_TOKENIZER, check_run_folder
+from truetune.training.save_checkpoints import (
+    CheckpointSaver,
+    measure_held_out_loss,
+    measure_loss_before,
+    save_final_weights,
+)
+from truetune.training.training_recipe import Recipe, make_recipe
+from truetune.training.training_rows import TrainingData, highest_id
+from truetune.training.watch.make_watcher import make_watcher
+from truetune.training.watch.process_group import describe_sharding
+from truetune.training.write_run_record import RunFile, begin_record, collect_inputs
+
+LoadRows = Callable[..., TrainingData]
+BuildTrainer = Callable[[Recipe, PreparedModel, TrainingData], Any]
+DEFAULT_OUTPUT = "outputs"
+"""Where a run is written that names no folder"""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A run that has ended."""
+
+    folder: Path
+    steps: int
+    loss: float | None
+    """Of the held-out rows, in nats a token; None where there are none"""
+    findings: tuple[Finding, ...]
+    """Of all that was looked at before and meanwhile"""
+    failed: bool
+    """The answers have shown a finding at or above `fail_on`, or the held-out loss is no number"""
+    seconds: float
+    not_judged: tuple[NotJudged, ...] = ()
+    """What was asked for before the first step and could not be judged"""
+    allow_unjudged: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """1 where it failed, 3 where something asked for was not judged, else 0."""
+        if self.failed:
+            return 1
+        return 3 if self.not_judged and not self.allow_unjudged else 0
+
+
+def train_run(
+    spec: RunSpec,
+    *,
+    force: bool = False,
+    fit: bool = False,
+    gpu_memory: str | float | None = None,
+    listener: Listener | None = None,
+    callbacks: Sequence[Any] = (),
+) -> Trained:
+    """Train what `spec` says.
+
+    Args:
+        spec: the settings of the run.
+        force: go on where a check before the first step finds errors; the record says so.
+        fit: change settings until the run goes into the memory of the GPU.
+        gpu_memory: a size to go into, in place of the GPU's own.
+        listener: is told how it goes; lines are printed where None.
+        callbacks: for the trainer, after our own.
+
+    Raises:
+        FindingsError: a check before the first step has found an error.
+        SpecError, UsageError, TokenizerError, TemplateError, DataError: what the user can mend.
+        OutOfMemoryError: memory ran out, and nothing is left to change.
+    """
+    state = join_processes(spec)
+    listener = (listener or PlainListener()) if state.is_main_process else SilentListener()
+    idle_gpus = describe_idle_gpus()
+    if idle_gpus:
+        listener.say(idle_gpus)
+    fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
+    # Each attempt begins anew, from the settings: a half-built trainer keeps references that no one
+    # can drop from outside.
+    while True:
+        try:
+            return _attempt_run(
+                spread_over_processes(spec, state), fitting, force, listener, callbacks
+            )
+        except RanOutOfMemory as error:
+            listener.end()
+            # The exception's frames hold the model and the optimizer until it is dropped.
+            trouble = error.without_frames()
+        relieve_memory(trouble, fitting)
+
+
+def _attempt_run(
+    spec: RunSpec, fitting: Fitting, force: bool, listener: Listener, callbacks: Sequence[Any]
+) -> Trained:
+    """One attempt, from the check to the saved weights. Raises RanOutOfMemory where memory ran out."""
+    started = time.perf_counter()
+    gpu = torch.cuda.is_available()
+    machine = {"gpu": gpu, "bf16": gpu and torch.cuda.is_bf16_supported()}
+    # The first process writes the tokenizer's folder; the others find it there, complete.
+    with first_process_first():
+        check_run_folder(_output_folder(spec), spec)
+        spec = extend_tokenizer(spec, _output_folder(spec) / EXTENDED_TOKENIZER)
+    first = make_recipe(spec, rows=None, **machine)
+    looks = preflight_checks.PreflightChecks(listener, force=force)
+    # Checked before anything is encoded: a finding in the settings should not cost that time.
+    with first_process_first() as leads:
+        if leads:
+            looks.take(
+                "the check", preflight_checks.check_data(fitting.unjudged(first.spec), listener)
+            )
+        load, build = _method_functions(first.method)
+        data = load(
+            first.spec,
+            progress=lambda what, done, total, rows, tokens: listener.busy(what, done, total),
+        )
+    # The recipe once more: batches, warmup and intervals follow from the number of rows, which is
+    # known only now.
+    filled = make_recipe(spec, rows=len(data.train), **machine)
+    folder = _output_folder(filled.spec)
+    inputs = collect_inputs(filled, data, processes=spec.training.devices)
+    with first_process_first() as leads:
+        if leads:
+            check_same_run(folder, inputs)
+    with lock_folder(folder):
+        place = claim_folder(folder, inputs)
+        for note in place.notes:
+            listener.say(note)
+        if place.finished:
+            return _already_trained(place, listener)
+        fitted = fitting.over(spec, filled.spec, _earlier_changes(place))
+        # Fitting may have shortened the rows: they are other examples then.
+        if fitted.max_length != spec.max_length:
+            data = load(make_recipe(fitted, rows=None, **machine).spec)
+        filled = make_recipe(fitted, rows=len(data.train), **machine)
+        ready = prepare_and_report(filled, data, listener)
+        record = begin_record(place, inputs, filled, ready, data)
+        record.put(fitted=fitting.record())
+        if record.writes:
+            write_contract.write_contract(folder, ready.probes, ready.tokenizer)
+        trainer = build(filled, ready, data)
+        # The listener draws; transformers' own bar and dictionaries would run through its lines.
+        for kind in (PrinterCallback, ProgressCallback):
+            trainer.remove_callback(kind)
+        audit_and_rehearse(trainer, filled, data, place, looks, record)
+        before = measure_loss_before(trainer, place)
+        record.put(held_out_before=before)
+        watching = make_watcher(filled.spec, ready, data, folder, listener)
+        others = (
+            ListenerCallback(listener, data.tokens * filled.effective / len(data.train)),
+            watching,
+            *callbacks,
+        )
+        # Raised from here and not from inside: what the failed step holds is in frames below.
+        trouble = catch_out_of_memory(
+            trainer, lambda: make_steps(trainer, filled, place, record, listener, others)
+        )
+        if trouble is not None:
+            raise RanOutOfMemory(trouble, plan_run(filled.spec, fitting.memory), folder)
+        loss = measure_held_out_loss(trainer)
+        _report_loss(loss, before, listener)
+        save_final_weights(trainer, record, loss=loss, seconds=time.perf_counter() - started)
+    failed = _run_failed(watching.findings, spec, loss)
+    findings = (*looks.findings, *watching.findings)
+    return Trained(
+        folder,
+        trainer.state.global_step,
+        loss,
+        findings,
+        failed,
+        time.perf_counter() - started,
+        tuple(looks.missing),
+        spec.allow_unjudged,
+    )
+
+
+def _output_folder(spec: RunSpec) -> Path:
+    """Where a run is written."""
+    return Path(spec.training.output_dir or DEFAULT_OUTPUT)
+
+
+def _run_failed(findings: Sequence[Finding], spec: RunSpec, loss: float | None) -> bool:
+    """Have the answers at the end shown a finding at or above `fail_on`, or is the held-out loss no number?"""
+    # A run with nan weights may end without an error, and its answers be empty rather than wrong.
+    if loss is not None and not isfinite(loss):
+        return True
+    least = RANK[spec.fail_on]
+    return any(RANK[finding.severity] >= least for finding in findings)
+
+
+def _already_trained(place: FolderClaim, listener: Listener) -> Trained:
+    """The result of a run that has ended in this folder before: nothing is trained, nothing judged again."""
+    record = place.before
+    listener.say(f"already trained: {place.folder} holds this run, which ended {record['ended']}")
+    return Trained(place.folder, record["step"], record["losses"].get("held_out"), (), False, 0.0)
+
+
+def _earlier_changes(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
+    """What --fit changed when the run began. Only for a run that goes on: its checkpoint needs the same settings."""
+    changes: Sequence[Mapping[str, Any]] = place.before.get("fitted", ())
+    return changes if place.checkpoint else ()
+
+
+def _report_loss(loss: float | None, before: float | None, listener: Listener) -> None:
+    """Say the held-out loss, where rows are held out, and what speaks against the training."""
+    if loss is None:
+        return
+    change = f" ({before:.3f} before)" if before is not None else ""
+    listener.say(f"held-out loss: {loss:.3f}{change}")
+    doubt = _doubt_loss(loss, before)
+    if doubt:
+        listener.say(doubt)
+
+
+def _doubt_loss(loss: float, before: float | None) -> str:
+    """What a held-out loss says against the training; empty where it says nothing."""
+    if not isfinite(loss):
+        return (
+            "the held-out loss is no number: the weights are spoiled, and truetune diagnose says"
+            " from which step on"
+        )
+    if before is not None and loss > before:
+        return (
+            f"note: the held-out loss is {loss - before:.3f} nats a token above that of before;"
+            " whether that is chance says truetune evaluate RUN --against base"
+        )
+    return ""
+
+
+def prepare_and_report(filled: Recipe, data: TrainingData, listener: Listener) -> PreparedModel:
+    """Tokenizer and model, the same in every process and every time, and what was chosen, said."""
+    set_seed(filled.seed)
+    ready = prepare_model(
+        filled.spec,
+        filled.training,
+        highest=max(map(highest_id, filter(None, (data.train, data.held_out)))),
+    )
+    listener.say(
+        "chosen: " + ", ".join(f"{choice.setting} {choice.value}" for choice in filled.choices)
+    )
+    for choice in (*data.choices, *ready.choices):
+        listener.say(str(choice))
+    return ready
+
+
+def audit_and_rehearse(
+    trainer: Any,
+    filled: Recipe,
+    data: TrainingData,
+    place: FolderClaim,
+    looks: preflight_checks.PreflightChecks,
+    record: RunFile,
+) -> None:
+    """Audit and rehearse a run that begins; one that goes on was checked when it began.
+
+    Args:
+        trainer: as it will train; left as it is.
+        filled: the recipe.
+        data: what it trains on.
+        place: the claim on the folder, with the checkpoint to go on from.
+        looks: take the reports, and raise FindingsError where one forbids the run.
+        record: is told what was found, and what was left out.
+    """
+    if place.checkpoint is not None:
+        looks.listener.say(f"going on from {place.checkpoint.name}")
+        return
+    # The audit compares gradients and logits of whole weights, and one process alone cannot run a
+    # sharded model.
+    how = describe_sharding(trainer.model)
+    if how:
+        looks.listener.say(f"no audit and no rehearsal: {how} has shared out the weights")
+        record.looked(looks.findings_by_check, skipped=("the audit", "the rehearsal"))
+        return
+    with first_process_first() as leads:
+        if leads:
+            with as_single_process():
+                looks.take(
+                    "the audit", preflight_checks.audit_run(trainer, filled.spec, data.train)
+                )
+                if filled.spec.rehearsal:
+                    looks.take(
+                        "the rehearsal",
+                        preflight_checks.rehearse_run(trainer, filled.spec, data.train),
+                    )
+                else:
+                    looks.listener.say("no rehearsal: it is switched off")
+    record.looked(
+        looks.findings_by_check, skipped=() if filled.spec.rehearsal else ("the rehearsal",)
+    )
+
+
+def make_steps(
+    trainer: Any,
+    filled: Recipe,
+    place: FolderClaim,
+    record: RunFile,
+    listener: Listener,
+    callbacks: Sequence[Any],
+) -> None:
+    """Make the steps, watched and saved."""
+    for callback in callbacks:
+        trainer.add_callback(callback)
+    set_seed(filled.seed)
+    # Seeded once more above: audit and rehearsal have drawn numbers, and a run with and without
+    # them must be the same.
+    CheckpointSaver(trainer, place, record, listener.say).train()
+
+
+def _method_functions(method: str) -> tuple[LoadRows, BuildTrainer]:
+    """What loads the rows of a method, and what makes its trainer."""
+    if method == "sft":
+        from truetune.training.supervised_trainer import make_supervised_trainer
+        from truetune.training.training_rows import load_rows
+
+        return load_rows, make_supervised_trainer
+    from truetune.training import preference_rows, preference_trainers
+
+    return preference_rows.load_preferences, preference_trainers.make_preference_trainer

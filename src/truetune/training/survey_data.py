@@ -1,0 +1,109 @@
+"""What can be known of a run's data and model before anything is chosen, for `truetune init`.
+
+The first rows are read and encoded, and config.json is read. A sample and not all: the answer shall be there in
+seconds, and the number of rows is then an estimate, said as one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from truetune.data.conversation import Conversation
+from truetune.data.rows import read_conversations
+from truetune.encoding.encoder import Encoder
+from truetune.encoding.stream import batch as batch_of
+from truetune.errors import SpecError, TruetuneError
+from truetune.render.probes import prepared
+from truetune.spec.run import RunSpec
+from truetune.training.model_shape import ModelShape, read_model_shape
+
+# Chosen, not measured: the 95th percentile of 1,000 lengths is off by about 1.4 points of
+# percentile (binomial). Twice as many take twice the seconds of `init`.
+MAX_ROWS_SURVEYED = 1000
+"""Rows that are looked at"""
+
+
+@dataclass(frozen=True, slots=True)
+class ExampleLengths:
+    """Tokens of the examples that were looked at."""
+
+    examples: int
+    mean: float
+    most: int
+    """95 of 100 examples have at most so many."""
+    longest: int
+
+
+@dataclass(frozen=True, slots=True)
+class DataSurvey:
+    """What was found."""
+
+    format: str | None
+    """Of the first row"""
+    rows: int
+    """An estimate, where there are more than were looked at"""
+    exact: bool
+    lengths: ExampleLengths | None
+    """None where the tokenizer could not be read, or nothing was encoded"""
+    shape: ModelShape | None
+    """None where config.json could not be read"""
+    notes: tuple[str, ...]
+    """What could not be looked at, and why"""
+
+
+def survey_data(spec: RunSpec) -> DataSurvey:
+    """Look at the first rows of `data`, and at the model's config.json. Raises DataError."""
+    rows, count, exact = _read_sample(spec)
+    notes: list[str] = []
+    lengths = _try_or_note(
+        lambda: _measure_lengths(spec, rows), "the lengths of the examples", notes
+    )
+    shape = _try_or_note(lambda: read_model_shape(spec), "the size of the model", notes)
+    return DataSurvey(rows[0].format if rows else None, count, exact, lengths, shape, tuple(notes))
+
+
+def _read_sample(spec: RunSpec) -> tuple[list[Conversation], int, bool]:
+    """The first rows, how many there are, and whether that is counted rather than estimated."""
+    progress = [0, 0, 1]
+
+    # The reader tells bytes, not rows: the number of rows in the file is estimated from the share
+    # of bytes that the sample took.
+    def listen(rows: int, done: int, total: int) -> None:
+        progress[:] = rows, done, total
+
+    source = read_conversations(spec.data, format=spec.format, columns=spec.map, progress=listen)
+    rows = list(islice(source, MAX_ROWS_SURVEYED))
+    if len(rows) < MAX_ROWS_SURVEYED or next(source, None) is None:
+        return rows, len(rows), True
+    seen, done, total = progress
+    return rows, math.ceil(seen * total / max(done, 1)), False
+
+
+def _measure_lengths(spec: RunSpec, rows: list[Conversation]) -> ExampleLengths:
+    """Of a pair, the longer side counts."""
+    # The exact path alone: proving the fast one costs more than it saves on so few rows.
+    ready = replace(prepared(spec), only_reference=True)
+    batch = batch_of(rows, ready.renderer(), Encoder(ready.tokenizer.backend, only_reference=True))
+    if not batch.examples:
+        raise SpecError(f"none of {len(rows):,} rows can be rendered: {batch.rejected[0].reason}")
+    tokens = batch.lengths
+    if batch.pairs is not None:
+        tokens = np.maximum(batch.pairs.chosen.lengths, batch.pairs.rejected.lengths)
+    return ExampleLengths(
+        len(tokens), float(tokens.mean()), int(np.quantile(tokens, 0.95)), int(tokens.max())
+    )
+
+
+def _try_or_note(look: Callable[[], Any], what: str, notes: list[str]) -> Any:
+    """What a look gives; None and a note where it fails, for the rest of the survey still helps."""
+    try:
+        return look()
+    except TruetuneError as error:
+        notes.append(f"{what}: not known ({error})")
+        return None

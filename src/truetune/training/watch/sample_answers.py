@@ -1,0 +1,126 @@
+"""How the prompts of a run are answered, and its answers read and scored.
+
+Answers are greedy and made by our own loop (`generation.generate_answers`), so that the stop tokens and probabilities
+are known and no generation config of the model changes what is compared over time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from statistics import median
+from typing import Any
+
+import torch
+
+from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_samples import Answer, Prompt, Sample
+from truetune.generation.generate_answers import generate_answers, restore_modules
+from truetune.generation.score_answer import score_answer
+from truetune.probe.preserve_state import preserve_state
+from truetune.training.watch.process_group import unshard_model
+from truetune.training.watch.sampling_schedule import PassCosts
+
+# Chosen, not measured: the difference of 6 tokens and 1 is the time of 5, which averages out
+# jitter; more would cost a part of the pass that is being planned.
+PROBE_TOKENS = 6
+"""That are generated to see what one costs"""
+
+
+@dataclass(frozen=True)
+class AnswerSampler:
+    """What answers are made and read with."""
+
+    stops: tuple[int, ...]
+    pad: int
+    decode: Callable[[Sequence[int]], str]
+    control: frozenset[str]
+    """Control tokens, as text"""
+    parse: Parser | None
+
+    def ask(
+        self, model: Any, prompts: Sequence[Prompt], limit: int, deadline: float
+    ) -> list[Answer | None]:
+        """Answer some prompts greedily.
+
+        Args:
+            model: left as it is.
+            prompts: any number.
+            limit: new tokens of each.
+            deadline: by `time.monotonic`; what is not answered then is None.
+        """
+        if not prompts:
+            return []
+        with unshard_model(model):
+            return generate_answers(
+                model,
+                prompts,
+                stops=self.stops,
+                pad=self.pad,
+                max_new_tokens=limit,
+                decode=self.decode,
+                deadline=deadline,
+            )
+
+    def read(self, prompt: Prompt, answer: Answer) -> Sample:
+        """An answer with its scores."""
+        return Sample(
+            prompt, answer, score_answer(prompt, answer, control=self.control, parse=self.parse)
+        )
+
+
+def make_sampler(tokenizer: Any, stops: Sequence[int], parser: str | None) -> AnswerSampler:
+    """By a tokenizer of transformers. Raises UsageError for a parser that there is none of."""
+    added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+    control = {*tokenizer.all_special_tokens, *(token.content for token in added if token.special)}
+    # A pad is masked by its place, so that any valid id will do.
+    pad = min(stops) if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    return AnswerSampler(
+        stops=tuple(sorted(set(stops))),
+        pad=pad,
+        decode=lambda ids: str(tokenizer.decode(list(ids), skip_special_tokens=False)),
+        control=frozenset(control),
+        parse=make_parser(parser) if parser else None,
+    )
+
+
+def measure_costs(speech: AnswerSampler, model: Any, prompts: Sequence[Prompt]) -> PassCosts:
+    """What a row and a new token cost: two forward passes, and a few tokens behind the last one of each prompt."""
+    lengths = [len(prompt.ids) + len(prompt.reference_ids) for prompt in prompts]
+    middle, read = int(median(lengths)), sum(lengths) + sum(len(prompt.ids) for prompt in prompts)
+    with restore_modules(model), preserve_state(), torch.no_grad():
+        model.eval()
+        # The faster of two: the first one allocates and compiles.
+        row = min(_time_row(model, middle) for _ in range(2))
+    # The last token alone as a prompt: what is timed is the cost of a token, not of reading.
+    ends = [replace(prompt, ids=prompt.ids[-1:], reference_ids=()) for prompt in prompts]
+    _, (one, first), (several, last) = (
+        _time_answers(speech, model, ends, tokens) for tokens in (1, 1, PROBE_TOKENS)
+    )
+    # Where all answers ended at once, the whole time counts as one token's: too much, and on the
+    # safe side.
+    token = (last - first) / (several - one) if several > one else last
+    return PassCosts(row, row * read / middle / len(prompts), max(token, 0.0))
+
+
+def _time_row(model: Any, tokens: int) -> float:
+    """Seconds of a forward pass over a row; reading one number waits for the device."""
+    # Any ids take the same time.
+    ids = torch.zeros((1, tokens), dtype=torch.long, device=next(model.parameters()).device)
+    started = time.perf_counter()
+    model(input_ids=ids, use_cache=False).logits[0, -1, 0].item()
+    return time.perf_counter() - started
+
+
+def _time_answers(
+    speech: AnswerSampler, model: Any, prompts: Sequence[Prompt], limit: int
+) -> tuple[int, float]:
+    """Tokens of the longest answer, its stop token among them, and seconds."""
+    started = time.perf_counter()
+    answers = speech.ask(model, prompts, limit, inf)
+    tokens = max(
+        len(answer.ids) + (answer.stop is not None) for answer in answers if answer is not None
+    )
+    return tokens, time.perf_counter() - started
