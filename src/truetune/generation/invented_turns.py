@@ -2,8 +2,9 @@
 
 A prompt in plain text has a frame, lines that all prompts share: `### Question:`, `### Answer:`. A model that never
 learned to stop answers, and then writes what stood behind an answer in its training: the next question. The frame is
-read from the prompts themselves; of those whose frame is known, and was taken off, by the same headers. The last line of the frame begins the answer,
-and an answer may well repeat it; the lines before it begin a question, and only they tell an invented turn.
+read from the prompts themselves, so that no list of markers is needed; of those whose frame is known, and was taken
+off, by the same headers. The last line of the frame begins the answer, and an answer may well repeat it; the lines
+before it begin a question, and only they tell an invented turn.
 """
 
 from __future__ import annotations
