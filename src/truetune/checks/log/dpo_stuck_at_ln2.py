@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
-from truetune.logs.preference import smoothing_by_curves
+from truetune.logs.preference import smoothing_by_curves, sums_no_token
 from truetune.logs.stats import slope_of_warmup, trend
 
 MIN_POINTS = 20
@@ -88,7 +88,7 @@ class DpoStuckAtLn2(LogRule):
         if margins.step.size < self.least:
             return
         exact = not margins.value.any()
-        if exact and self._sums_no_token():
+        if exact and sums_no_token(self.subject):
             yield self.finding(
                 f"every log-probability of the answers is exactly 0 over {margins.step.size:,} records: no token of"
                 " an answer is in the loss",
@@ -120,11 +120,6 @@ class DpoStuckAtLn2(LogRule):
                 evidence=tuple(self._evidence(margins, loss, rate)),
                 figure=figure("reward margin", {"rewards/margins": margins}),
             )
-
-    def _sums_no_token(self) -> bool:
-        """Is each log-probability of both sides exactly 0? No answer of any length has a probability of 1."""
-        sides = [self.subject.curve(f"logps/{side}") for side in ("chosen", "rejected")]
-        return all(bool(side) and not side.value.any() for side in sides)
 
     def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
         if rate:
