@@ -94,9 +94,9 @@ def _object(docname: str, name: str, shown: nodes.Node) -> nodes.Node:
 def _places() -> dict[str, tuple[str, str]]:
     """What a text as a whole names: (document, anchor)."""
     from truetune.checks.catalogue import rules
-    from truetune.cli import commands
+    from truetune.cli import truetune_group
 
-    found = {f"truetune {name}": ("cli", f"truetune-{name}") for name in commands.commands}
+    found = {f"truetune {name}": ("cli", f"truetune-{name}") for name in truetune_group.commands}
     for rule in rules():
         found[rule.name()] = found[rule.code] = (f"rules/{rule.name()}", "")
     return found
