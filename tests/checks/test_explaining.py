@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from truetune.checks.catalogue import rules
-from truetune.checks.explaining.guides import GUIDES
+from truetune.checks.explaining.guides import GUIDES, NO_ANSWER_TOKEN
+from truetune.checks.explaining.pasted_record import proofs_of_records
 from truetune.checks.explaining.readings import read_figures
 from truetune.checks.explaining.search import search, topics
 from truetune.checks.explaining.words import stems
@@ -428,3 +429,47 @@ def test_a_pasted_message_of_a_gpu_that_another_process_holds_is_read_by_its_fig
     small = "Process 7 has 0.90 GiB memory in use. "
     for text in (PASTED.format("", 23.02, 22.1), PASTED.format(small, 22.11, 21.3)):
         assert not any("other processes" in c.text for hit in search(text, ALL) for c in hit.causes)
+
+
+ZERO_LOGPS = "'logps/rejected': 0.0, 'logps/chosen': 0.0"
+
+
+@pytest.mark.parametrize(
+    ("record", "topic", "said"),
+    [
+        (f"{{'loss': 0.6931, 'rewards/margins': 0.0, {ZERO_LOGPS}}}", "dpo-without-effect", "no token of the answers"),
+        ("{'loss': '0.6931', 'logps/rejected': '0', 'logps/chosen': '0'}", "dpo-without-effect", "no token of"),
+        ("why? {'loss': 0.0, 'grad_norm': nan, 'epoch': 0.1}", "nan-hidden-by-logging-filter", "exactly 0"),
+        ('{"loss": 0.0, "learning_rate": 1e-5}', "nan-hidden-by-logging-filter", "exactly 0"),
+        ("{'loss': nan, 'grad_norm': nan}", "loss-not-finite", "no number"),
+        ("{'loss': 1.2, 'grad_norm': 0.0} {'loss': 1.3, 'grad_norm': 0.0}", "grad-norm-zero", "no parameter"),
+    ],
+)  # fmt: skip
+def test_a_pasted_record_says_what_its_values_prove(record: str, topic: str, said: str) -> None:
+    first = search(record, ALL)[0]
+    assert first.topic.name == topic
+    assert said in first.causes[0].text
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        "{'loss': 0.6931, 'rewards/margins': 0.0, 'logps/rejected': -112.0, 'logps/chosen': -80.0}",
+        "{'loss': 0.0, 'reward': 0.4, 'kl': 0.0, 'grad_norm': 0.2}",
+        "{'loss': 1.2, 'grad_norm': 0.0} {'loss': 1.1, 'grad_norm': 0.8}",
+        "{'loss': 1.9, 'grad_norm': 1.3, 'learning_rate': 0.0}",
+        "TrainingArguments(**{'max_steps': 0, 'warmup_steps': 0})",
+    ],
+)
+def test_a_pasted_record_that_proves_nothing(record: str) -> None:
+    assert proofs_of_records(record) == []
+    causes = [cause for hit in search(record, ALL) for cause in hit.causes]
+    assert "logps" not in record or NO_ANSWER_TOKEN not in causes
+
+
+def test_letters_that_fill_the_limit_are_a_cause_of_dpo_without_effect() -> None:
+    question = (
+        "dpo loss stays 0.6931 and logps are 0.0, max_length is 512 and my prompts are long letters"
+    )
+    first = search(question, ALL)[0]
+    assert first.causes[0] == NO_ANSWER_TOKEN

@@ -118,6 +118,39 @@ def test_a_project_folder(tmp_path: Path) -> None:
     assert "data" in kinds(report) or isinstance(report, DataReport)
 
 
+CACHE_OFF = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "use_cache": False}
+
+
+@pytest.mark.parametrize("folder", ["merged", "out/merged"])
+def test_the_json_files_of_a_model_below_a_project(tmp_path: Path, folder: str) -> None:
+    write(tmp_path / "chat.py", "print(1)\n")
+    (tmp_path / folder).mkdir(parents=True)
+    for name in ("config.json", "generation_config.json"):
+        write(tmp_path / folder / name, json.dumps(CACHE_OFF))
+    for path in (tmp_path, tmp_path / folder):
+        report = truetune.check(path)
+        (finding,) = report.findings
+        assert finding.code == "CKP022"
+        assert "the whole text again for each token" in finding.message
+        assert "not in this folder" in " ".join(str(report).split())
+    unread = {part.what: part.reason for part in report.not_judged}
+    assert unread["nan-in-weights"] == "the weights are not in this folder"
+
+
+def test_a_tokenizer_beside_the_json_files_of_a_model(tmp_path: Path) -> None:
+    shutil.copytree(TOKENIZER, tmp_path / "merged")
+    for name in ("config.json", "generation_config.json"):
+        write(tmp_path / "merged" / name, json.dumps(CACHE_OFF))
+    assert "CKP022" in codes(truetune.check(tmp_path / "merged"))
+
+
+def test_the_config_of_another_program_below_a_project(tmp_path: Path) -> None:
+    write(tmp_path / "chat.py", "print(1)\n")
+    (tmp_path / "app").mkdir()
+    write(tmp_path / "app" / "config.json", '{"port": 8000, "use_cache": false}')
+    assert truetune.check(tmp_path).findings == ()
+
+
 def test_nothing_that_is_known(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="empty folder"):
         truetune.check(tmp_path)

@@ -417,3 +417,57 @@ def test_a_row_that_a_finding_names_is_not_called_free_of_faults(tmp_path: Path)
     path = lines(tmp_path / "answers.jsonl", rows)
     table = CliRunner().invoke(truetune_group, ["score", path]).output.partition("verdict")[2]
     assert (table.count("see ANS015"), table.count("no fault")) == (len(TOWNS) - 1, 1)
+
+
+THINGS = [
+    "kettle",
+    "lamp",
+    "ladder",
+    "router",
+    "mirror",
+    "candle",
+    "basket",
+    "blanket",
+    "carpet",
+    "toaster",
+]
+FRAMES = (
+    (
+        "### Question:\n{}\n\n### Answer:\n",
+        "\n\n### Question:\nHow old is the {}?\n\n### Answer:\n",
+    ),
+    ("Q: {}\nA:", "\nQ: How old is the {}?\nA: "),
+    ("Frage: {}\nAntwort:", "\nFrage: Wie alt ist die {}?\nAntwort: "),
+    (
+        "### Instruction:\n{}\n\n### Response:\n",
+        "\n\n### Instruction:\nClean the {}.\n\n### Response:\n",
+    ),
+)
+STORE = "Keep it in a dry place."
+
+
+@pytest.mark.parametrize(("prompt", "turn"), FRAMES)
+def test_answers_that_go_on_with_a_turn_of_their_own(prompt: str, turn: str) -> None:
+    """The help begins with the stop token, and names the marker to stop at meanwhile."""
+    prompts = [prompt.format(f"Where do I store the {thing}?") for thing in THINGS]
+    answers = [STORE + "".join(turn.format(other) + STORE for other in THINGS) for _ in THINGS]
+    report = truetune.score(answers, prompts, [STORE] * 10, stopped=[False] * 10)
+    marker = prompt.partition("{}")[0].strip()
+    told = next(one for one in report.findings if one.rule == "answers-never-stop")
+    assert told.remedy.startswith("the model has not learned to stop")
+    assert f"{marker!r}" in told.remedy
+    assert "10 of 10 answer" in " ".join(told.evidence)
+
+
+def test_answers_that_run_on_within_their_turn() -> None:
+    """Headings that the references have as well, and answers that repeat the marker of the answer."""
+    prompts = [f"### Question:\n{thing}\n\n### Answer:\n" for thing in THINGS]
+    long = "\n".join(f"### Answer:\nStep {number} of it." for number in range(60))
+    report = truetune.score(["Yes.\n" + long] * 10, prompts, [STORE] * 10, stopped=[False] * 10)
+    told = next(one for one in report.findings if one.rule == "answers-never-stop")
+    assert told.remedy.startswith("see first that it is asked as it was trained")
+    headed = [f"Summary: {thing}\nAnswer:" for thing in THINGS]
+    long = "It is red.\nSummary: so it is.\n" + " ".join(f"word{number}" for number in range(300))
+    references = ["It is red.\nSummary: so it is."] * 10
+    report = truetune.score([long] * 10, headed, references, stopped=[False] * 10)
+    assert "stop string" not in str(report)

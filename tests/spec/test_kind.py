@@ -142,6 +142,28 @@ def test_folders(tmp_path: Path, family: Path) -> None:
     assert recognise(tmp_path / "work") == ("truetune", "data")
 
 
+LLAMA = '{"model_type": "llama", "architectures": ["LlamaForCausalLM"], "use_cache": false}'
+
+
+def test_the_json_files_of_a_model_without_its_weights(tmp_path: Path) -> None:
+    laid(tmp_path / "merged/config.json", LLAMA)
+    laid(tmp_path / "merged/generation_config.json", "{}")
+    assert recognise(tmp_path / "merged") == ("model config",)
+    laid(tmp_path / "run/config.json", LLAMA)
+    laid(tmp_path / "run/trainer_state.json", '{"log_history": []}')
+    assert recognise(tmp_path / "run") == ("run", "model config")
+    laid(tmp_path / "whole/config.json", LLAMA)
+    laid(tmp_path / "whole/model.safetensors", b"")
+    assert recognise(tmp_path / "whole") == ("model",)
+
+
+@pytest.mark.parametrize("config", ['{"port": 8000}', "[1]", "{", '{"model_type": 3}'])
+def test_the_config_of_another_program_is_no_model(tmp_path: Path, config: str) -> None:
+    laid(tmp_path / "app/config.json", config)
+    with pytest.raises(UsageError, match="found a folder with"):
+        recognise(tmp_path / "app")
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

@@ -96,6 +96,11 @@ class Checkpoint:
         return find_new_tokens(self.folder, self.base.folder) if self.base is not None else None
 
     @property
+    def has_weights(self) -> bool:
+        """Is there a file of weights, or one that an index promises?"""
+        return bool(self.weights.files or self.weights.pickled or self.weights.indexed)
+
+    @property
     def size(self) -> int:
         """Bytes of all tensors"""
         return sum(tensor.size for tensor in self.tensors.values())

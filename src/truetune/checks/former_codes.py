@@ -397,6 +397,7 @@ FORMER_CODES: Mapping[str, str] = {
     "TT855": "SRC092",
     "TT856": "SRC093",
     "TT857": "SRC094",
+    "TT859": "CMD008",
     "TT860": "SRC095",
     "TT861": "SRC096",
     "TT864": "SRC097",

@@ -51,6 +51,8 @@ def checkpoint_report(
 
 def facts(found: Checkpoint) -> dict[str, str]:
     """Short facts: what there is, what it was compared with, and what was read."""
+    if not found.has_weights:
+        return {"weights": "not in this folder: its JSON files are judged, and no tensor"}
     dtypes: Counter[str] = Counter()
     for tensor in found.tensors.values():
         dtypes[tensor.dtype] += tensor.items

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from os import PathLike
@@ -28,7 +28,14 @@ from truetune.render.tokenizer_folder import locate
 from truetune.source.walk import SKIPPED
 from truetune.spec import located
 from truetune.spec.config import Config, WeightUse
-from truetune.spec.kind import DESCRIBES, MANY, Kind, recognise, title_of_kind
+from truetune.spec.kind import (
+    DESCRIBES,
+    MANY,
+    Kind,
+    is_model_without_weights,
+    recognise,
+    title_of_kind,
+)
 from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
@@ -45,6 +52,12 @@ CUTS = (
 PLAIN_STRINGS = "plain-string-pair-skips-template"
 """The rule on rows that are trained as the strings that stand in the file"""
 
+MODEL_BELOW: tuple[Kind, ...] = ("model",)
+"""What a folder with a model's files is taken for where it lies in the folder that was named"""
+MAX_MODELS_BELOW = 8
+"""Models that are looked at in a folder that holds other things: a store of models is named one by one"""
+BYTES_BELOW = 1 << 28
+"""Bytes of values that are read of each of them: a second from a disk; who names the model has all of it read"""
 LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 """Of a launch configuration: how many processes it starts"""
 
@@ -296,6 +309,8 @@ def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
             _settings(path, seen)
         elif kind in LOOKS:
             seen.add(LOOKS[kind](path, seen))
+    if "tokenizer" in kinds and is_model_without_weights(Path(path)):
+        seen.add(_checkpoint(path, seen))
     if not set(SOURCES).isdisjoint(kinds) and Path(path).is_dir():
         for file in sorted(Path(path).glob("*.y*ml")):
             if _is_settings(file):
@@ -338,6 +353,7 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
             continue
         if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
             members.append((path, found))
+    members += [(path, MODEL_BELOW) for path in _models_below(folder)]
     if not members:
         return False
     if not set(SOURCES).isdisjoint(kinds):
@@ -353,6 +369,43 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
         other = NotJudged("other files", why, place=str(folder), asked=False)
         seen.judged.append(Judgement(not_judged=(other,)))
     return True
+
+
+def _models_below(folder: Path) -> Iterator[Path]:
+    """The models and adapters in a folder of several kinds, one or two levels below: MODEL, out/MODEL."""
+    children = [path for path in _subfolders(folder) if "run" not in _kinds_or_none(path)]
+    found = (
+        path
+        for child in children
+        for path in (child, *(() if _is_model(child) else _subfolders(child)))
+        if _is_model(path)
+    )
+    yield from islice(found, MAX_MODELS_BELOW)
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """The folders in a folder that may be the user's, by name."""
+    return [
+        path
+        for path in sorted(islice(folder.iterdir(), MANY))
+        if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED
+    ]
+
+
+def _is_model(path: Path) -> bool:
+    """Does a folder hold a model or adapter, or the JSON files of a model?"""
+    kinds = _kinds_or_none(path)
+    if "tokenizer" in kinds and is_model_without_weights(path):
+        return True
+    return not {"model", "model config", "adapter"}.isdisjoint(kinds)
+
+
+def _kinds_or_none(path: Path) -> tuple[Kind, ...]:
+    """What a folder is; nothing where it is none of what truetune looks at, or can't be read."""
+    try:
+        return recognise(path)
+    except (UsageError, OSError):
+        return ()
 
 
 def _holds_commands(path: Path) -> bool:
@@ -374,6 +427,10 @@ def _look_at_member(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
         if kinds[0] in UNJUDGED:
             told = replace(UNJUDGED[kinds[0]](path), asked=False)
             seen.judged.append(Judgement(not_judged=(told,)))
+        elif kinds == MODEL_BELOW:
+            from truetune.checks.inspect_checkpoint import checkpoint_report
+
+            seen.add(checkpoint_report(path, base=seen.base, spec=seen.spec, budget=BYTES_BELOW))
         elif kinds[0] in config_readers():
             _settings(path, seen)
         else:
@@ -580,6 +637,7 @@ LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
     "run": _log,
     "log": _log,
     "model": _checkpoint,
+    "model config": _checkpoint,
     "adapter": _checkpoint,
     "modelfile": _modelfile,
 }
@@ -594,7 +652,7 @@ UNJUDGED: Mapping[Kind, Callable[[str], NotJudged]] = {
 OF_A_FOLDER: frozenset[Kind] = frozenset((*UNJUDGED, "commands", "log", "modelfile", "run"))
 """What is looked at file by file where it lies in a folder of several kinds"""
 ONE_THING: frozenset[Kind] = frozenset(
-    ("encoded", "run", "adapter", "model", "tokenizer", "truetune")
+    ("encoded", "run", "adapter", "model", "model config", "tokenizer", "truetune")
 )
 """What a folder is as a whole"""
 LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))

@@ -376,6 +376,8 @@ class CheckpointRule(Rule["Checkpoint"]):
         found = self.subject
         if self.kind and found.kind != self.kind:
             return Unmet(f"it is about {self.kind}s, and this is {A_KIND[found.kind]}")
+        if self.opens and not found.has_weights:
+            return Unmet("the weights are not in this folder", "name the folder that holds them")
         if self.opens and not found.tensors:
             if found.weights.pickled:
                 return Unmet(

@@ -54,6 +54,14 @@ def chat_of_rendered(text: str) -> Messages | None:
     return tuple(_join_turns(turns[:-1]))
 
 
+def find_question_turn(text: str) -> tuple[int, str] | None:
+    """Where the header of a user's turn stands behind other text, and the header; None where there is none."""
+    for header in _HEADER.finditer(text):
+        if _role_of_header(header) == "user" and text[: header.start()].strip():
+            return header.start(), header[0].strip()
+    return None
+
+
 def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
     """A text without the stop tokens and pads at its end, and True where there was a stop token."""
     found = _TAIL.search(text)

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from truetune.logs.log import Curve
+from truetune.logs.log import Curve, RunLog
 
 MIN_POINTS = 20
 SURE = 0.05
@@ -29,3 +29,9 @@ def smoothing_by_curves(margins: Curve, loss: Curve) -> float | None:
     rest = value - value.mean() - slope * (margin - margin.mean())
     error = math.sqrt(float((rest**2).sum()) / (step.size - 2) / spread)
     return 0.5 + slope if error < SURE else None
+
+
+def sums_no_token(log: RunLog) -> bool:
+    """Is each log-probability of both answers exactly 0? No answer of any length has a probability of 1."""
+    sides = [log.curve(f"logps/{side}") for side in ("chosen", "rejected")]
+    return all(bool(side) and not side.value.any() for side in sides)

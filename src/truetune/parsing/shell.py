@@ -23,6 +23,11 @@ SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 NAMES = frozenset(("Dockerfile", "Containerfile"))
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|'[^']*')\s*(?:#.*)?")
+SET = re.compile(r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|\$\{(\w+):=")
+"""Anything that sets a variable: `X=1`, `read X`, `${X:=1}`"""
+OPENS = re.compile(r"(?:if|case|for|while|until|select)\b")
+CLOSES = re.compile(r"(?:fi|esac|done)\b")
+"""Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
 REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
@@ -153,16 +158,29 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begin, whole.strip()
 
 
+def assigned_once(text: str) -> dict[str, str]:
+    """What a script sets once, under no condition, on a line of its own: name -> value, with the variables in it."""
+    return _assigned(list(_logical_lines(text)))
+
+
+def _assigned(lines: list[tuple[int, str]]) -> dict[str, str]:
+    """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
+    counts = Counter(name for _, line in lines for found in SET.findall(line) for name in found)
+    values: dict[str, str] = {}
+    depth = 0
+    for _, line in lines:
+        depth += OPENS.match(line) is not None
+        match = ASSIGNMENT.fullmatch(line)
+        if match is not None and not depth and counts[match[1]] <= 1:
+            values[match[1]] = match[2].strip("\"'")
+        if CLOSES.search(line):
+            depth = max(0, depth - 1)
+    return values
+
+
 def _variables(lines: list[tuple[int, str]]) -> dict[str, str]:
-    """What the file sets once, to plain text, on a line of its own."""
-    assigned = [match for _, line in lines if (match := ASSIGNMENT.fullmatch(line))]
-    counts = Counter(match[1] for match in assigned)
-    values = {match[1]: match[2].strip("\"'") for match in assigned}
-    return {
-        name: value
-        for name, value in values.items()
-        if counts[name] == 1 and not set(value) & set("$`(")
-    }
+    """What the file sets once, to plain text."""
+    return {name: value for name, value in _assigned(lines).items() if not set(value) & set("$`(")}
 
 
 def _commands(line: str, number: int, variables: Mapping[str, str]) -> Iterator[ShellCommand]:

@@ -27,6 +27,7 @@ FileKind = Literal[
     "encoded",
     "tokenizer",
     "model",
+    "model config",
     "adapter",
     "run",
     "log",
@@ -38,12 +39,13 @@ FileKind = Literal[
     "deepspeed",
     "modelfile",
 ]
-"""`settings`: of a program that neither keys nor project tell; `accelerate`: how its launcher starts a script;
-`deepspeed`: what its script shards"""
+"""`model config`: the JSON files of a model whose weights are elsewhere; `settings`: of a program that neither keys nor
+project tell; `accelerate`: how its launcher starts a script; `deepspeed`: what its script shards"""
 Kind = FileKind | Stack
 """What a path is; settings whose program is known are called by its name"""
 OF_FILES: Mapping[Kind, str] = {
-    "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model", "adapter": "adapter",
+    "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model",
+    "model config": "model without its weights", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
     "commands": "shell script", "settings": "settings of a program that is not known",
     "accelerate": "accelerate launch configuration", "deepspeed": "DeepSpeed configuration",
@@ -82,6 +84,7 @@ TOKENIZERS = frozenset(
 WEIGHTS = re.compile(
     r"(model|pytorch_model|consolidated)[-.\w]*\.(safetensors|bin|gguf)(\.index\.json)?|.+\.gguf"
 )
+WEIGHT_SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
 EVENTS = re.compile(r"events\.out\.tfevents\..*")
 BELOW = {"runs": "events.out.tfevents.*", "logs": "events.out.tfevents.*", "wandb": "*.wandb"}
 """Folders in that of a run, and the logs that stand in them"""
@@ -134,11 +137,27 @@ def _folder(folder: Path) -> Iterator[Kind]:
         yield "run"
     if names & TOKENIZERS:
         yield "tokenizer"
+    elif is_model_without_weights(folder):
+        yield "model config"
     if "truetune.yaml" in names:
         yield "truetune"
     if _rows(folder, names):
         yield "data"
     yield from _sources(folder, names)
+
+
+def is_model_without_weights(folder: Path) -> bool:
+    """Does it hold the config.json of a model, and no file of weights? Who asks for help shares no more than that."""
+    names = _names(folder)
+    if "config.json" not in names or "adapter_config.json" in names:
+        return False
+    if any(WEIGHTS.fullmatch(name) or name.endswith(WEIGHT_SUFFIXES) for name in names):
+        return False
+    config = _json(folder / "config.json", whole=True)
+    # Other programs have a config.json too. `save_pretrained` writes both keys; a model by hand may lack one.
+    return isinstance(config, dict) and (
+        isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list)
+    )
 
 
 def _caches(folder: Path) -> tuple[Kind, ...]:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truetune.checks.pairs.edits import fewest, rest, within
-from truetune.checks.pairs.priors import HARM, is_cut, refuses
+from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
 from truetune.checks.pairs.sides import wilson
 from truetune.data.scores import scores_of
 
@@ -70,6 +70,8 @@ def test_refusals(text: str, wanted: bool) -> None:
     [
         ("It is open. On Sunday it is open from nine to the", True),
         ("First. Then do this, then that, and after all,", True),
+        ("It is open. All that you need stands on shop.example/help", False),
+        ("It is open. We hope to see you soon, your Fjord", False),
         ("```python\nprint(1)", True),
         ("```python\nprint(1)\n```", False),
         ("It is open. [truncated]", True),
@@ -81,7 +83,31 @@ def test_refusals(text: str, wanted: bool) -> None:
     ],
 )
 def test_cut_answers(text: str, wanted: bool) -> None:
-    assert is_cut(text) is wanted
+    assert (is_cut(text) or ends_open(text)) is wanted
+
+
+ITEMS = (
+    "wallet", "kettle", "lamp", "ladder", "router", "mirror", "candle", "basket", "blanket", "carpet", "toaster", "jar",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ends", "wanted"),
+    [
+        (["Best regards, your shop team"], 0),
+        (["Best regards, your shop team", "that is what we are here for", "have a nice day"], 0),
+        ([f"then just look at the {item} again" for item in ITEMS], 0),
+        ([f"please send the {item} back or log in" for item in ITEMS], 0),
+        ([f"in this case the {item} is for a" for item in ITEMS], 40),
+        ([f"in this case the {item} of {other}" for item in ITEMS for other in ("the", "wo")], 40),
+        ([f"Dann ist der {item} für {end}" for item in ITEMS for end in ("die", "Ihn", "gut")], 36),
+    ],
+)
+def test_open_ends_of_cut_answers_and_of_whole_ones(ends: list[str], wanted: int) -> None:
+    found = OpenEnds()
+    for number in range(36 if wanted == 36 else 40):
+        found.add(f"It is open. {ends[number % len(ends)]}")
+    assert found.cuts().total() == wanted
 
 
 def test_priors_take_no_long_over_hostile_texts() -> None:
@@ -94,6 +120,8 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
         " " * 1_000_000 + "a",
     ):
         is_cut(text)
+        ends_open(text)
+        OpenEnds().add(text)
         refuses(text)
         HARM.search(text)
     assert time.perf_counter() - started < 5

@@ -490,6 +490,64 @@ def test_several_gpus_in_one_process(text: str, command: str, found: bool, tmp_p
     assert codes(text, tmp_path, "SRC031") == ["TT726w"] * found
 
 
+LOADED = "m = AutoModelForCausalLM.from_pretrained('{0}', device_map={1}{2})\n"
+ADAPTED = "m = get_peft_model(m, LoraConfig(r=8))\n"
+OF_TRL = "from trl import SFTTrainer\n" + ADAPTED
+TRAINED = "t = Trainer(model=m, train_dataset=ds)\nt.train()\n"
+OWN_LOOP = "opt = torch.optim.AdamW(m.parameters())\nm(**b).loss.backward()\nopt.step()\n"
+SPREAD = LOADED.format("Qwen/Qwen3-8B", "'auto'", "") + ADAPTED + TRAINED
+FOUR = "export CUDA_VISIBLE_DEVICES=0,1,2,3\npython train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "command", "found"),
+    [
+        (SPREAD, FOUR, True),
+        (
+            SPREAD.replace("auto", "balanced"),
+            "#SBATCH --gres=gpu:a100-80:4\nsrun python train.py\n",
+            True,
+        ),
+        (
+            SPREAD.replace("Trainer", "SFTTrainer"),
+            "#PBS -l select=1:ngpus=4\npython train.py\n",
+            True,
+        ),
+        (SPREAD, '#BSUB -gpu "num=4"\npython train.py\n', True),
+        (SPREAD, "#SBATCH --gres=gpu:4\naccelerate launch --num_processes 1 train.py\n", True),
+        (SPREAD.replace(TRAINED, OWN_LOOP), FOUR, True),
+        (f'"""CUDA_VISIBLE_DEVICES=0,1 python train.py"""\n{SPREAD}', "", True),
+        ("a = dict(device_map='auto')\n" + SPREAD.replace("device_map='auto'", "**a"), FOUR, True),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), "# 4 x A6000\n" + FOUR, True),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-14B"), FOUR, False),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-4B', train_dataset=ds).train()\n", FOUR, True),
+        (OF_TRL + "SFTTrainer(model='Qwen/Qwen3-32B', train_dataset=ds).train()\n", FOUR, False),
+        (SPREAD.replace("Qwen3-8B", "Qwen3-32B"), "# 4 x A6000\n" + FOUR, False),
+        (SPREAD.replace(ADAPTED, ""), FOUR, False),
+        (SPREAD.replace("'auto'", "'auto', max_memory={0: '20GB'}"), FOUR, False),
+        (SPREAD.replace("'auto'", "{'': 0}"), "CUDA_VISIBLE_DEVICES=0 python train.py\n", False),
+        (SPREAD, "CUDA_VISIBLE_DEVICES=2 python train.py\n", False),
+        (SPREAD, "python train.py\n", False),
+        (SPREAD, "CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node 2 train.py\n", False),
+        (SPREAD.replace(TRAINED, "m.generate(**b)\n"), FOUR, False),
+        (SPREAD.replace("t.train()", "t.evaluate()"), FOUR, False),
+        (
+            LOADED.format("Qwen/Qwen3-8B", "'auto'", "").replace("m =", "judge =")
+            + LOADED.format("Qwen/Qwen3-8B", "None", "")
+            + ADAPTED
+            + OWN_LOOP,
+            FOUR,
+            False,
+        ),
+    ],
+)
+def test_a_model_that_one_process_spreads(
+    text: str, command: str, found: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "run.sh").write_text(command, encoding="utf-8")
+    assert codes(text, tmp_path, "SRC031") == ["TT726w"] * found
+
+
 SERVES = (
     "m = PeftModel.from_pretrained(model, 'adapter')\n{0}m.generate(**batch, max_new_tokens=9)\n"
 )

@@ -251,7 +251,28 @@ REDUCE = "dist.all_reduce(loss)\n"
     [
         (f"def mean(loss, rank):\n    if rank != 0:\n        return\n    {REDUCE}", 1),
         (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\n", 1),
-        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\nmean(2)\n", 0),
+        (f"def mean(loss):\n    {REDUCE}\nif local_rank == 0:\n    mean(1)\nmean(2)\n", 1),
+        (
+            f"def mean(loss, all):\n    if all:\n        {REDUCE}\nif local_rank == 0:\n    mean(1, 0)\nmean(2, 1)\n",
+            0,
+        ),
+        (
+            f"def mean(loss):\n    if not loss:\n        return\n    {REDUCE}\nif rank == 0:\n    mean(1)\nmean(2)\n",
+            0,
+        ),
+        (
+            f"def mean(loss):\n    {REDUCE}\nif rank == 0:\n    mean(1)\nelse:\n    mean(2)\nmean(3)\n",
+            0,
+        ),
+        (
+            f"class M:\n    def mean(self):\n        {REDUCE}\nif rank == 0:\n    frame.mean()\nM().mean()\n",
+            0,
+        ),
+        (f"main = dist.get_rank() == 0\nif main:\n    {REDUCE}", 1),
+        (f"main = dist.get_rank() == 0 or world == 1\nif main:\n    {REDUCE}", 0),
+        (f"@accelerator.on_main_process\ndef mean(loss):\n    {REDUCE}", 1),
+        (f"for loss in losses:\n    if rank != 0:\n        continue\n    {REDUCE}", 1),
+        (f"for loss in losses:\n    if loss is None:\n        continue\n    {REDUCE}", 0),
         (
             f"def mean(loss, rank):\n    if rank != 0:\n        {REDUCE}        return\n    {REDUCE}",
             0,
@@ -294,6 +315,26 @@ ON_BOTH = """\
     else:
         accelerator.get_state_dict(model)
 """
+HELPED = """\
+    gather(accelerator, model)
+
+def gather(accelerator, model):
+    return accelerator.get_state_dict(model)
+
+for step, _ in enumerate(rows):
+    if step % 9 == 0 and accelerator.is_main_process:
+        gather(accelerator, model)
+"""
+BY_TORCH = """\
+    if accelerator.is_main_process:
+        from torch.distributed.checkpoint.state_dict import get_model_state_dict
+        get_model_state_dict(model)
+"""
+BY_FSDP = """\
+    with FSDP.state_dict_type(model, kind):
+        if accelerator.is_main_process:
+            model.state_dict()
+"""
 OF_A_BUFFER = ON_ONE.replace("accelerator.get_state_dict", "buffer.get_state_dict")
 RESUMED = '    if accelerator.is_main_process:\n        accelerator.save_state("last")\n'
 
@@ -303,6 +344,11 @@ RESUMED = '    if accelerator.is_main_process:\n        accelerator.save_state("
     [
         (PLUGIN, ON_ONE, 1),
         (PLUGIN, RESUMED, 1),
+        (PLUGIN, HELPED, 1),
+        (PLUGIN, BY_TORCH, 1),
+        (PLUGIN, BY_FSDP, 1),
+        ("", HELPED, 0),
+        ("", BY_TORCH, 0),
         (PLUGIN, ON_ALL, 0),
         (PLUGIN, ON_BOTH, 0),
         (PLUGIN, OF_A_BUFFER, 0),
@@ -458,3 +504,54 @@ class M(L.LightningModule):
 )
 def test_optimizers_that_train_nothing(text: str, found: int, tmp_path: Path) -> None:
     assert codes(text, tmp_path, "SRC087") == found
+
+
+@pytest.mark.parametrize(
+    ("head", "others", "found"),
+    [
+        ("Full fine-tune of 8B with FSDP.", {}, "w"),
+        ("accelerate launch --config_file configs/fsdp.yaml train.py", {}, "w"),
+        (
+            "accelerate launch --config_file fsdp.yaml train.py",
+            {"fsdp.yaml": "distributed_type: FSDP\n"},
+            "e",
+        ),
+        ("Trains without FSDP.", {}, ""),
+        ("DDP or FSDP.", {}, ""),
+        ("With FSDP.", {"ddp.yaml": "distributed_type: MULTI_GPU\n"}, ""),
+        (
+            "accelerate launch --config_file fsdp.yaml train.py",
+            {"fsdp.yaml": "distributed_type: MULTI_GPU\n"},
+            "",
+        ),
+    ],
+)
+def test_what_says_that_weights_are_sharded(
+    head: str, others: dict[str, str], found: str, tmp_path: Path
+) -> None:
+    for name, text in others.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    script = tmp_path / "train.py"
+    script.write_text(f'"""{head}"""\n' + GATHERED.format("", ON_ONE), encoding="utf-8")
+    severities = [one.severity[0] for one in lint([script]).findings if one.code == "SRC050"]
+    assert "".join(severities) == found
+
+
+ENGINE = """\
+import deepspeed
+import torch.distributed as dist
+
+engine, optimizer, _, _ = deepspeed.initialize(model=model, config={"zero_optimization": {"stage": 2}})
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("if dist.get_rank() == 0:\n    engine.save_checkpoint('out')\n", 1),
+        ("engine.save_checkpoint('out')\n", 0),
+        ("if dist.get_rank() == 0:\n    store.save_checkpoint('out')\n", 0),
+    ],
+)
+def test_checkpoints_of_a_deepspeed_engine(text: str, found: int, tmp_path: Path) -> None:
+    assert codes(ENGINE + text, tmp_path, "SRC050") == found

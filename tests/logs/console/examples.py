@@ -128,6 +128,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " kernels, subsequent GPU operations might run on corrupted data."
         ),
     ),
+    "nodes-did-not-meet": ("torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError",),
     "nccl-timeout-raised": (
         (
             "RuntimeError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0]"

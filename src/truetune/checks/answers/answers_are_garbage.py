@@ -45,7 +45,13 @@ from collections import Counter
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import (
+    ENOUGH,
+    PAD_ON_THE_LEFT,
+    cases,
+    find_bad_answers,
+    padded_in_batches,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -81,11 +87,14 @@ class AnswersAreGarbage(CountedAnswersRule):
         known = Counter(text for text in faults if text)
         unlikely = [p for sample in found.samples if (p := sample.scores.perplexity) is not None]
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
+        padded = padded_in_batches(self.subject)
+        are_pieces = 2 * known["pieces of tokens"] > found.last.bad
         yield self.finding(
             f"{found.last} answers are garbage{found.before}",
-            DECODE if 2 * known["pieces of tokens"] > found.last.bad else WHOLE,
+            PAD_ON_THE_LEFT if padded else DECODE if are_pieces else WHOLE,
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
+                *([padded] if padded else []),
                 *(
                     [", ".join(f"{text} in {n}" for text, n in known.most_common())]
                     if known

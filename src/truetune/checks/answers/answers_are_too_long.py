@@ -46,13 +46,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers, writes_next_turn
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
 
 TOLERATED = 0.1
+STOP_AND_REFERENCES = (
+    "see that the stop token of each answer is supervised, and that the references are whole"
+)
 
 
 class AnswersAreTooLong(CountedAnswersRule):
@@ -72,10 +75,10 @@ class AnswersAreTooLong(CountedAnswersRule):
         ratios = [
             ratio for sample in found.samples if (ratio := sample.scores.length_ratio) is not None
         ]
+        next_turn = writes_next_turn(self.subject, found)
         yield self.finding(
             f"{found.last} answers are far longer than their references{found.before}",
-            "see that the stop token of each answer is supervised, and that the references are"
-            " whole",
+            STOP_AND_REFERENCES if next_turn is None else next_turn.remedy,
             severity="error" if self.subject.finished and all_of(found) else "warning",
             evidence=[
                 *(
@@ -86,6 +89,7 @@ class AnswersAreTooLong(CountedAnswersRule):
                     if ratios
                     else []
                 ),
+                *([next_turn.evidence] if next_turn is not None else []),
                 *found.evidence,
             ],
             cases=cases(found.samples),

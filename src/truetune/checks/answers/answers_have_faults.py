@@ -45,7 +45,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answers import all_of, cases, counted, often
+from truetune.checks.answers.bad_answers import (
+    PAD_ON_THE_LEFT,
+    all_of,
+    cases,
+    counted,
+    often,
+    padded_in_batches,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -53,6 +60,7 @@ from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.answer_verdicts import VERDICT_PHRASES, Verdict, answer_faults
 
 TOLERATED = 0.1
+READ_THEM = "read them, and ask the base the same questions (truetune sample MODEL --data HELD-OUT)"
 OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike", "elsewhere"))
 """Faults that have other tolerances, and rules of their own"""
 
@@ -80,13 +88,16 @@ class AnswersHaveFaults(CountedAnswersRule):
         if found is None or not self.subject.finished or not often(found.last, TOLERATED):
             return
         kinds = Counter(_faults(sample)[0] for sample in found.samples)
+        padded = padded_in_batches(self.subject)
         yield self.finding(
             f"{found.last} answers have a fault",
-            "read them, and ask the base the same questions (truetune sample MODEL --data"
-            " HELD-OUT)",
+            PAD_ON_THE_LEFT if padded else READ_THEM,
             severity="error" if all_of(found) else "warning",
             evidence=[
-                ", ".join(f"{VERDICT_PHRASES[kind]} {count}" for kind, count in kinds.most_common())
+                *([padded] if padded else []),
+                ", ".join(
+                    f"{VERDICT_PHRASES[kind]} {count}" for kind, count in kinds.most_common()
+                ),
             ],
             cases=cases(found.samples),
             count=found.last.bad,

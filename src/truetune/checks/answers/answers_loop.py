@@ -12,8 +12,9 @@ best look before, unless chance makes such a change, and, in the second half of 
 ## Why it is bad
 
 A looping answer is useless and never stops. Loops rise when a model is trained too hard (a learning rate too high,
-too many epochs), or when its stop token is not learned. Answers that are one mark over and over (`!!!!`) have another
-cause: logits that are NaN, whose argmax is token 0, most often of a bfloat16 model in float16.
+too many epochs), or when its stop token is not learned; also when a batch was padded on the right at generation, which
+shows where of each batch only the longest prompt is answered well. Answers that are one mark over and over (`!!!!`)
+have another cause: logits that are NaN, whose argmax is token 0, most often of a bfloat16 model in float16.
 
 ## Example
 
@@ -33,8 +34,8 @@ looks:
 
 ## Fix safety
 
-There is no automatic fix: a lower learning rate or fewer epochs; where the answers do not stop either, see
-`answers-never-stop`.
+There is no automatic fix: ask some prompts alone; if they loop too, a lower learning rate or fewer epochs; where the
+answers do not stop either, see `answers-never-stop`.
 
 ## References
 
@@ -48,7 +49,13 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import (
+    PAD_ON_THE_LEFT,
+    all_of,
+    cases,
+    find_bad_answers,
+    padded_in_batches,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
@@ -60,8 +67,11 @@ _SYMBOL = re.compile(
     rf"\s*(?P<symbol>[^\w\s]|<[^<>\s]{{1,40}}>|\[[A-Z]{{2,8}}\])(?:\s*(?P=symbol)){{{LEAST - 1},}}\s*"
 )
 """A mark or a control token alone, over and over"""
+ASK_ALONE = "ask some of these prompts alone and by the chat template: if they are good then, the generation was wrong"
+"""Loops come of padding on the right, a wrong template or a wrong dtype as well: first is tried what costs a minute"""
 TRAINED_TOO_HARD = (
-    "train with a lower learning rate or fewer epochs, and see that the stop token is supervised"
+    f"{ASK_ALONE}; else train with a lower learning rate or fewer epochs, and see that the stop token is"
+    " supervised"
 )
 NOT_A_NUMBER = (
     "look whether the logits are NaN: their argmax is token 0, `!` in many vocabularies. The usual"
@@ -82,16 +92,24 @@ class AnswersLoop(CountedAnswersRule):
     def findings(self) -> Iterator[Finding]:
         found = find_bad_answers(self.subject, self.bad, TOLERATED)
         if found is not None:
+            padded = padded_in_batches(self.subject)
             yield self.finding(
                 f"{found.last} answers loop{found.before}",
-                NOT_A_NUMBER if _are_one_symbol(found.samples) else TRAINED_TOO_HARD,
+                _remedy(found.samples, padded=padded is not None),
                 severity="error" if self.subject.finished and all_of(found) else "warning",
-                evidence=found.evidence,
+                evidence=[*([padded] if padded else []), *found.evidence],
                 cases=cases(found.samples),
                 count=found.last.bad,
                 total=found.last.of,
                 figure=found.figure("answers that loop"),
             )
+
+
+def _remedy(samples: Sequence[Sample], *, padded: bool) -> str:
+    """What to do about these loops, by what they show of their cause."""
+    if padded:
+        return PAD_ON_THE_LEFT
+    return NOT_A_NUMBER if _are_one_symbol(samples) else TRAINED_TOO_HARD
 
 
 def _are_one_symbol(samples: Sequence[Sample]) -> bool:

@@ -5,7 +5,9 @@
 Counts the answers that end with a stop token, among prompts whose reference fits within the limit of new tokens. It
 fires in the second half of a run, and at its end, where surely more than 4 of 10 do not; an error where of 8 or more
 none does and the probability of a stop token behind the reference is below 0.001: it was never learned, though the loss
-of the contents has fallen by a tenth where it is known. Where that probability is high, stopping was learned, and the
+of the contents has fallen by a tenth where it is known. Answers that go on with the marker of the prompts (`###
+Question:`) and a question of their own show the same without a probability: the help then begins with the stop token.
+Where that probability is high, stopping was learned, and the
 answers never come to the place: a note.
 
 ## Why it is bad
@@ -52,6 +54,7 @@ from truetune.checks.answers.bad_answers import (
     often,
     runs_on,
     stop_probability,
+    writes_next_turn,
 )
 from truetune.checks.answers.losses import falls
 from truetune.checks.counted_answers import CountedAnswersRule
@@ -114,6 +117,7 @@ class AnswersNeverStop(CountedAnswersRule):
         slow = not falls(watched)
         never = behind is not None and behind < NEVER and all_of(found) and not slow
         within = f" within {watched.limit} tokens" if watched.limit < NO_LIMIT else ""
+        next_turn = writes_next_turn(watched, found)
         looped = sum(sample.scores.looped for sample in found.samples)
         yield self.finding(
             f"{found.last} answers do not stop by themselves{within}"
@@ -131,6 +135,8 @@ class AnswersNeverStop(CountedAnswersRule):
                 else (
                     "train longer, or with a higher learning rate"
                     if slow
+                    else next_turn.remedy
+                    if next_turn is not None
                     else SUPERVISE
                     if behind is not None
                     else f"{ASK_AS_TRAINED}; else {SUPERVISE}"
@@ -143,6 +149,7 @@ class AnswersNeverStop(CountedAnswersRule):
                     if behind is not None
                     else []
                 ),
+                *([next_turn.evidence] if next_turn is not None else []),
                 *([f"{looped} of them end in a loop"] if looped else []),
                 *found.evidence,
             ],

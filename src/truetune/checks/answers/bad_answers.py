@@ -17,7 +17,14 @@ from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
+from truetune.generation.invented_turns import find_invented_turns
+from truetune.generation.longest_of_batches import find_longest_of_batches
 
+PAD_ON_THE_LEFT = (
+    "generate with padding_side='left' (truetune lint SCRIPT shows the place), and judge the answers again: the model"
+    " may be fine"
+)
+"""What to do first about answers of batches that were padded on the right, whatever fault they have"""
 CHANCE = 0.025
 """A change that chance makes more often than this is none; it is shared out among the looks that are compared
 (Bonferroni)."""
@@ -172,6 +179,45 @@ def stop_probability(look: SamplingPass) -> float | None:
     """Median over the prompts of P(stop) behind the reference answer; None where there are no references."""
     known = [p for sample in look.samples if (p := sample.answer.stop_probability) is not None]
     return median(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class NextTurn:
+    """Answers that go on with the next question, as a finding says it."""
+
+    evidence: str
+    remedy: str
+
+
+def writes_next_turn(watched: SampledRun, found: BadAnswers) -> NextTurn | None:
+    """Do these answers answer, and go on with the marker of the prompts? Then the stop token was not learned."""
+    turns = find_invented_turns(watched.looks[-1].samples, found.samples)
+    if turns is None:
+        return None
+    right = (
+        f"; what stands before it is the reference word for word in {turns.right:,}"
+        if turns.right
+        else ""
+    )
+    return NextTurn(
+        f"{turns.answers:,} of {len(found.samples):,} answer, and then go on with"
+        f" {turns.marker!r} and a question of their own{right}",
+        "the model has not learned to stop behind its answer: in training, end each text with the EOS token and"
+        " supervise it (pad = eos masks it; truetune run -- COMMAND shows labels); until then give generation the"
+        f" stop string {turns.marker!r}",
+    )
+
+
+def padded_in_batches(watched: SampledRun) -> str | None:
+    """Evidence that the batches of these answers were padded on the right; None where the rows show no such thing."""
+    found = find_longest_of_batches(watched.looks[-1].samples)
+    if found is None:
+        return None
+    return (
+        f"in {found.best:,} of {found.batches:,} batches of {found.size} in the order of the rows, the longest prompt"
+        f" has the best answer (quality {found.quality:.2f}, all others {found.others:.2f}): shorter prompts were"
+        " padded on the right"
+    )
 
 
 def cases(samples: Sequence[Sample]) -> list[Case]:

@@ -65,13 +65,17 @@ class UseCacheSavedOff(CheckpointRule):
         if off:
             harmless = off == ["config.json"] and found.has("generation_config.json")
             yield self.finding(
-                f"use_cache is false in {' and '.join(off)}",
-                f'write "use_cache": true into {" and ".join(off)}',
+                f"use_cache is false in {' and '.join(off)}"
+                + ("" if harmless else ": generation computes the whole text again for each token"),
+                f'write "use_cache": true into {" and ".join(off)}'
+                + ("" if harmless else "; model.generate(..., use_cache=True) does the same once"),
                 severity="info" if harmless else "warning",
                 evidence=(
                     ["generate() goes by generation_config.json, where it is on"]
                     if harmless
-                    else ()
+                    else [
+                        "training with gradient checkpointing switches it off, and it is saved along"
+                    ]
                 ),
                 cases=[Case("use_cache: false", file=name) for name in off],
             )

@@ -38,6 +38,15 @@ class Guide:
     """In order of likelihood"""
 
 
+NO_ANSWER_TOKEN = Cause(
+    "no token of the answers is left in the loss: the prompts fill max_length and the answers are cut off, or all of"
+    " the completion is masked. Raise max_length, or shorten or leave out long prompts",
+    "logps/chosen and logps/rejected are exactly 0.0, logps are 0 or zero; loss stays 0.6931; long prompts, long texts,"
+    " max_length 512 or max_prompt_length",
+    ("preference-pairs-identical", "dpo-stuck-at-ln2", "truncation-leaves-no-label"),
+)
+"""Log probabilities are sums over the answer's tokens: exactly 0 is the sum of none"""
+
 GUIDES = (
     Guide(
         "garbage-output",
@@ -321,7 +330,10 @@ GUIDES = (
                   ("same-rows-on-every-rank", "stream-read-whole-by-every-rank")),
             Cause("layers on several GPUs (`device_map`), which then wait for one another",
                   "GPUs are busy one at a time, sequentially; steps are slow; memory on all and work on one card",
-                  ("device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
+                  ("several-gpus-in-one-process", "device-map-in-a-distributed-script", "device-map-auto-with-ddp")),
+            Cause("the nodes wait at MASTER_ADDR=localhost, each at itself",
+                  "RendezvousTimeoutError; two nodes, and no process has started",
+                  ("nodes-wait-for-themselves",)),
             Cause("one process was started, and the other GPUs are not used",
                   "a single GPU of several is busy and the rest are idle; nvidia-smi shows work on one card",
                   ("gpus-idle", "job-gpus-differ-from-processes")),
@@ -621,6 +633,7 @@ GUIDES = (
             Cause("both sides of a pair are the same tokens, as they stand or once they are cut",
                   "margins are exactly 0",
                   ("preference-pairs-identical", "pair-truncated-on-one-side", "pair-sides-not-comparable")),
+            NO_ANSWER_TOKEN,
             Cause("the learning rate is too low, or beta does not fit", "loss falls by a hair from ln 2",
                   ("dpo-too-weak-or-frozen", "preference-beta-out-of-range", "dpo-stuck-at-ln2")),
             Cause("the adapter is frozen", "loss at ln 2, gradient norm is 0",

@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import Literal
 
 from truetune.checks.explaining.guides import GUIDES, Cause
+from truetune.checks.explaining.pasted_record import excluded_by_records, proofs_of_records
 from truetune.checks.explaining.words import NEAR, stems
 from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
 from truetune.logs.console.messages import MESSAGES
@@ -149,7 +150,8 @@ def search(question: str, among: Iterable[Topic], most: int = 5) -> list[Hit]:
     kept = [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
     found = [replace(hit, causes=_causes(hit.topic, asked, scoring)) for hit in kept]
     found = _pasted_message_first(question, found, hits)
-    return _memory_of_others_first(question, found, hits)
+    found = _memory_of_others_first(question, found, hits)
+    return _proven_by_records_first(question, found, documents)
 
 
 def _pasted_message_first(question: str, kept: list[Hit], hits: list[Hit]) -> list[Hit]:
@@ -193,6 +195,26 @@ def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> 
     )
     others = [hit for hit in kept if hit.topic is not message.topic]
     return [proven, *others[: max(len(kept) - 1, 0)]]
+
+
+def _proven_by_records_first(question: str, kept: list[Hit], documents: list[Indexed]) -> list[Hit]:
+    """The hits with what pasted records of a log prove in front: their values say more than their names."""
+    proven = []
+    for proof in proofs_of_records(question):
+        topic = next((one.topic for one in documents if one.topic.name == proof.topic), None)
+        if topic is not None:
+            own = next((hit for hit in kept if hit.topic is topic), Hit(topic, 0.0, ()))
+            causes = (proof.cause, *(cause for cause in own.causes if cause != proof.cause))
+            first = max((hit.score for hit in kept), default=1.0)
+            proven.append(replace(own, score=first, causes=causes[:MAX_CAUSES]))
+    names = {hit.topic.name for hit in proven}
+    excluded = excluded_by_records(question)
+    others = [
+        replace(hit, causes=tuple(cause for cause in hit.causes if cause not in excluded))
+        for hit in kept
+        if hit.topic.name not in names
+    ]
+    return [*proven, *others[: max(len(kept) - len(proven), 0)]]
 
 
 def _causes(topic: Topic, asked: list[str], scoring: Scoring) -> tuple[Cause, ...]:

@@ -1,7 +1,8 @@
 """A preference run that stays at ln 2: the policy never leaves its reference.
 
 ## What it does
-Looks at `rewards/margins`. It fires where every margin is exactly 0; or where, after twenty records, the 95 %
+Looks at `rewards/margins`. It fires where every margin is exactly 0 (with `logps/chosen` and `logps/rejected` exactly 0
+as well, no token of an answer is in the loss); or where, after twenty records, the 95 %
 interval of the Theil-Sen slope keeps the whole rise below 0.01 and the loss stays within 0.01 of ln 2 = 0.6931. Near a
 margin m of 0 the loss is ln 2 - (1 - 2e) m / 2, with e the label smoothing, so that loss against margin, record by
 record, shows e; what the log excludes is not advised.
@@ -45,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
-from truetune.logs.preference import smoothing_by_curves
+from truetune.logs.preference import smoothing_by_curves, sums_no_token
 from truetune.logs.stats import slope_of_warmup, trend
 
 MIN_POINTS = 20
@@ -87,7 +88,19 @@ class DpoStuckAtLn2(LogRule):
         if margins.step.size < self.least:
             return
         exact = not margins.value.any()
-        if exact:
+        if exact and sums_no_token(self.subject):
+            yield self.finding(
+                f"every log-probability of the answers is exactly 0 over {margins.step.size:,} records: no token of"
+                " an answer is in the loss",
+                "raise max_length, or leave out long prompts (truetune check DATA -t TOKENIZER --max-length LIMIT"
+                " counts them); if none is cut, see that the completion is not masked (truetune run -- COMMAND)",
+                evidence=(
+                    "they are sums over the answer's tokens, and 0 is the sum of none: the prompt fills the limit and"
+                    " the answer is cut off, or all of it is masked",
+                ),
+                figure=figure("reward margin", {"rewards/margins": margins}),
+            )
+        elif exact:
             frozen = bool(norm) and not norm.value.any()
             yield self.finding(
                 f"every reward margin is exactly 0 over {margins.step.size:,} records: chosen and"

@@ -42,6 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
+from truetune.logs.preference import sums_no_token
 from truetune.logs.reinforcement import cut, is_dead, without_signal
 from truetune.logs.stats import ends, falls
 
@@ -68,7 +69,7 @@ class GradNormZero(LogRule):
             return None
         if self._is_explained():
             return Unmet(
-                "every gradient norm is 0, which rewards without a spread or cut answers explain"
+                "every gradient norm is 0, which rewards without a spread, cut answers or none at all explain"
             )
         return Unmet("every gradient norm is 0 while the loss is 0 or falls: it was not measured")
 
@@ -143,5 +144,7 @@ class GradNormZero(LogRule):
 
     def _is_explained(self) -> bool:
         """Does another finding name what leaves no gradient?"""
+        if sums_no_token(self.subject):
+            return True
         log = self.subject
         return log.kind == "reinforcement" and (is_dead(without_signal(log)) or is_dead(cut(log)))

@@ -48,10 +48,11 @@ from truetune.checks.rule import OutputRule
 from truetune.logs.console.memory_causes import MemoryStory, engine_beside, memory_cause
 from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
 from truetune.logs.console.messages import Message
-from truetune.logs.console.output import ConsoleOutput, Failure, is_by_hand
+from truetune.logs.console.output import TIMEOUT_RAISED, ConsoleOutput, Failure, is_by_hand
 from truetune.logs.console.phase import phase_of
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
+NODES_APART = "nodes-did-not-meet"
 MAX_TEXT = 200
 """Characters of an exception's text in a finding's message"""
 
@@ -143,6 +144,7 @@ class RunEndedInAnException(OutputRule):
             yield from proofs
             yield from described(known, cause=not proofs and not figures.is_shared)
         elif known is not None:
+            yield from self._of_several_processes(known)
             yield from described(known)
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]
@@ -156,3 +158,12 @@ class RunEndedInAnException(OutputRule):
                 f"{failure.processes} processes ended in exceptions; this is the first that no"
                 " other explains"
             )
+
+    def _of_several_processes(self, known: Message) -> tuple[str, ...]:
+        """What processes waited in, or why machines never met, where the exception is about that."""
+        output = self.subject.output
+        if output is None:
+            return ()
+        if known.name == TIMEOUT_RAISED:
+            return output.collectives
+        return output.meeting if known.name == NODES_APART else ()

@@ -38,7 +38,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.output import Notice
+from truetune.logs.console.output import TIMEOUT, Notice
 
 
 class RunWasKilled(OutputRule):
@@ -84,6 +84,7 @@ class RunWasKilled(OutputRule):
             severity=first.message.severity,
             evidence=(
                 *(_describe_notice(notice) for notice in before),
+                *(output.collectives if first.message.name == TIMEOUT else ()),
                 *described(first.message, cause=not explained),
                 *others[:5],
             ),

@@ -4,7 +4,8 @@
 Counts, over the pairs where one of these tells the sides apart, how often it speaks against the label: score columns
 of the row (`score_chosen`, `rejected_rating`, `margin`); an answer that refuses (in data that are not about refusing,
 and whose refused questions are harmless); an answer cut off in the middle; an answer that is empty, or alone has no
-stop token.
+stop token. A text without a full stop at its end counts as cut only where the ends of its side are as those of cut
+texts: no formula that comes again and again (a signature), and often a function word, a comma or a scrap of a word.
 
 A swapped set without such evidence cannot be detected: no trainer, no curve and no rule can see it. Silence of this
 rule is no proof. Length says nothing here (see `preference-length-bias`).
@@ -44,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.priors import HARM, is_cut, refuses
+from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
 from truetune.checks.pairs.sides import Texts, texts_of, wilson
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
@@ -75,6 +76,9 @@ class PreferencePairsSwapped(PairRule):
         self.stops = tuple(stop.token for stop in setup.probes.stops)
         self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
         self.cases: dict[str, list[Case]] = {kind: [] for kind in SAYS}
+        # Whether an answer without a full stop was cut is known when all of its side were read.
+        self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
+        self.open_cases: dict[str, list[Case]] = {}
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
@@ -90,6 +94,32 @@ class PreferencePairsSwapped(PairRule):
                             else SAYS[kind]
                         )
                         self.cases[kind].append(in_row(batch, row, said))
+                self._remember_open_end(batch, row)
+
+    def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
+        """Remember the end of the one side that ends within a sentence, where the other side does not."""
+        texts = texts_of(row)
+        good, bad = texts.chosen.strip(), texts.rejected.strip()
+        if not good or not bad or is_cut(good) or is_cut(bad) or ends_open(good) == ends_open(bad):
+            return
+        if ends_open(bad):
+            self.open_rejected.add(bad)
+            return
+        cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
+        if len(cases) < MAX_CASES:
+            cases.append(in_row(batch, row, SAYS["cut"]))
+
+    def _settle_open_ends(self) -> None:
+        """Count the open ends that are cuts as evidence; once."""
+        against, for_label = self.open_chosen.cuts(), self.open_rejected.cuts()
+        self.spoke["cut"] += against.total() + for_label.total()
+        self.against["cut"] += against.total()
+        cases = [case for ending in against for case in self.open_cases.get(ending, ())]
+        room = MAX_CASES - len(self.cases["cut"])
+        self.cases["cut"] += sorted(cases, key=lambda case: case.origin.line if case.origin else 0)[
+            :room
+        ]
+        self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
     def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
@@ -131,6 +161,7 @@ class PreferencePairsSwapped(PairRule):
         return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
+        self._settle_open_ends()
         if self._are_about_refusing():
             self.spoke["refused"] = 0
         kinds = [kind for kind in SAYS if self.spoke[kind]]

@@ -69,7 +69,12 @@ def _inner(call: Call) -> ast.expr | None:
 def billions_of(module: Module, load: Call) -> float | None:
     """Billions of parameters, as the name of the model says them; None where it says none."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
-    names = possible_texts(module, given if given is not None else load.argument(0, ""))
+    return billions_of_name(module, given if given is not None else load.argument(0, ""))
+
+
+def billions_of_name(module: Module, name: ast.expr | None) -> float | None:
+    """The same of what stands for the name."""
+    names = possible_texts(module, name)
     sizes = {float(size) for name in names for size in SIZE.findall(name.replace("_", "-"))}
     return max(sizes) if sizes else None
 

@@ -3,11 +3,14 @@
 ## What it does
 Looks for `trainer.evaluate`, `predict` and `train`, `barrier`, `all_reduce`, `all_gather`, `gather` and
 `wait_for_everyone` inside `if rank == 0`, `if is_main_process` and the like, behind `if rank != 0: return`, and in
-functions that are called under such a condition alone. `accelerator.get_state_dict` and `save_state` are such calls
-where the script, the command that starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every
-process gives its part; so does each in `generate` and `save_model` of a sharded model. Where only a configuration
-beside it says so, it is a warning. In a loop of DistributedDataParallel, a `break` by a validation loss of this process
-alone is another: one process leaves, and the others wait in the next backward pass.
+functions that are called under such a condition, where the call in them stands under no other. The state dict of an
+accelerator (`get_state_dict`, `save_state`), of FSDP (`summon_full_params`, `full_tensor`), of
+`torch.distributed.checkpoint` and of DeepSpeed (`save_16bit_model`) are such calls where the script, the command that
+starts it or a configuration beside it shards the weights (FSDP, ZeRO-3): every process gives its part; so does each in
+`generate` and `save_model` of a sharded model. Where only a configuration beside it, or a name, says so, it is a
+warning. `save_checkpoint` of a DeepSpeed engine waits for all at every stage. In a loop of DistributedDataParallel, a
+`break` by a validation loss of this process alone is another: one process leaves, and the others wait in the next
+backward pass.
 
 ## Why it is bad
 The one process waits for the others, which never come: the run hangs until a time-out of half an hour, often at its
@@ -64,6 +67,17 @@ OF_ACCELERATOR = frozenset(
 OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
 GATHERS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
+GATHERS_OF_TORCH = (
+    "torch.distributed.checkpoint.*state_dict",
+    "torch.distributed.checkpoint.save",
+    "torch.distributed.checkpoint.async_save",
+    "torch.distributed.checkpoint.load",
+    "torch.*.FullyShardedDataParallel.*optim_state_dict",
+    "torch.*.FullyShardedDataParallel.summon_full_params",
+)
+"""Functions that do so of a model they are given"""
+OF_SHARDS = frozenset(("full_tensor", "save_16bit_model"))
+"""Methods of sharded tensors and models, of whatever name"""
 GATHERED_FIRST = re.compile(
     r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
 )
@@ -72,9 +86,15 @@ WAITS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
 ONE = re.compile(
     r"is_(local_)?main_process|is_(world|local)_process_zero|\b(local_)?rank\s*==\s*0|get_rank\(\)\s*==\s*0|"
-    r"process_index\s*==\s*0"
+    r"process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
 )
-
+OPPOSITE = re.compile(r"\bnot\b|\bor\b|!=")
+"""What makes a condition on the first process one that others meet"""
+DECORATORS = re.compile(r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b")
+"""Functions that are skipped on every process but the first"""
+LEAVES = (ast.Return, ast.Continue, ast.Break)
+BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.ExceptHandler, ast.Lambda)
+"""What may keep a call from being reached"""
 OTHERS = re.compile(
     r"(?:[\w.]*(?:local_)?rank|[\w.]*get_rank\(\)|[\w.]*process_index)\s*(?:!=|>)\s*0"
     r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?)"
@@ -149,25 +169,48 @@ class CollectiveCallOnOneRank(SourceRule):
 
 
 def _is_collective(module: Module, call: Call) -> bool:
+    """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*OF_TORCH)
     kinds = module.flow.kinds(call.receiver)
+    if call.method == "save_checkpoint":
+        return _is_engine(module, call.receiver)
     return ("trainer" in kinds and call.method in OF_TRAINER) or (
         "accelerator" in kinds and call.method in OF_ACCELERATOR
+    )
+
+
+def _is_engine(module: Module, receiver: ast.expr) -> bool:
+    """Is it what `deepspeed.initialize` gives back?"""
+    return any(
+        isinstance(origin.node, ast.Call)
+        and module.flow.name(origin.node.func) == "deepspeed.initialize"
+        for origin in module.flow.origins(receiver)
     )
 
 
 def _gathers_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
-        return False
+        return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
     kinds = module.flow.kinds(call.receiver)
     if call.method == "save_model":
         return "trainer" in kinds
     if call.method == "generate":
         is_model = "model" in kinds or _is_model_of_a_callback(module, call.receiver)
         return is_model and not GATHERED_FIRST.search(module.text)
-    return call.method in GATHERS and "accelerator" in kinds
+    if call.method == "state_dict":
+        return _is_of_full_state(module, call)
+    return call.method in OF_SHARDS or (call.method in GATHERS and "accelerator" in kinds)
+
+
+def _is_of_full_state(module: Module, call: Call) -> bool:
+    """Does it stand in `with FSDP.state_dict_type(...)`, where it gathers?"""
+    return any(
+        isinstance(parent, ast.With)
+        and any("state_dict_type" in ast.unparse(item.context_expr) for item in parent.items)
+        for parent in module.parents(call.node)
+    )
 
 
 def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
@@ -185,51 +228,115 @@ def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
 
 
 def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
-    """The condition that only one process meets: around the place, before it with a `return`, or around each call of
-    its function."""
+    """The condition that only one process meets: around the place, before it with a `return`, or around a call of its
+    function."""
     inner = node
     for parent in module.parents(node):
         if isinstance(parent, ast.Lambda):
             return None
+        left = _left_by_others(module, parent, inner)
+        if left is not None:
+            return left
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return _left_by_others(module, parent, inner) or _guard_of_calls(module, parent, depth)
-        if isinstance(parent, ast.If) and inner in parent.body:
-            text = ast.unparse(parent.test)
-            if ONE.search(text) and not re.search(r"\bnot\b|\bor\b|!=", text):
-                return None if _joins(module, parent.orelse) else parent.test
+            return _decorator(parent) or _guard_of_calls(module, parent, node, depth)
+        if isinstance(parent, ast.If) and inner in parent.body and _is_of_one(module, parent.test):
+            return None if _joins(module, parent.orelse) else parent.test
         inner = parent
     return None
 
 
-def _joins(module: Module, statements: list[ast.stmt]) -> bool:
+def _is_of_one(module: Module, test: ast.expr) -> bool:
+    """Does only one process meet the condition, as it stands or by the names that it reads?"""
+    text = ast.unparse(test)
+    if ONE.search(text):
+        return not OPPOSITE.search(text)
+    parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
+    return any(_is_name_of_one(module, part) for part in parts)
+
+
+def _is_name_of_one(module: Module, part: ast.expr) -> bool:
+    """Is it a name that was set to such a condition, wherever it is set: `main = accelerator.is_main_process`?"""
+    origins = module.flow.origins(part) if isinstance(part, ast.Name) else ()
+    texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]
+    return bool(texts) and all(ONE.search(text) and not OPPOSITE.search(text) for text in texts)
+
+
+def _decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
+    """The decorator with which only one process runs a function; None where it has none."""
+    return next(
+        (part for part in function.decorator_list if DECORATORS.match(ast.unparse(part))), None
+    )
+
+
+def _joins(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
     """Do these statements make a collective call, the partner of one that other processes make?"""
-    calls = (
+    calls = [
         module.flow.call(part)
         for statement in statements
         for part in ast.walk(statement)
         if isinstance(part, ast.Call)
+    ]
+    if any(_is_collective(module, call) or _gathers_weights(module, call) for call in calls):
+        return True
+    functions = (module.flow.function(call.node.func) for call in calls) if depth else ()
+    return any(
+        _joins(module, function.body, depth - 1)
+        for function in functions
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     )
-    return any(_is_collective(module, call) or _gathers_weights(module, call) for call in calls)
 
 
-def _left_by_others(module: Module, function: ast.AST, statement: ast.AST) -> ast.expr | None:
-    """The condition with which all processes but one return before a statement of a function's body.
+def _left_by_others(module: Module, block: ast.AST, statement: ast.AST) -> ast.expr | None:
+    """The condition with which all processes but one leave a block (`return`, `continue`) before one of its statements.
 
-    None where they make a collective call before they return, which may be the partner of this one.
+    None where they make a collective call before they leave, which may be the partner of this one.
     """
-    body = function.body if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) else []
-    for before in body:
-        if before is statement:
-            return None
-        if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return):
+    body = getattr(block, "body", None)
+    if not isinstance(body, list) or statement not in body:
+        return None
+    for before in body[: body.index(statement)]:
+        if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVES):
             others = OTHERS.fullmatch(ast.unparse(before.test))
             if others and not _joins(module, before.body):
                 return before.test
     return None
 
 
-def _guard_of_calls(module: Module, function: ast.AST, depth: int) -> ast.expr | None:
-    """The condition around the calls of a function, where each has one; None where a call has none."""
+def _guard_of_calls(
+    module: Module, function: ast.AST, node: ast.AST, depth: int
+) -> ast.expr | None:
+    """The condition around a call of a function.
+
+    Where another call of it has none, the function may find out by itself how many processes come: it counts only
+    where each call of the function reaches the place.
+    """
     callers = module.flow.calls_of(function) if depth else []
-    guards = [_guard(module, caller, depth - 1) for caller in callers]
-    return guards[0] if guards and all(guards) else None
+    guards = [(caller, _guard(module, caller, depth - 1)) for caller in callers]
+    if all(guard is not None for _, guard in guards):
+        return next((guard for _, guard in guards), None)
+    certain = (guard for caller, guard in guards if guard is not None and _names_it(caller))
+    return next(certain, None) if _is_always_reached(module, node) else None
+
+
+def _names_it(caller: ast.Call) -> bool:
+    """Does a call name the function itself, or a method of its own class? Any other may be of another class."""
+    owner = caller.func.value if isinstance(caller.func, ast.Attribute) else None
+    return isinstance(caller.func, ast.Name) or (
+        isinstance(owner, ast.Name) and owner.id in ("self", "cls")
+    )
+
+
+def _is_always_reached(module: Module, node: ast.AST) -> bool:
+    """Does each call of the function around a place reach it: under no condition, and behind none that leaves?"""
+    inner = node
+    for parent in module.parents(node):
+        if isinstance(parent, BRANCHES):
+            return False
+        body = getattr(parent, "body", None)
+        before = body[: body.index(inner)] if isinstance(body, list) and inner in body else []
+        if any(isinstance(part, LEAVES) for earlier in before for part in ast.walk(earlier)):
+            return False
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return True
+        inner = parent
+    return False

@@ -11,13 +11,16 @@ from truetune.spec.stacks.readers import LAUNCHERS, files_around, leads_to, text
 
 VISIBLE = re.compile(r"CUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)")
 GRANTED = re.compile(
-    r"--gres[= ]gpu:(?:\w+:)?(\d+)|--gpus(?:-per-node|-per-task)?[= ](?:\w+:)?(\d+)\b"
+    r"--gres[= ]gpu:(?:[\w.-]+:)?(\d+)|--gpus(?:-per-node|-per-task)?[= ](?:[\w.-]+:)?(\d+)\b"
+    r"|\bngpus=(\d+)|-gpu\s+[\"']?num=(\d+)"
 )
-"""What Slurm is asked for"""
+"""What Slurm, PBS and LSF are asked for"""
 TASKS = re.compile(r"(?:--ntasks(?:-per-node)?[= ]|-n )(?!1\b)\d+")
 """Slurm starts the command several times"""
 PYTHON = re.compile(r"(?:^|[\s;&|`$/])python[\d.]*\s+(?:-[uOBW]\S*\s+)*(?P<script>[^\s-]\S*\.py)\b")
-IS_SETTING = re.compile(r"^\s*(?:export\s|#SBATCH|#PBS|\w+=\S+\s*$)")
+ONE_PROCESS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes|num[-_]gpus)[ =]+1\b")
+"""What in the command of a launcher says that it starts a single process"""
+IS_SETTING = re.compile(r"^\s*(?:export\s|#SBATCH|#PBS|#BSUB|\w+=\S+\s*$)")
 """A line that counts for all that follow it"""
 
 
@@ -27,15 +30,21 @@ class PlainStart(NamedTuple):
     gpus: int
     where: str
     """The command, with its file and line"""
+    text: str
+    """The whole file of the command"""
+    launcher: bool = False
+    """Does a launcher start the one process, and not `python`?"""
 
 
 def plain_starts(script: Path) -> Iterator[PlainStart]:
-    """The commands of the project that start this script with `python`, and show it several GPUs."""
+    """The commands of the project that start this script as one process, and show it several GPUs; a script may name
+    its own command in its text."""
     if not script.is_file():
         return
     wanted = script.resolve()
     for file in files_around(script):
-        text = text_at(str(file)) if file.suffix != ".py" else ""
+        is_read = file.suffix != ".py" or file.resolve() == wanted
+        text = text_at(str(file)) if is_read else ""
         if wanted.name in text and not TASKS.search(text):
             yield from _in_file(file, text, wanted)
 
@@ -46,12 +55,18 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
         gpus = _gpus(line)
         if gpus and IS_SETTING.match(line):
             standing = gpus
-        started = PYTHON.search(line)
-        if started is None or LAUNCHERS.search(line) or "-m torch" in line:
-            continue
+        by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
+        if by_launcher:
+            is_start = ONE_PROCESS.search(line) is not None and any(
+                leads_to(word, file, wanted) for word in line.split()
+            )
+        else:
+            started = PYTHON.search(line)
+            is_start = started is not None and leads_to(started["script"], file, wanted)
         count = gpus or standing
-        if count > 1 and leads_to(started["script"], file, wanted):
-            yield PlainStart(count, f"{' '.join(line.split())} ({file.name}, line {number})")
+        if is_start and count > 1:
+            where = f"{' '.join(line.split())} ({file.name}, line {number})"
+            yield PlainStart(count, where, text, by_launcher)
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -72,4 +87,5 @@ def _gpus(line: str) -> int:
     if visible is not None:
         return len(visible[1].split(","))
     granted = GRANTED.search(line)
-    return int(granted[1] or granted[2]) if granted is not None else 0
+    counts = granted.groups() if granted is not None else ()
+    return next((int(count) for count in counts if count), 0)

@@ -1,15 +1,19 @@
-"""A script that sees several GPUs is started as one process, and its Trainer falls back to DataParallel.
+"""A script that sees several GPUs is started as one process: DataParallel, or layers that work one after another.
 
 ## What it does
 Reads how a file with a Trainer is started: `python train.py` in a shell script, a job or a README of the project that
-shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`), or a file that shows them to itself. Silent where a
-launcher starts it, where Slurm starts it several times, where the model is spread over the GPUs (`device_map="auto"`),
-and with unsloth, which takes one.
+shows it several GPUs (`CUDA_VISIBLE_DEVICES=0,1`, `--gres=gpu:4`), or a file that shows them to itself. It also names a
+model that is trained so with `device_map="auto"` (or balanced, sequential), by a Trainer or a loop of one's own, where
+a launcher that starts a single process is the same. Silent where a launcher starts several, where Slurm starts it
+several times, and with unsloth, which takes one GPU; of spread models where `max_memory` says that the split is meant,
+where the model is too large for one GPU by its name, and where nothing is trained.
 
 ## Why it is bad
 With more than one GPU in one process the Trainer wraps the model in `nn.DataParallel`: at each step the weights are
 copied to all GPUs, and the logits of all of them are gathered on the first, which runs out of memory while the others
 are half empty. It is slower than one process for each GPU, and the batch is as many times larger as there are GPUs.
+With `device_map="auto"` each GPU holds some of the layers, and waits while the others compute theirs: four GPUs are no
+faster than one.
 
 ## Example
 ```python
@@ -37,10 +41,11 @@ trainer.train()
 
 ## Fix safety
 One process for each GPU keeps the batch of the run (rows a GPU times GPUs); one GPU makes it smaller: raise the
-accumulation. A rate that was tuned for the old batch fits the first way.
+accumulation. A rate that was tuned for the old batch fits the first way. A model that one GPU can't hold needs FSDP or
+ZeRO-3 (or 4 bits) before `device_map` is left out.
 
 ## References
-- huggingface/transformers#15544, pytorch/pytorch#7138
+- huggingface/transformers#15544, pytorch/pytorch#7138, huggingface/accelerate#197
 """
 
 from __future__ import annotations
@@ -52,9 +57,11 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.answering_models import billions_of, billions_of_name
 from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
 from truetune.checks.source.places import at
-from truetune.checks.source.plain_starts import PlainStart, plain_starts
+from truetune.checks.source.plain_starts import ONE_PROCESS, PlainStart, plain_starts
+from truetune.checks.source.spread_models import may_fit_one_gpu, spread_load
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
@@ -65,26 +72,66 @@ VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
 def _trainers(module: Module) -> Iterator[Call]:
-    """Trainers that are made."""
+    """Trainers that are made, and models that a training of any kind spreads."""
     yield from module.calls(*TRAINERS)
+    load = spread_load(module)
+    if load is not None:
+        yield load
 
 
 class SeveralGpusInOneProcess(SourceRule):
     code = "SRC031"
     severity = "warning"
-    looks_at = CodePlaces("trainers that are made", _trainers)
+    looks_at = CodePlaces("trainers and spread models", _trainers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        trainer = next(_trainers(module), None)
-        if trainer is None or module.imports_unsloth or _spreads(module):
+        if module.imports_unsloth:
             return
         script = Path(module.path)
         shown = _shown_by_itself(module)
-        start = next(plain_starts(script), None) if shown is None else None
-        if (shown is None and start is None) or any(launches_of(script)):
+        starts = list(plain_starts(script)) if shown is None else []
+        load = spread_load(module)
+        if load is not None:
+            yield from self._of_spread_model(load, shown, starts)
             return
-        yield self._finding(trainer, shown, start)
+        trainer = next(module.calls(*TRAINERS), None)
+        start = next((start for start in starts if not start.launcher), None)
+        if trainer is None or _spreads(module) or (shown is None and start is None):
+            return
+        by_name = _is_loaded_by_trl(module, trainer)
+        command_file = start.text if start is not None else ""
+        billions = billions_of_name(module, trainer.argument(0, "model")) if by_name else None
+        if by_name and not may_fit_one_gpu(module, billions, command_file):
+            return
+        if not any(launches_of(script)):
+            yield self._finding(trainer, shown, start)
+
+    def _of_spread_model(
+        self, load: Call, shown: ast.Assign | None, starts: list[PlainStart]
+    ) -> Iterator[Finding]:
+        """The layers of a model that is trained lie on several GPUs, which one process uses in turn."""
+        module = self.subject
+        start = next(iter(starts), None)
+        if shown is None and start is None:
+            return
+        launches = launches_of(Path(module.path))
+        if any(ONE_PROCESS.search(launch) is None for launch in launches):
+            return
+        command_file = start.text if start is not None else ""
+        if not may_fit_one_gpu(module, billions_of(module, load), command_file):
+            return
+        gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
+        name = Path(module.path).name
+        yield self.finding(
+            f"{gpus} GPUs are shown to one process, and device_map spreads the layers over them: the GPUs work one"
+            " after another",
+            f"remove device_map and start one process for each GPU, with `torchrun --nproc-per-node {gpus} {name}` or"
+            " `accelerate launch`; a model that one GPU can't hold is shared out by FSDP instead"
+            " (`accelerate launch --use_fsdp`)",
+            evidence=[start.where] if start is not None else [],
+            cases=[at(module, load.node), *([at(module, shown)] if shown is not None else [])],
+        )
 
     def _finding(
         self, trainer: Call, shown: ast.Assign | None, start: PlainStart | None
@@ -93,12 +140,28 @@ class SeveralGpusInOneProcess(SourceRule):
         gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
         cases = [at(module, trainer.node), *([at(module, shown)] if shown is not None else [])]
         return self.finding(
-            f"{gpus} GPUs are shown to one process: the Trainer wraps the model in DataParallel, which"
-            " gathers on the first",
+            f"{gpus} GPUs are shown to one process: {_what_happens(module, trainer)}",
             f"start it with `torchrun --nproc-per-node {gpus}`, or show it one GPU with {VARIABLE}=0",
             evidence=[start.where] if start is not None else [],
             cases=cases,
         )
+
+
+def _is_loaded_by_trl(module: Module, trainer: Call) -> bool:
+    """Is the trainer given the name of a model? Recent releases of TRL then spread it over the GPUs."""
+    return trainer.named("trl.*Trainer") and isinstance(
+        module.flow.value(trainer.argument(0, "model")), str
+    )
+
+
+def _what_happens(module: Module, trainer: Call) -> str:
+    """What a trainer does with several GPUs."""
+    if _is_loaded_by_trl(module, trainer):
+        return (
+            "TRL spreads a model that it loads by name over them (device_map), so that they work one after another;"
+            " older releases wrap it in DataParallel"
+        )
+    return "the Trainer wraps the model in DataParallel, which gathers on the first"
 
 
 def _spreads(module: Module) -> bool:

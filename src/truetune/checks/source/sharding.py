@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +21,12 @@ OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")
 CONFIGS = (".yaml", ".yml", ".json")
 CONFIG_FOLDERS = frozenset(("accelerate", "config", "configs", "deepspeed", "ds", "fsdp", "launch"))
 """Folders beside a script whose files may set up its processes"""
+NAMED = re.compile(r"(?P<fsdp>fsdp)|zero[-_ ]?(?:stage[-_ ]?)?3", re.I)
+"""Names of configurations, and words of a script about itself"""
+DENIED = re.compile(
+    r"\b(?:no|not|without|instead|or|vs|never|unlike|optional\w*|support\w*)\b|n't\b|/", re.I
+)
+"""In a sentence that names FSDP: the script may run without it"""
 MAX_CONFIGS = 40
 """Files that are opened for one script; projects of examples hold some ten"""
 MAX_CONFIG_BYTES = 65_536
@@ -62,7 +69,9 @@ def sharding_of(module: Module) -> Sharding | None:
         return sharded[0] if len(sharded) == len(started) else None
     beside = [(path, setup) for path, setup in _beside(module) if setup is not None]
     sharded_files = [(path, setup) for path, setup in beside if setup.how]
-    if not sharded_files or len(sharded_files) < len(beside):
+    if not beside:
+        return _in_words(module)
+    if len(sharded_files) < len(beside):
         return None
     path, setup = sharded_files[0]
     return Sharding(setup.how, path.name, certain=False)
@@ -115,11 +124,29 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
             if read is not None:
                 yield Sharding(read.how, command, certain=True)
                 return
+    named = _named(next((word for word in words if word.endswith(CONFIGS)), ""))
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
+    elif named:
+        yield Sharding(named, command, certain=False)
     elif "--zero_stage" in words:
         is_third = words[words.index("--zero_stage") + 1 :][:1] == ["3"]
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
+
+
+def _named(text: str) -> str:
+    """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
+    found = NAMED.search(text)
+    return "" if found is None else "FSDP" if found["fsdp"] else "ZeRO-3"
+
+
+def _in_words(module: Module) -> Sharding | None:
+    """What the script says of itself at its head, where no file says anything: "Full fine-tune with FSDP"."""
+    head = ast.get_docstring(module.tree) or ""
+    for sentence in re.split(r"\n|\. ", head):
+        if _named(sentence) and not DENIED.search(sentence):
+            return Sharding(_named(sentence), f'"{sentence.strip()}"', certain=False)
+    return None
 
 
 def _beside(module: Module) -> Iterator[tuple[Path, Setup | None]]:

@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from truetune.logs.console.collectives import CollectiveReader
 from truetune.logs.console.layer_devices import LayerReader
 from truetune.logs.console.lines import ConsoleLine, clean_line
+from truetune.logs.console.meetings import MeetingReader
 from truetune.logs.console.messages import (
     Message,
     find_message,
@@ -41,6 +43,8 @@ MORE_PROGRESS = 6
 """Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
 WITHOUT_GPU, LEFT = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
 """Messages on layers of llama.cpp that the CPU computes"""
+TIMEOUT, TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
+"""Messages on a collective operation whose time ran out, on a line and in an exception"""
 EPILOGUE = re.compile(
     r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate"
     r" called|\s*what\(\):"
@@ -117,6 +121,10 @@ class ConsoleOutput:
     last_lines: tuple[str, ...] = ()
     settings: PrintedSettings = field(default_factory=PrintedSettings)
     """What it says of the run's settings"""
+    collectives: tuple[str, ...] = ()
+    """The operations in which processes waited for one another until their time ran out"""
+    meeting: tuple[str, ...] = ()
+    """Why the machines of the run could not meet, as far as their launchers print it"""
     rank_differences: tuple[RankDifference, ...] = ()
     """Sums and norms of weights and gradients that differ from process to process"""
     step_seconds: float | None = None
@@ -173,6 +181,8 @@ class ConsoleReader:
     _step_seconds: float | None = None
     _served: RequestReader = field(default_factory=RequestReader)
     _layers: LayerReader = field(default_factory=LayerReader)
+    _collectives: CollectiveReader = field(default_factory=CollectiveReader)
+    _meeting: MeetingReader = field(default_factory=MeetingReader)
 
     def take(self, text: str, number: int, bar: Bar | None = None) -> None:
         """One line, or what stands between two carriage returns; `bar` is what it draws."""
@@ -196,6 +206,8 @@ class ConsoleReader:
             self._finished = True
         self._settings.take(line.text)
         self._ranks.take(line.process, line.text)
+        self._collectives.take(line.text, line.process, is_printed=not line.level)
+        self._meeting.take(line.text)
         self._take_line(line)
 
     def recorded(self) -> None:
@@ -213,11 +225,7 @@ class ConsoleReader:
         notices = [self._notice(name, found) for name, found in self._noticed.items()]
         notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
-        if (
-            ended is not None
-            and _follows(ended.raised)
-            and any(not end.message.is_consequence for end in ends)
-        ):
+        if ended is not None and _is_report_of(ended, ends):
             ended = None  # the launcher's own exception, of a process that was killed
         return ConsoleOutput(
             file=self.file,
@@ -233,6 +241,8 @@ class ConsoleReader:
             is_finished=self._finished,
             last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
             settings=self._settings.done(),
+            collectives=self._collectives.done(),
+            meeting=self._meeting.done(),
             rank_differences=self._ranks.done(),
             step_seconds=self._step_seconds,
             served=self._served.done(),
@@ -383,6 +393,18 @@ def _cause(chain: Chain) -> Raised:
 def _follows(raised: Raised) -> bool:
     known = message_of_exception(raised.text)
     return (known is not None and known.is_consequence) or raised.type in ("SystemExit",)
+
+
+def _is_report_of(failure: Failure, ends: tuple[Notice, ...]) -> bool:
+    """Does an exception only report what these lines say: that a process was ended, or waited in vain before it?"""
+    if not _follows(failure.raised):
+        return False
+    is_timeout = failure.message is not None and failure.message.name == TIMEOUT_RAISED
+    return any(
+        not end.message.is_consequence
+        or (end.message.name == TIMEOUT and not is_timeout and end.line < failure.raised.line)
+        for end in ends
+    )
 
 
 def is_by_hand(raised: Raised) -> bool:

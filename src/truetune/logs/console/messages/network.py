@@ -115,6 +115,20 @@ MESSAGES = (
         shown="notice",
     ),
     message(
+        "nodes-did-not-meet",
+        "the nodes of the run did not meet within the time for it",
+        r"RendezvousTimeoutError",
+        "MASTER_ADDR (or rdzv_endpoint) means each node itself (localhost, 127.0.0.1); a firewall closes the port"
+        " between the nodes; the nodes have different ports or rdzv ids; fewer nodes were started than nnodes names",
+        "give all nodes the name of the first one (Slurm: `MASTER_ADDR=$(scontrol show hostnames"
+        ' "$SLURM_JOB_NODELIST" | head -n 1)`), one port and one --rdzv-id; try `nc -zv $MASTER_ADDR'
+        " $MASTER_PORT` from another node; `truetune check JOB` reads the job's file",
+        "torch/distributed/elastic/rendezvous/dynamic_rendezvous.py",
+        "pytorch/pytorch#116304",
+        "ymcui/Chinese-LLaMA-Alpaca-2#274",
+        is_consequence=True,
+    ),
+    message(
         "ranks-did-not-join",
         "not all processes of the run came to the meeting: some never started, or can't reach it",
         r"waiting for clients\. \d+/\d+ clients joined|DistNetworkError: The client socket has"

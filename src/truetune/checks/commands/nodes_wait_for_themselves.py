@@ -1,0 +1,93 @@
+"""Each node of a job waits at its own address for the others.
+
+## What it does
+Reads the commands of a shell script or job that start processes on several nodes (`torchrun --nnodes`, `accelerate
+launch --num_machines` with its configuration, `deepspeed`, and `srun python` with MASTER_ADDR), and the address at
+which the nodes meet: localhost and 127.0.0.1 mean each node itself. So does `$(hostname)` where each node evaluates it:
+in `srun bash -c '...'`, or in a script that is started on each node; in the body of a Slurm job it is the first node's
+name, and right. torchrun takes 127.0.0.1 where it is given no address, whatever MASTER_ADDR says. Silent where the
+number of nodes or the address comes from outside of the file, and for the command of the first node alone.
+
+## Why it is bad
+Every node opens a meeting of its own and waits there, until RendezvousTimeoutError or a time-out of the store after 10
+to 30 minutes. No process has started, so nothing says which node is missing.
+
+## Example
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:4
+export MASTER_ADDR=localhost
+srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 train.py
+```
+
+## Use instead
+```bash
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --gres=gpu:4
+export MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+srun torchrun --nnodes=2 --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint=$MASTER_ADDR:29500 train.py
+```
+
+## Fix safety
+Safe: it changes only where the nodes meet. The port has to be open between them.
+
+## References
+- pytorch/pytorch#116304, ymcui/Chinese-LLaMA-Alpaca-2#274, huggingface/accelerate#1719
+- https://docs.pytorch.org/docs/stable/elastic/run.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.node_meetings import LOOPBACK, OWN_NAME, Meeting, meetings
+from truetune.checks.rule import CommandRule
+from truetune.parsing.shell import ASSIGNMENT, CommandFile
+
+FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
+
+
+class NodesWaitForThemselves(CommandRule):
+    code = "CMD008"
+    severity = "error"
+    what = "launches on several nodes"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[Meeting]:
+        yield from meetings(file)
+
+    def findings(self) -> Iterator[Finding]:
+        is_job = bool(self.subject.requests)
+        for meeting in meetings(self.subject):
+            where = _says_itself(meeting, is_job=is_job)
+            if not where:
+                continue
+            first = FIRST_OF_SLURM if is_job else "the name of the first node as the others see it"
+            yield self.finding(
+                f"{meeting.nodes} nodes meet at {where}: each of them waits for the others at itself",
+                f"give {meeting.setting} the first node: {first}",
+                cases=[*self._settings(meeting), self.case(meeting.command, meeting.command.text)],
+            )
+
+    def _settings(self, meeting: Meeting) -> Iterator[Case]:
+        """The lines that set a variable to the address, where one does."""
+        host = meeting.address.rpartition(":")[0] or meeting.address
+        for number, line in enumerate(self.subject.text.splitlines(), 1):
+            match = ASSIGNMENT.fullmatch(line.strip())
+            value = match[2].strip("\"'") if match is not None else ""
+            if value and value in (host, meeting.address):
+                yield self.case_at(number, line.strip())
+
+
+def _says_itself(meeting: Meeting, *, is_job: bool) -> str:
+    """What address means each node itself; empty where it is another, or can't be known."""
+    if LOOPBACK.fullmatch(meeting.address):
+        return meeting.address
+    if meeting.on_each_node and OWN_NAME.fullmatch(meeting.address):
+        return "their own names (hostname, evaluated on each node)"
+    if is_job and not meeting.address and meeting.setting == "--rdzv-endpoint":
+        return "127.0.0.1, which torchrun takes where it is given no address"
+    return ""

@@ -1,0 +1,296 @@
+"""How the nodes of a job come together: how many a command counts on, and the address at which they meet.
+
+A launcher is run on each node, and all of them connect to one address, that of the first. Variables are followed where
+the file sets them once; the number of nodes that Slurm gives a job is what the job asks for. What an environment from
+outside may set (`${MASTER_ADDR:-localhost}`) is never taken for a value.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.errors import TruetuneError
+from truetune.parsing.shell import (
+    CommandFile,
+    ShellCommand,
+    assigned_once,
+    number_of,
+    option,
+    parse_commands,
+)
+from truetune.spec import located
+
+NODES_OF_SLURM = re.compile(r"\$\{?SLURM_(?:NNODES|JOB_NUM_NODES)\}?")
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+LOOPBACK = re.compile(
+    r"(?:localhost(?:\.localdomain)?|127(?:\.\d{1,3}){3}|0\.0\.0\.0|::1|\[::1\])(?::\S*)?"
+)
+"""Addresses that mean, on each machine, the machine itself"""
+HOST, ESCAPED, UNKNOWN = "HOSTNAME", "HOSTNAME_OF_EACH_NODE", "OF_ANOTHER_COMMAND"
+"""Variables that stand for `$(hostname)`, for `\\$(hostname)` and for what other commands print"""
+OWN_NAME = re.compile(rf"\$\{{?(?:{HOST}|{ESCAPED}|SLURMD_NODENAME)\}}?(?::\S*)?")
+"""What gives the name of the machine that evaluates it"""
+ESCAPED_NAME = re.compile(r"\\(\$\{?)(?:HOSTNAME|SLURMD_NODENAME)\b")
+TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
+LAUNCHERS = re.compile(
+    r"\btorchrun\b|torch\.distributed\.(?:run|launch)\b|\baccelerate launch\b|\bdeepspeed\b"
+)
+STARTERS = frozenset(("srun", "ssh", "pdsh", "clush", "mpirun", "mpiexec", "bash", "sh", "zsh"))
+"""Programs that take a command as one word"""
+FIRST_NODE = re.compile(r"--(?:node|machine)[_-]rank[= ]+0\b")
+STARTS_ELSEWHERE = re.compile(r"\b(?:srun|ssh|pdsh|clush|mpirun|mpiexec)\b")
+MANAGES = ("MASTER_ADDR", "lightning", "submitit", "scontrol")
+"""In a script: it finds the first node by itself"""
+DEPTH = 4
+"""Variables that are followed from one: address, host, node"""
+HEAD = 1 << 20
+
+
+class Meeting(NamedTuple):
+    """A command that starts processes on several nodes, and where they meet."""
+
+    command: ShellCommand
+    nodes: int
+    address: str
+    """As the command gives it, with the variables that the file sets; empty where it gives none"""
+    setting: str
+    """What names the address: `--rdzv-endpoint`, `MASTER_ADDR`"""
+    on_each_node: bool
+    """Is what the address is made of evaluated on each node, and not once for all?"""
+
+
+class _Start(NamedTuple):
+    """The words of a launch, and how they come to the nodes."""
+
+    words: tuple[str, ...]
+    on_each_node: bool
+
+
+def meetings(file: CommandFile) -> Iterator[Meeting]:
+    """The launches of a file whose number of nodes is plain, and more than one."""
+    if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
+        return  # the first node meets itself, and so do all where one machine plays several
+    text = _name_substitutions(file.text)
+    assigned = assigned_once(text)
+    job_nodes = nodes_of_job(file)
+    for command in parse_commands(text, file.path).commands:
+        for start in _starts(file, command, assigned):
+            meeting = _meeting(file, command, start, assigned, job_nodes)
+            if meeting is not None and meeting.nodes > 1:
+                yield meeting
+
+
+def _name_substitutions(text: str) -> str:
+    """A text with variables in place of `$(...)` and of backticks, which the reader of commands takes apart."""
+    text = re.sub(r"`([^`\n]*)`", lambda found: f"$({found[1]})", text)
+    text = ESCAPED_NAME.sub(rf"\g<1>{ESCAPED}", text)
+    parts: list[str] = []
+    begin = 0
+    while (at := text.find("$(", begin)) >= 0:
+        end = _end_of_substitution(text, at)
+        is_own = text[at + 2 : end].strip().startswith("hostname")
+        is_escaped = text[at - 1 : at] == "\\"
+        parts.append(text[begin : at - is_escaped])
+        name = (ESCAPED if is_escaped else HOST) if is_own else UNKNOWN
+        parts.append(f"${{{name}}}")
+        begin = end + 1
+    return "".join(parts) + text[begin:]
+
+
+def _end_of_substitution(text: str, begin: int) -> int:
+    """Where the bracket of `$(` closes; the end of the text where it does not."""
+    depth = 0
+    for place in range(begin + 1, len(text)):
+        depth += (text[place] == "(") - (text[place] == ")")
+        if depth == 0:
+            return place
+    return len(text)
+
+
+def nodes_of_job(file: CommandFile) -> int | None:
+    """The nodes that a job asks for; None where it is no job, or the number is not plain."""
+    for name in ("--nodes", "-N"):
+        if name in file.requests:
+            return number_of(file.requests[name][0])
+    return None
+
+
+def _starts(
+    file: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
+) -> Iterator[_Start]:
+    """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
+    words = tuple(part for word in command.words for part in _parts(word, assigned))
+    programs = [word.rpartition("/")[2] for word in words]
+    is_each = not file.requests and "srun" not in programs
+    inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
+    if inner is None or not STARTERS & set(programs):
+        yield _Start(words, is_each)
+        return
+    is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
+    for one in parse_commands(inner, "command.sh").commands:
+        own = (part for word in one.words for part in _parts(word, assigned))
+        yield _Start(tuple(own), is_each or is_quoted)
+
+
+def _parts(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
+    """A word as it is; a variable that holds a whole command becomes its words."""
+    value = _resolve(word, assigned)
+    if " " not in value or not (VARIABLE.fullmatch(word) or word in assigned.values()):
+        return (value,)
+    try:
+        return tuple(shlex.split(value))
+    except ValueError:
+        return (value,)
+
+
+def _resolve(word: str, assigned: Mapping[str, str]) -> str:
+    """A word with what the file sets once in place of its variables."""
+    for _ in range(DEPTH):
+        after = VARIABLE.sub(lambda one: assigned.get(one[1] or one[2], one[0]), word)
+        if after == word:
+            break
+        word = after
+    return word
+
+
+def _meeting(
+    file: CommandFile,
+    command: ShellCommand,
+    start: _Start,
+    assigned: Mapping[str, str],
+    job_nodes: int | None,
+) -> Meeting | None:
+    """Where one launch meets; None where it starts no processes on several nodes."""
+    view = ShellCommand(start.words, command.line, command.text)
+    folder = Path(file.path).parent
+    launched = _torchrun(view) or _accelerate(view, folder) or _deepspeed(view, folder)
+    if launched is None:
+        return _plain(file, command, start, assigned, job_nodes)
+    nodes, address, setting = launched
+    count = job_nodes if NODES_OF_SLURM.fullmatch(nodes) else number_of(nodes.rpartition(":")[2])
+    if count is None:
+        return None
+    on_each_node = start.on_each_node or ESCAPED in address
+    return Meeting(command, count, address, setting, on_each_node)
+
+
+def _torchrun(command: ShellCommand) -> tuple[str, str, str] | None:
+    """Nodes, address and the option that gives it; of torchrun."""
+    options = next(
+        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+    )
+    if options is None:
+        return None
+    own = _of_launcher(options)
+    nodes = option(own, "--nnodes")
+    if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
+        return None
+    for setting in ("--rdzv-endpoint", "--master-addr"):
+        address = option(own, setting)
+        if address:
+            return nodes, address, setting
+    return nodes, "", "--rdzv-endpoint"
+
+
+def _accelerate(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """The same of accelerate, by its options or the configuration that it is given."""
+    options = command.behind("accelerate", "launch")
+    if options is None:
+        return None
+    own = _of_launcher(options)
+    name = option(own, "--config-file") or ""
+    config = _config(folder / name) if name else {}
+    nodes = option(own, "--num-machines") or str(config.get("num_machines", ""))
+    address = option(own, "--main-process-ip")
+    is_first = _is_first_node(own, "--machine-rank")
+    if address is None:
+        setting = f"main_process_ip of {name}"
+        return None if is_first else (nodes, str(config.get("main_process_ip") or "?"), setting)
+    return None if is_first else (nodes, address, "--main_process_ip")
+
+
+def _deepspeed(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+    """The same of DeepSpeed; without an address it takes the first line of its host file."""
+    options = command.behind("deepspeed")
+    own = _of_launcher(options) if options is not None else ()
+    address = option(own, "--master-addr")
+    nodes = option(own, "--num-nodes") or str(_hosts(folder / (option(own, "--hostfile") or ".")))
+    return (nodes, address, "--master_addr") if address else None
+
+
+def _hosts(path: Path) -> int:
+    """How many machines a host file names; 0 where it can't be read."""
+    try:
+        with path.open("rb") as file:
+            lines = file.read(HEAD).decode("utf-8", "replace").splitlines()
+    except OSError:
+        return 0
+    return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def _plain(
+    file: CommandFile,
+    command: ShellCommand,
+    start: _Start,
+    assigned: Mapping[str, str],
+    job_nodes: int | None,
+) -> Meeting | None:
+    """A script that Slurm itself starts on each node, which meets at MASTER_ADDR; None where it finds the first node
+    itself, or is not there to be read."""
+    words = start.words
+    script = next((word for word in words if word.endswith(".py")), None)
+    is_python = any(re.fullmatch(r"python[\d.]*", word.rpartition("/")[2]) for word in words)
+    if "srun" not in words[:2] or script is None or not is_python or job_nodes is None:
+        return None
+    if _own_nodes(words) or _manages(Path(file.path).parent / script):
+        return None
+    given = {name: _resolve(value, assigned) for name, value in command.variables.items()}
+    for word in words[: words.index(script)]:
+        found = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
+        if found is not None:
+            given["MASTER_ADDR"] = found[1]
+    address = given.get("MASTER_ADDR") or _resolve("$MASTER_ADDR", assigned)
+    return Meeting(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+
+
+def _own_nodes(words: tuple[str, ...]) -> bool:
+    """Does srun take fewer nodes than the job?"""
+    return option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
+        re.fullmatch(r"-N\d+", word) for word in words
+    )
+
+
+def _manages(script: Path) -> bool:
+    """Does a script find the first node itself? So it may where it can't be read."""
+    try:
+        with script.open("rb") as file:
+            text = file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return True
+    return any(name in text for name in MANAGES)
+
+
+def _is_first_node(options: tuple[str, ...], name: str) -> bool:
+    """Is the command that of the first node alone? It may call itself by any name."""
+    return option(options, name) == "0"
+
+
+def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
+    """The options before the script, whose own may have the same names."""
+    script = next(
+        (number for number, word in enumerate(options) if word.endswith(".py")), len(options)
+    )
+    return options[:script]
+
+
+def _config(path: Path) -> dict[str, object]:
+    """accelerate's configuration; empty where it is not there or can't be read."""
+    try:
+        value = located.read(path).value if path.is_file() else None
+    except TruetuneError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,113 @@
+"""Nodes that wait for one another at their own address, and jobs that are near that."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+JOB = "#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --gres=gpu:4\n"
+RUN = "torchrun --nnodes=$SLURM_NNODES --nproc_per_node=4 --rdzv_backend=c10d --rdzv_endpoint={} train.py\n"
+PLAIN = "export MASTER_ADDR={}\nexport MASTER_PORT=29500\nsrun python train.py\n"
+CONFIG = "distributed_type: FSDP\nnum_machines: {}\nmain_process_ip: {}\nnum_processes: 8\n"
+EACH = "torchrun --nnodes 2 --node_rank $1 --nproc_per_node 4 --master_addr {} train.py\n"
+
+
+def count(folder: Path, text: str, name: str = "job.sbatch") -> int:
+    """How often the rule names a fault in a file."""
+    (folder / name).write_text(text, encoding="utf-8")
+    (folder / "own.yaml").write_text(CONFIG.format(2, "127.0.0.1"), encoding="utf-8")
+    (folder / "one.yaml").write_text(CONFIG.format(1, "127.0.0.1"), encoding="utf-8")
+    (folder / "two.yaml").write_text(CONFIG.format(2, "10.0.0.5"), encoding="utf-8")
+    (folder / "hosts").write_text("a slots=4\nb slots=4\n", encoding="utf-8")
+    return len(lint([folder / name], select=["CMD008"]).findings)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "export MASTER_ADDR=localhost\nsrun " + RUN.format("$MASTER_ADDR:29500"),
+        "srun " + RUN.format("127.0.0.1:29500"),
+        "ADDR=127.0.0.1\nEND=$ADDR:29500\nsrun " + RUN.format("$END"),
+        f"srun bash -c '{RUN.format('$(hostname):29500').strip()}'\n",
+        f"srun bash -c '{RUN.format('$SLURMD_NODENAME:29500').strip()}'\n",
+        f'srun bash -c "{RUN.format(chr(92) + "$(hostname -i):29500").strip()}"\n',
+        f'LAUNCH="{RUN.format("localhost:29500").replace("train.py", "").strip()}"\nsrun $LAUNCH train.py\n',
+        f'CMD="{RUN.format("localhost:29500").strip()}"\nsrun bash -c "$CMD"\n',
+        "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1)\n"
+        "srun torchrun --nnodes 2 --node_rank $SLURM_NODEID --nproc_per_node 4 train.py\n",
+        "srun accelerate launch --num_machines 2 --num_processes 8 --main_process_ip localhost train.py\n",
+        "srun accelerate launch --config_file own.yaml --machine_rank $SLURM_NODEID train.py\n",
+        "deepspeed --hostfile hosts --master_addr 127.0.0.1 train.py\n",
+    ],
+)
+def test_nodes_that_wait_for_themselves(tmp_path: Path, text: str) -> None:
+    assert count(tmp_path, JOB + text) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        JOB.replace("nodes=2", "nodes=1") + "srun " + RUN.format("localhost:29500"),
+        JOB + "export MASTER_ADDR=$(hostname)\nsrun " + RUN.format("$MASTER_ADDR:29500"),
+        JOB + f'srun bash -c "{RUN.format("$(hostname):29500").strip()}"\n',
+        JOB
+        + "MASTER_ADDR=$(scontrol show hostnames | head -n 1)\nsrun "
+        + RUN.format("$MASTER_ADDR:1"),
+        JOB
+        + "export MASTER_ADDR=${MASTER_ADDR:-localhost}\nsrun "
+        + RUN.format("$MASTER_ADDR:29500"),
+        JOB + 'if [ -z "$A" ]; then\n  A=localhost\nfi\nsrun ' + RUN.format("$A:29500"),
+        JOB + 'A=localhost\n[ "$SLURM_NNODES" -gt 1 ] && A=gpu01\nsrun ' + RUN.format("$A:29500"),
+        JOB + "srun torchrun --standalone --nnodes=1 --nproc_per_node=4 train.py\n",
+        JOB + "srun torchrun --nproc_per_node=4 train.py\n",
+        JOB + "srun accelerate launch --config_file one.yaml train.py\n",
+        JOB + "srun accelerate launch --config_file two.yaml train.py\n",
+        JOB + "deepspeed --hostfile hosts train.py\n",
+        JOB + "echo 'srun " + RUN.format("localhost:1").strip() + "'\n",
+        JOB + "# srun " + RUN.format("localhost:29500"),
+        "torchrun --nnodes 2 --node_rank 0 --master_addr localhost --nproc_per_node 1 train.py &\n"
+        "torchrun --nnodes 2 --node_rank 1 --master_addr localhost --nproc_per_node 1 train.py\n",
+        EACH.format("$MASTER_ADDR"),
+        EACH.format("$2"),
+        "torchrun --nnodes=$N --master_addr localhost train.py\n",
+    ],
+)
+def test_nodes_that_meet_at_the_first_or_elsewhere(tmp_path: Path, text: str) -> None:
+    assert count(tmp_path, text) == 0
+
+
+@pytest.mark.parametrize(
+    ("address", "found"), [("localhost", 1), ("$(hostname)", 1), ("$HOSTNAME", 1), ("gpu01", 0)]
+)
+def test_a_script_that_is_started_on_each_node(tmp_path: Path, address: str, found: int) -> None:
+    assert count(tmp_path, EACH.format(address), "node.sh") == found
+
+
+@pytest.mark.parametrize(
+    ("address", "script", "found"),
+    [
+        ("localhost", "dist.init_process_group('nccl')", 1),
+        ("$(hostname)", "dist.init_process_group('nccl')", 0),
+        ("localhost", "os.environ['MASTER_ADDR'] = first_of(os.environ['SLURM_NODELIST'])", 0),
+        ("localhost", "import lightning", 0),
+        ("localhost", None, 0),
+    ],
+)
+def test_scripts_that_slurm_starts(
+    tmp_path: Path, address: str, script: str | None, found: int
+) -> None:
+    if script is not None:
+        (tmp_path / "train.py").write_text(script, encoding="utf-8")
+    assert count(tmp_path, JOB + PLAIN.format(address)) == found
+
+
+def test_the_line_that_sets_the_address_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "job.sh").write_text(
+        JOB + "export MASTER_ADDR=localhost\nsrun " + RUN.format("$MASTER_ADDR:29500"),
+        encoding="utf-8",
+    )
+    (finding,) = lint([tmp_path / "job.sh"], select=["CMD008"]).findings
+    assert [case.line for case in finding.cases] == [4, 5]
