@@ -35,6 +35,7 @@ Author = Literal[
     "fresh reader, third set",
     "fresh reader, fourth set",
     "fresh reader, fifth set",
+    "fresh reader, sixth set",
 ]
 MOST_COMMANDS = 2
 """A user gives up after that many"""
