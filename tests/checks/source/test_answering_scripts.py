@@ -71,7 +71,7 @@ LOADER = (
     ],
 )
 def test_rows_are_asked_one_by_one(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC043") == ["TT738i"] * found
+    assert codes(text, tmp_path, "SRC043") == ["SRC043i"] * found
 
 
 LARGE = "big = AutoModelForCausalLM.from_pretrained('org/chat-8B-Instruct'{0})\n"
@@ -99,7 +99,7 @@ SAY = "ids = tok('Hi', return_tensors='pt')\nprint(big.generate(**ids, max_new_t
     ],
 )  # fmt: skip
 def test_a_model_that_stays_on_the_cpu(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC034") == ["TT729w"] * found
+    assert codes(text, tmp_path, "SRC034") == ["SRC034w"] * found
 
 
 APP = "from fastapi import FastAPI\napp = FastAPI()\n"
@@ -127,7 +127,7 @@ ROWS = "for row in ds:\n    net = get()\n    ids = tok(row['q'], return_tensors=
     ],
 )  # fmt: skip
 def test_a_model_that_is_loaded_for_each_answer(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC003") == ["TT689w"] * found
+    assert codes(text, tmp_path, "SRC003") == ["SRC003w"] * found
 
 
 METRICS = """
@@ -157,7 +157,7 @@ SEQ2SEQ = "DataCollatorForSeq2Seq(tok)"
     ],
 )  # fmt: skip
 def test_metrics_count_ignored_labels(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC005") == ["TT697e"] * found
+    assert codes(text, tmp_path, "SRC005") == ["SRC005e"] * found
 
 
 EVALUATES = """
@@ -183,7 +183,7 @@ print(math.exp(loss))
 def test_padding_in_the_loss_of_an_evaluation(
     padding: str, labels: str, found: bool, tmp_path: Path
 ) -> None:
-    assert codes(EVALUATES.format(padding, labels), tmp_path, "SRC015") == ["TT710w"] * found
+    assert codes(EVALUATES.format(padding, labels), tmp_path, "SRC015") == ["SRC015w"] * found
 
 
 SOLVE = r"""
@@ -211,7 +211,7 @@ GOLD = "import re\ngold = re.search(r'#### (\\d+)', row['answer'])\n"
     ],
 )
 def test_a_limit_below_the_steps_of_a_solution(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC070") == ["TT769w"] * found
+    assert codes(text, tmp_path, "SRC070") == ["SRC070w"] * found
 
 
 NUMBERED = "NAMES = {0: 'negative', 1: 'positive'}\nrows = [NAMES[row.label] for row in data]\n"
@@ -247,7 +247,7 @@ GIVEN = "outputs = llm.generate(prompts, SamplingParams({0}))\n"
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        ("temperature=0", ["TT736w"]),
+        ("temperature=0", ["SRC041w"]),
         ("temperature=0, max_tokens=512", []),
         ("**settings", []),
     ],

@@ -71,7 +71,7 @@ SPLIT = 'parts = ds["train"].train_test_split(0.1)\n'
     ],
 )
 def test_evaluated_on_training_rows(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC054") == ["TT749w"] * found
+    assert codes(text, tmp_path, "SRC054") == ["SRC054w"] * found
 
 
 METRICS = (
@@ -84,10 +84,13 @@ TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (METRICS.format("return {'a': (picked == labels).mean()}") + TRAINER, ["TT742e", "TT756w"]),
+        (
+            METRICS.format("return {'a': (picked == labels).mean()}") + TRAINER,
+            ["SRC047e", "SRC061w"],
+        ),
         (
             METRICS.format("return {'a': (picked[:, :-1] == labels[:, 1:]).mean()}") + TRAINER,
-            ["TT756w"],
+            ["SRC061w"],
         ),
         (
             METRICS.format("return {'a': (picked[:, :-1] == labels[:, 1:]).mean()}")
@@ -96,7 +99,7 @@ TRAINER = "Trainer(model=model, eval_dataset=ds['test'], compute_metrics=compute
         ),
         ("Trainer(model=model, eval_dataset=ds['test'], compute_metrics=None)", []),
         ("Trainer(model=model, train_dataset=ds['train'], compute_metrics=f)", []),
-        ("t = Trainer(model=model, compute_metrics=f)\nt.evaluate(ds['test'])", ["TT756w"]),
+        ("t = Trainer(model=model, compute_metrics=f)\nt.evaluate(ds['test'])", ["SRC061w"]),
     ],
 )
 def test_metrics(text: str, expected: list[str], tmp_path: Path) -> None:
@@ -187,7 +190,7 @@ RANK = "import os\nrank = int(os.environ['LOCAL_RANK'])\n"
     ],
 )
 def test_device_map_in_a_distributed_script(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC062") == ["TT757e"] * found
+    assert codes(text, tmp_path, "SRC062") == ["SRC062e"] * found
 
 
 WORLD = "import os, sys\nworld = int(os.environ.get('WORLD_SIZE', 1))\nddp = world != 1\n"
@@ -230,7 +233,7 @@ LOAD = "m = AutoModelForCausalLM.from_pretrained('a', {})\nTrainer(model=m)"
 def test_a_map_that_only_one_process_gets_is_left_alone(
     text: str, found: bool, tmp_path: Path
 ) -> None:
-    assert codes(WORLD + text, tmp_path, "SRC062") == ["TT757e"] * found
+    assert codes(WORLD + text, tmp_path, "SRC062") == ["SRC062e"] * found
 
 
 LAUNCHED = (
@@ -257,7 +260,7 @@ LAUNCHED = (
     ],
 )
 def test_processes_are_seen_in_code_alone(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(LAUNCHED.format(text), tmp_path, "SRC062") == ["TT757e"] * found
+    assert codes(LAUNCHED.format(text), tmp_path, "SRC062") == ["SRC062e"] * found
 
 
 BEFORE = (

@@ -20,10 +20,10 @@ LEFT = 'tok.padding_side = "left"\n'
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ('model.generate(**tok("x", return_tensors="pt"))', ["TT736w"]),
-        ('model.generate(**tok("x", return_tensors="pt").to("cuda"))', ["TT736w"]),
-        (CHAT + "model.generate(**enc)", ["TT736w"]),
-        (CHAT + 'model.generate(**enc.to("cuda"), do_sample=True)', ["TT736w"]),
+        ('model.generate(**tok("x", return_tensors="pt"))', ["SRC041w"]),
+        ('model.generate(**tok("x", return_tensors="pt").to("cuda"))', ["SRC041w"]),
+        (CHAT + "model.generate(**enc)", ["SRC041w"]),
+        (CHAT + 'model.generate(**enc.to("cuda"), do_sample=True)', ["SRC041w"]),
         (CHAT + "model.generate(**enc, max_new_tokens=9)", []),
         (CHAT + 'model.generate(enc["input_ids"], max_new_tokens=9)', []),
         ('model.generate(tok("x", return_tensors="pt").input_ids.cuda(), max_new_tokens=9)', []),
@@ -31,10 +31,10 @@ LEFT = 'tok.padding_side = "left"\n'
         (CHAT + "model.generate(**enc, **options)", []),
         (CHAT + "model.generate(**enc, generation_config=GenerationConfig(max_new_tokens=9))", []),
         (CHAT + "model.generation_config.max_new_tokens = 9\nmodel.generate(**enc)", []),
-        (LEFT + BATCH + "model.generate(enc.input_ids, max_new_tokens=9)", ["TT735w"]),
+        (LEFT + BATCH + "model.generate(enc.input_ids, max_new_tokens=9)", ["SRC040w"]),
         (
             LEFT + BATCH + 'model.generate(input_ids=enc["input_ids"].cuda(), max_new_tokens=9)',
-            ["TT735w"],
+            ["SRC040w"],
         ),
         (
             LEFT
@@ -42,10 +42,10 @@ LEFT = 'tok.padding_side = "left"\n'
             + "model.generate(enc.input_ids, attention_mask=enc.attention_mask, max_new_tokens=9)",
             [],
         ),
-        (BATCH + "model.generate(**enc, max_new_tokens=9)", ["TT737w"]),
+        (BATCH + "model.generate(**enc, max_new_tokens=9)", ["SRC042w"]),
         (
             'tok.padding_side = "right"\n' + BATCH + "model.generate(**enc, max_new_tokens=9)",
-            ["TT737e"],
+            ["SRC042e"],
         ),
         (LEFT + BATCH + "model.generate(**enc, max_new_tokens=9)", []),
         (
@@ -56,12 +56,12 @@ LEFT = 'tok.padding_side = "left"\n'
         (
             CHAT.replace("return_dict", "padding=True, return_dict")
             + "model.generate(**enc, max_new_tokens=9)",
-            ["TT737w"],
+            ["SRC042w"],
         ),
         ("model.generate(batch, max_new_tokens=9, use_cache=False)", []),
         (
             "for batch in rows:\n    model.generate(batch, max_new_tokens=9, use_cache=False)",
-            ["TT739w"],
+            ["SRC044w"],
         ),
         (
             (
@@ -72,7 +72,7 @@ LEFT = 'tok.padding_side = "left"\n'
         ),
         (
             "model.generation_config.use_cache = False\nmodel.generate(batch, max_new_tokens=9)",
-            ["TT739w"],
+            ["SRC044w"],
         ),
         (
             (
@@ -93,7 +93,7 @@ LEFT = 'tok.padding_side = "left"\n'
                 "        enc = self.tok(text, return_tensors='pt')\n"
                 "        return self.model.generate(enc.input_ids)\n"
             ),
-            ["TT736w"],
+            ["SRC041w"],
         ),
     ],
 )
@@ -142,13 +142,13 @@ PADDED = (
     ("rows", "many"), [*((rows, False) for rows in ONE_ROW), *((rows, True) for rows in MANY_ROWS)]
 )
 def test_one_row_has_no_pads(rows: str, many: bool, given: str, tmp_path: Path) -> None:
-    expected = ["TT735w"] * (given != "**enc") + ["TT737w"] if many else []
+    expected = ["SRC040w"] * (given != "**enc") + ["SRC042w"] if many else []
     assert codes(rows + PADDED.format(given), tmp_path, *RULES) == expected
 
 
 def test_one_row_at_a_fixed_length_has_pads(tmp_path: Path) -> None:
     text = "enc = tok('Hi', return_tensors='pt', padding='max_length', max_length=64)\n"
-    assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, *RULES) == ["TT737w"]
+    assert codes(text + "model.generate(**enc, max_new_tokens=9)", tmp_path, *RULES) == ["SRC042w"]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_one_row_at_a_fixed_length_has_pads(tmp_path: Path) -> None:
 )
 def test_rows_of_loops_and_parameters(head: str, many: bool, tmp_path: Path) -> None:
     body = PADDED.format("**enc").replace("\n", "\n" + " " * (2 + 2 * head.count("\n")))
-    assert codes(head + body, tmp_path, *RULES) == ["TT737w"] * many
+    assert codes(head + body, tmp_path, *RULES) == ["SRC042w"] * many
 
 
 def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_one_conversation_has_no_pads(tmp_path: Path) -> None:
     )
     ask = "model.generate(**enc, max_new_tokens=9)"
     assert codes(one + text.format("chat") + ask, tmp_path, *RULES) == []
-    assert codes(one + text.format("[chat, chat]") + ask, tmp_path, *RULES) == ["TT737w"]
+    assert codes(one + text.format("[chat, chat]") + ask, tmp_path, *RULES) == ["SRC042w"]
 
 
 @pytest.mark.parametrize(
@@ -228,7 +228,7 @@ def test_unsloth_pads_on_the_left(tmp_path: Path) -> None:
     assert codes(loaded + BATCHED, tmp_path, "SRC042") == []
     ready = "from unsloth import FastLanguageModel\nFastLanguageModel.for_inference(model)\n"
     assert codes(ready + BATCHED, tmp_path, "SRC042") == []
-    assert codes("import unsloth\n" + BATCHED, tmp_path, "SRC042") == ["TT737w"]
+    assert codes("import unsloth\n" + BATCHED, tmp_path, "SRC042") == ["SRC042w"]
 
 
 ASK = "model.generate(**tok(q, return_tensors='pt'){})"
@@ -304,4 +304,4 @@ def test_rows_of_one_text_have_no_pads(rows: str, tmp_path: Path) -> None:
 )
 def test_rows_that_may_differ_have_pads(rows: str, tmp_path: Path) -> None:
     text = f"prompt = ask()\n{rows}\n" + BATCH + "model.generate(**enc, max_new_tokens=9)"
-    assert codes(text, tmp_path, "SRC042") == ["TT737w"]
+    assert codes(text, tmp_path, "SRC042") == ["SRC042w"]

@@ -108,22 +108,22 @@ ROWS = (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (_again(LLAMA), ["TT704w"]),
-        (_again("mistralai/Mistral-7B-Instruct-v0.3"), ["TT704w"]),
-        (_again("google/gemma-2-2b-it"), ["TT704w"]),
-        (_again("CohereForAI/c4ai-command-r-v01"), ["TT704w"]),
+        (_again(LLAMA), ["SRC009w"]),
+        (_again("mistralai/Mistral-7B-Instruct-v0.3"), ["SRC009w"]),
+        (_again("google/gemma-2-2b-it"), ["SRC009w"]),
+        (_again("CohereForAI/c4ai-command-r-v01"), ["SRC009w"]),
         *((_again(name), []) for name in ("Qwen/Qwen2.5-7B-Instruct", "unsloth/gpt-oss-20b", "microsoft/phi-4", UNKNOWN,
                                           "TinyLlama/TinyLlama-1.1B-Chat-v1.0", "HuggingFaceH4/zephyr-7b-beta",
                                           "/scratch/models/qwen3_8b_sft_merged")),
         (_again(LLAMA, "t.chat_template = '{{ messages }}'\n"), []),
-        (_again(LLAMA, "t.chat_template = '{{ bos_token }}{{ messages }}'\n"), ["TT704w"]),
-        (_again(LLAMA, "if t.chat_template is None:\n    t.chat_template = '{{ messages }}'\n"), ["TT704w"]),
+        (_again(LLAMA, "t.chat_template = '{{ bos_token }}{{ messages }}'\n"), ["SRC009w"]),
+        (_again(LLAMA, "if t.chat_template is None:\n    t.chat_template = '{{ messages }}'\n"), ["SRC009w"]),
         (_again(LLAMA, "t = get_chat_template(t, 'chatml')\n"), []),
-        (f"t = AutoTokenizer.from_pretrained({UNKNOWN!r})\n{ROWS}", ["TT704i"]),
+        (f"t = AutoTokenizer.from_pretrained({UNKNOWN!r})\n{ROWS}", ["SRC009i"]),
         (f"t = AutoTokenizer.from_pretrained('Qwen/Qwen3-8B')\n{ROWS}", []),
-        (f"t = AutoTokenizer.from_pretrained({LLAMA!r})\n{ROWS}", ["TT704w"]),
+        (f"t = AutoTokenizer.from_pretrained({LLAMA!r})\n{ROWS}", ["SRC009w"]),
         ("class Chats:\n    def __init__(self, tokenizer):\n        self.t = tokenizer\n    def __getitem__(self, i):\n"
-         "        return self.t(self.t.apply_chat_template(self.rows[i], tokenize=False))\n", ["TT704i"]),
+         "        return self.t(self.t.apply_chat_template(self.rows[i], tokenize=False))\n", ["SRC009i"]),
     ],
 )  # fmt: skip
 def test_a_second_bos_is_warned_of_where_it_is_known(
@@ -151,7 +151,7 @@ DEFAULTS = (
 @pytest.mark.parametrize("given", DEFAULTS)
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [(LLAMA, ["TT704w"]), ("me/Reward-Gemma-2-27B", ["TT704w"]), ("Qwen/Qwen3-8B", [])],
+    [(LLAMA, ["SRC009w"]), ("me/Reward-Gemma-2-27B", ["SRC009w"]), ("Qwen/Qwen3-8B", [])],
 )
 def test_a_model_is_known_by_a_default(
     given: str, name: str, expected: list[str], tmp_path: Path
@@ -216,7 +216,7 @@ def test_a_processor_is_no_tokenizer(more: str, tmp_path: Path) -> None:
 
 def test_a_tokenizer_at_hand_is_asked_itself(tmp_path: Path) -> None:
     for part, expected in (
-        ("llama3-instruct", ["TT704w"]),
+        ("llama3-instruct", ["SRC009w"]),
         ("llama3-instruct-launch", []),
         ("deepseek-v3", []),
     ):
@@ -250,21 +250,21 @@ def train():
 @pytest.mark.parametrize(
     ("text", "resize", "frozen"),
     [
-        (ADD.format("meta-llama/Llama-3.1-8B"), ["TT740w"], ["TT747e"]),
-        (ADD.format("gpt2"), ["TT740w"], ["TT747e"]),
-        (ADD.format("Qwen/Qwen2.5-0.5B"), [], ["TT747e"]),
-        (ADD.format("bigscience/bloom-1b7"), [], ["TT747e"]),
+        (ADD.format("meta-llama/Llama-3.1-8B"), ["SRC045w"], ["SRC052e"]),
+        (ADD.format("gpt2"), ["SRC045w"], ["SRC052e"]),
+        (ADD.format("Qwen/Qwen2.5-0.5B"), [], ["SRC052e"]),
+        (ADD.format("bigscience/bloom-1b7"), [], ["SRC052e"]),
         (ADD.format("/mnt/YuanLLM/Yuan2-2B-Mars-hf"), [], []),
-        (ADD.format(UNKNOWN), [], ["TT747i"]),
-        (ADD.format(UNKNOWN) + TRAIN, ["TT740i"], ["TT747i"]),
-        (ADD.format(UNKNOWN) + "model.resize_token_embeddings(len(t))\n", [], ["TT747e"]),
+        (ADD.format(UNKNOWN), [], ["SRC052i"]),
+        (ADD.format(UNKNOWN) + TRAIN, ["SRC045i"], ["SRC052i"]),
+        (ADD.format(UNKNOWN) + "model.resize_token_embeddings(len(t))\n", [], ["SRC052e"]),
         (ADD.format("meta-llama/Llama-3.1-8B").replace("<call>", "<|reserved_0|>").replace("</call>", "<s>"),
-         [], ["TT747e"]),
+         [], ["SRC052e"]),
         *((text, [], []) for text in GUARDED),
         (ALPACA, [], []),
         ("t = LlamaTokenizer.from_pretrained(path)\nm = LlamaForCausalLM.from_pretrained(path)\n"
-         "t.add_special_tokens({'pad_token': '[PAD]'})\n", ["TT740w"], []),
-        ("tok.add_special_tokens({'additional_special_tokens': ['[A]']})\n" + TRAIN, ["TT740i"], ["TT747i"]),
+         "t.add_special_tokens({'pad_token': '[PAD]'})\n", ["SRC045w"], []),
+        ("tok.add_special_tokens({'additional_special_tokens': ['[A]']})\n" + TRAIN, ["SRC045i"], ["SRC052i"]),
     ],
 )  # fmt: skip
 def test_tokens_are_new_where_it_is_known(
@@ -279,7 +279,7 @@ def test_rows_without_a_token_are_counted_in_the_models_own_files(tmp_path: Path
     here = tmp_path / "model"
     here.mkdir()
     (here / "tokenizer.json").write_text('{"model": {"vocab": {"a": 0, "b": 1}}}')
-    for rows, expected in ((2, ["TT740w"]), (3, ["TT740w"]), (4, [])):
+    for rows, expected in ((2, ["SRC045w"]), (3, ["SRC045w"]), (4, [])):
         (here / "config.json").write_text(f'{{"vocab_size": {rows}}}')
         assert codes(ADD.format(str(here)), tmp_path, "SRC045") == expected
 
@@ -301,8 +301,8 @@ def test_rows_are_cut_where_there_are_more_than_tokens(
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [("Qwen/Qwen2.5-0.5B", []), ("google/gemma-2-2b", []), ("meta-llama/Llama-3.1-8B", ["TT702w"]),
-     ("gpt2", ["TT702w"]), (UNKNOWN, ["TT702w"])],
+    [("Qwen/Qwen2.5-0.5B", []), ("google/gemma-2-2b", []), ("meta-llama/Llama-3.1-8B", ["SRC007w"]),
+     ("gpt2", ["SRC007w"]), (UNKNOWN, ["SRC007w"])],
 )  # fmt: skip
 def test_a_pad_that_is_there_is_not_set(name: str, expected: list[str], tmp_path: Path) -> None:
     text = (
@@ -315,7 +315,7 @@ def test_a_pad_that_is_there_is_not_set(name: str, expected: list[str], tmp_path
 
 @pytest.mark.parametrize("given", DEFAULTS)
 @pytest.mark.parametrize(
-    ("name", "expected"), [("Qwen/Qwen3-8B", []), ("me/qwen3-sft", []), ("gpt2", ["TT702w"])]
+    ("name", "expected"), [("Qwen/Qwen3-8B", []), ("me/qwen3-sft", []), ("gpt2", ["SRC007w"])]
 )
 def test_a_default_says_whether_there_is_a_pad(
     given: str, name: str, expected: list[str], tmp_path: Path
@@ -331,22 +331,22 @@ def test_a_default_says_whether_there_is_a_pad(
     ("name", "template", "more", "expected"),
     [
         ("meta-llama/Llama-3.2-3B", "{{ m }}<|eot_id|>", "", []),
-        ("meta-llama/Llama-3.2-3B", "{{ m }}<|end_of_text|>", "", ["TT702e"]),
-        ("meta-llama/Llama-3.2-3B", "{{ m }}<|im_end|>{{ eos_token }}", "", ["TT702e"]),
-        ("meta-llama/Llama-3.2-3B-Instruct", "{{ m }}<|eot_id|>", "", ["TT702e"]),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|end_of_text|>", "", ["SRC007e"]),
+        ("meta-llama/Llama-3.2-3B", "{{ m }}<|im_end|>{{ eos_token }}", "", ["SRC007e"]),
+        ("meta-llama/Llama-3.2-3B-Instruct", "{{ m }}<|eot_id|>", "", ["SRC007e"]),
         (
             "meta-llama/Llama-3.2-3B",
             "{{ m }}<|eot_id|>",
             "text = row['text'] + t.eos_token\n",
-            ["TT702e"],
+            ["SRC007e"],
         ),
         (
             "meta-llama/Llama-3.2-3B",
             "{{ m }}<|eot_id|>",
             "t.eos_token = '<|eot_id|>'\n",
-            ["TT702e"],
+            ["SRC007e"],
         ),
-        (UNKNOWN, "{{ m }}<|eot_id|>", "", ["TT702e"]),
+        (UNKNOWN, "{{ m }}<|eot_id|>", "", ["SRC007e"]),
     ],
 )
 def test_a_template_of_the_file_says_what_ends_turns(

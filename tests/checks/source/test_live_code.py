@@ -64,7 +64,7 @@ ASKS = "out = model.generate(**tok('Hello you', return_tensors='pt'), max_new_to
     ],
 )  # fmt: skip
 def test_tokenizer_of_another_family(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC073") == ["TT785e"] * found
+    assert codes(text, tmp_path, "SRC073") == ["SRC073e"] * found
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def loop(
     ],
 )
 def test_trained_in_eval_mode(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC074") == ["TT786w"] * found
+    assert codes(text, tmp_path, "SRC074") == ["SRC074w"] * found
 
 
 CHAT = loaded("Qwen/Qwen2.5-7B-Instruct", "Qwen/Qwen2.5-7B-Instruct")
@@ -187,7 +187,7 @@ def asked(text: str, head: str = CHAT) -> str:
     ],
 )  # fmt: skip
 def test_bare_text_to_chat_model(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC075") == ["TT787w"] * found
+    assert codes(text, tmp_path, "SRC075") == ["SRC075w"] * found
 
 
 GENERATES = (
@@ -232,7 +232,7 @@ METRIC = "import evaluate\nmetric = evaluate.load('rouge')\n"
     ],
 )  # fmt: skip
 def test_prompt_left_in_answers(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(GENERATES + text, tmp_path, "SRC076") == ["TT788w"] * found
+    assert codes(GENERATES + text, tmp_path, "SRC076") == ["SRC076w"] * found
 
 
 def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
@@ -270,7 +270,7 @@ def test_a_model_with_an_encoder_returns_answers_alone(tmp_path: Path) -> None:
     ],
 )
 def test_samples_all_greedy(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text + "\n", tmp_path, "SRC077") == ["TT789w"] * found
+    assert codes(text + "\n", tmp_path, "SRC077") == ["SRC077w"] * found
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_samples_all_greedy(text: str, found: bool, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_learning_rate_beyond_reason(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text + "\n", tmp_path, "SRC069") == ["TT768e"] * found
+    assert codes(text + "\n", tmp_path, "SRC069") == ["SRC069e"] * found
 
 
 SCORED = """
@@ -331,4 +331,4 @@ metric.{use}(predictions=said, references=gold)
     ],
 )
 def test_answers_limited_to_few_tokens(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(dedent(text), tmp_path, "SRC070") == ["TT769w"] * found
+    assert codes(dedent(text), tmp_path, "SRC070") == ["SRC070w"] * found

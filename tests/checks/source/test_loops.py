@@ -34,14 +34,14 @@ BF16 = (
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (loop(STEP), ["TT751e"]),
-        (loop(SCALED), ["TT751e"]),
+        (loop(STEP), ["SRC056e"]),
+        (loop(SCALED), ["SRC056e"]),
         (loop(STEP + "opt.zero_grad()\n"), []),
         (loop(STEP + "model.zero_grad(set_to_none=True)\n"), []),
         (loop(STEP + "for p in model.parameters():\n    p.grad.zero_()\n"), []),
         (loop("model(**batch)\nscheduler.step()\n"), []),
-        (loop(ACCUMULATED), ["TT750w"]),
-        (loop(ACCUMULATED.replace("opt.step()", "scaler.step(opt)")), ["TT750w"]),
+        (loop(ACCUMULATED), ["SRC055w"]),
+        (loop(ACCUMULATED.replace("opt.step()", "scaler.step(opt)")), ["SRC055w"]),
         (loop(ACCUMULATED.replace(".loss\n", ".loss / n\n")), []),
         (loop(ACCUMULATED.replace("% n", "% 1")), []),
         (loop(ACCUMULATED.replace("loss.backward", "loss /= n\nloss.backward")), []),
@@ -57,7 +57,7 @@ BF16 = (
                 "model = PeftModel.from_pretrained(model,"
                 " 'a')\nmodel.merge_and_unload()\nmodel.save_pretrained('b')"
             ),
-            ["TT743e"],
+            ["SRC048e"],
         ),
         (
             (
@@ -79,7 +79,7 @@ BF16 = (
                 "t = AutoTokenizer.from_pretrained('gpt2')\nt.add_special_tokens({'pad_token':"
                 " '[PAD]'})"
             ),
-            ["TT740w"],
+            ["SRC045w"],
         ),
         ("tok.add_tokens(['<new>'])\nmodel.resize_token_embeddings(len(tok))", []),
         (
@@ -89,8 +89,8 @@ BF16 = (
             ),
             [],
         ),
-        ("model.train()\nwith torch.no_grad():\n    out = model(x)", ["TT748w"]),
-        ("model.train()\nout = model.generate(x)", ["TT748w"]),
+        ("model.train()\nwith torch.no_grad():\n    out = model(x)", ["SRC053w"]),
+        ("model.train()\nout = model.generate(x)", ["SRC053w"]),
         ("model.train()\nmodel.eval()\nwith torch.no_grad():\n    out = model(x)", []),
         ("model.train()\nmodel.train(False)\nwith torch.no_grad():\n    out = model(x)", []),
         (
@@ -100,7 +100,7 @@ BF16 = (
             ),
             [],
         ),
-        ("row['attention_mask'][: len(prompt_ids)] = 0", ["TT752e"]),
+        ("row['attention_mask'][: len(prompt_ids)] = 0", ["SRC057e"]),
         ("loss_attention_mask = mask.clone()\nloss_attention_mask[:, :prompt_len] = 0", []),
         ("attention_mask[:, :pad_len] = 0", []),
         (
@@ -108,7 +108,7 @@ BF16 = (
                 "from torch.nn.utils.rnn import pad_sequence\npad_sequence(labels, True,"
                 " padding_value=tok.pad_token_id)"
             ),
-            ["TT753e"],
+            ["SRC058e"],
         ),
         (
             (
@@ -120,13 +120,13 @@ BF16 = (
         ),
         (
             BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.to(0))", "ddp"),
-            ["TT755w"],
+            ["SRC060w"],
         ),
         (
             BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b)", "ddp.module"),
-            ["TT755w"],
+            ["SRC060w"],
         ),
-        (BF16.format("b.train()\nfast = torch.compile(b.cuda())", "fast"), ["TT755w"]),
+        (BF16.format("b.train()\nfast = torch.compile(b.cuda())", "fast"), ["SRC060w"]),
         (BF16.format("ddp = torch.nn.parallel.DistributedDataParallel(b.float())", "ddp"), []),
         (BF16.format("wide = b.to(torch.float32)", "wide"), []),
         (
@@ -138,7 +138,7 @@ BF16 = (
         ),
         (
             "b = model.to(torch.bfloat16)\nopt = torch.optim.AdamW(b.parameters(), lr=1e-5)",
-            ["TT755w"],
+            ["SRC060w"],
         ),
         (
             (

@@ -43,7 +43,7 @@ def _rows(body: str, *, more: str = "padding='max_length', max_length=64") -> st
     ],
 )  # fmt: skip
 def test_a_prompt_masked_by_position_leaves_the_pads(body: str, tmp_path: Path) -> None:
-    assert codes(_rows(body), tmp_path, "SRC015") == ["TT710e"]
+    assert codes(_rows(body), tmp_path, "SRC015") == ["SRC015e"]
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ for b, rc in zip(pairs, refs):
     ],
 )
 def test_a_reference_that_is_the_policy(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC082") == ["TT794e"] * found
+    assert codes(text, tmp_path, "SRC082") == ["SRC082e"] * found
 
 
 PARALLEL = """
@@ -121,7 +121,7 @@ LOOP = "for n, b in enumerate(loader):\n    model(**b).loss.backward()\n"
     ],
 )
 def test_loaders_of_several_processes(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(PARALLEL + text + LOOP, tmp_path, "SRC084") == ["TT799e"] * found
+    assert codes(PARALLEL + text + LOOP, tmp_path, "SRC084") == ["SRC084e"] * found
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_loaders_of_several_processes(text: str, found: bool, tmp_path: Path) ->
 def test_four_bits_without_a_compute_dtype(text: str, found: bool, tmp_path: Path) -> None:
     given = "\nAutoModelForCausalLM.from_pretrained('m', quantization_config=q)"
     text += given * text.startswith("q =")
-    assert codes(text, tmp_path, "SRC072") == ["TT784w"] * found
+    assert codes(text, tmp_path, "SRC072") == ["SRC072w"] * found
 
 
 LOADED = "q = BitsAndBytesConfig(load_in_4bit=True)\n{}\n"
@@ -191,7 +191,7 @@ LOADS = "m = AutoModelForCausalLM.from_pretrained('a'{})"
 def test_settings_of_a_quantization_that_nothing_reads(
     text: str, found: bool, tmp_path: Path
 ) -> None:
-    assert codes(text, tmp_path, "SRC039") == ["TT734e"] * found
+    assert codes(text, tmp_path, "SRC039") == ["SRC039e"] * found
     if found:  # what says that 4-bit weights are there is silent
         assert codes(text, tmp_path, "SRC072", "SRC081") == []
 
@@ -252,4 +252,4 @@ HALF = "m = AutoModelForCausalLM.from_pretrained('m', dtype=torch.float16).cuda(
     ],
 )
 def test_float16_weights_under_adam(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC038") == ["TT733e"] * found
+    assert codes(text, tmp_path, "SRC038") == ["SRC038e"] * found

@@ -20,16 +20,16 @@ SFT = (
     ("requirements", "arguments", "expected"),
     [
         ("", "", []),
-        ("trl==0.8.6", "", ["TT702w"]),
-        ("trl<=0.16.0", "", ["TT702w"]),
+        ("trl==0.8.6", "", ["SRC007w"]),
+        ("trl<=0.16.0", "", ["SRC007w"]),
         ("trl==0.16.1", "", []),
         ("trl>=0.20", "", []),
         ("trl", "", []),
         ("", ", tokenizer=tok", []),
-        ("", ", tokenizer=tok, dataset_text_field='text'", ["TT702w"]),
-        ("", ", packing=True", ["TT702w"]),
-        ("", ", max_seq_length=512", ["TT702w"]),
-        ("trl", ", max_seq_length=512", ["TT702w"]),
+        ("", ", tokenizer=tok, dataset_text_field='text'", ["SRC007w"]),
+        ("", ", packing=True", ["SRC007w"]),
+        ("", ", max_seq_length=512", ["SRC007w"]),
+        ("trl", ", max_seq_length=512", ["SRC007w"]),
         ("trl==1.2", ", max_seq_length=512", []),
         ("trl==0.8.6", ", data_collator=mine", []),
     ],
@@ -68,12 +68,12 @@ TWICE = (
 @pytest.mark.parametrize(
     ("requirements", "arguments", "expected"),
     [
-        ("", "", ["TT715e"]),
+        ("", "", ["SRC020e"]),
         ("trl==0.7.1", "", []),
         ("trl<0.27", "", []),
-        ("trl==0.27.0", "", ["TT715e"]),
-        ("trl>=0.9", "", ["TT715e"]),
-        ("", ", tokenizer=tok", ["TT715e"]),
+        ("trl==0.27.0", "", ["SRC020e"]),
+        ("trl>=0.9", "", ["SRC020e"]),
+        ("", ", tokenizer=tok", ["SRC020e"]),
         ("", ", model_init_kwargs={}", []),
     ],
 )
@@ -87,7 +87,7 @@ def test_a_second_adapter_harms_in_later_releases(
 def test_get_peft_model_twice_is_wrong_in_any_release(tmp_path: Path) -> None:
     (tmp_path / "requirements.txt").write_text("trl==0.7.1\n")
     text = "a = get_peft_model(model, LoraConfig())\nb = get_peft_model(a, LoraConfig())\n"
-    assert codes(text, tmp_path, "SRC020") == ["TT715e"]
+    assert codes(text, tmp_path, "SRC020") == ["SRC020e"]
 
 
 LOSS = (
@@ -173,11 +173,11 @@ ADAPTED = (
          "    SFTTrainer(model=model, peft_config=c)", []),
         ("wrapped = isinstance(model, PeftModel)\nif not wrapped:\n    model = get_peft_model(model, c)", []),
         ("SFTTrainer(model=model, peft_config=None if hasattr(model, 'peft_config') else c)", []),
-        ("if isinstance(model, PeftModel):\n    SFTTrainer(model=model, peft_config=c)", ["TT715e"]),
-        ("if c is not None:\n    SFTTrainer(model=model, peft_config=c)", ["TT715e"]),
-        ("if not quiet:\n    SFTTrainer(model=model, peft_config=c)", ["TT715e"]),
-        ("kwargs = {'model': model}\nkwargs['peft_config'] = c\nif long:\n    SFTTrainer(**kwargs)", ["TT715e"]),
-        ("if t:\n    kwargs = {'model': model}\n    kwargs['peft_config'] = c\n    SFTTrainer(**kwargs)", ["TT715e"]),
+        ("if isinstance(model, PeftModel):\n    SFTTrainer(model=model, peft_config=c)", ["SRC020e"]),
+        ("if c is not None:\n    SFTTrainer(model=model, peft_config=c)", ["SRC020e"]),
+        ("if not quiet:\n    SFTTrainer(model=model, peft_config=c)", ["SRC020e"]),
+        ("kwargs = {'model': model}\nkwargs['peft_config'] = c\nif long:\n    SFTTrainer(**kwargs)", ["SRC020e"]),
+        ("if t:\n    kwargs = {'model': model}\n    kwargs['peft_config'] = c\n    SFTTrainer(**kwargs)", ["SRC020e"]),
     ],
 )  # fmt: skip
 def test_a_model_that_is_asked_for_its_adapter_gets_no_second(

@@ -102,15 +102,15 @@ SFT = "from trl import SFTConfig, SFTTrainer\nargs = SFTConfig('out')\n"
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (SFT + "SFTTrainer(model, args=args, train_dataset=ds).train()", ["TT642w"]),
-        (SFT + "SFTTrainer(model, args=args, train_dataset=ds, data_collator=None).train()", ["TT642w"]),
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds).train()", ["CFG042w"]),
+        (SFT + "SFTTrainer(model, args=args, train_dataset=ds, data_collator=None).train()", ["CFG042w"]),
         (SFT + "SFTTrainer(model, args=args, train_dataset=ds, data_collator=my_collator).train()", []),
         (SFT + "def collate(rows):\n    return {}\nSFTTrainer(model, args=args, data_collator=collate).train()", []),
         (SFT + "SFTTrainer(model, args=args, train_dataset=ds.map(lambda row: tok(row['text']))).train()", []),
         (SFT + "def encode(row):\n    return {'input_ids': [1], 'labels': [1]}\nrows = ds.map(encode).shuffle()\n"
          "SFTTrainer(model, args=args, train_dataset=rows).train()", []),
         (SFT + "def form(row):\n    return {'text': row['q']}\nrows = ds.map(form)\n"
-         "SFTTrainer(model, args=args, train_dataset=rows).train()", ["TT642w"]),
+         "SFTTrainer(model, args=args, train_dataset=rows).train()", ["CFG042w"]),
         ("from trl import SFTConfig\nargs = SFTConfig('out', dataset_kwargs={'skip_prepare_dataset': True})", []),
         ("from unsloth import FastLanguageModel\nfrom trl import SFTConfig\n"
          "m, t = FastLanguageModel.from_pretrained('a/b', max_seq_length=4096)\nargs = SFTConfig('out')", []),
@@ -145,9 +145,9 @@ def test_a_length_counts_where_the_trainer_cuts(
             ),
             [],
         ),
-        ("tok(['one', 'two'], padding=True, return_tensors='pt')", ["TT737w"]),
-        ("tok([p for p in prompts], padding=True, return_tensors='pt')", ["TT737w"]),
-        ("tok(prompts, padding=True, return_tensors='pt')", ["TT737w"]),
+        ("tok(['one', 'two'], padding=True, return_tensors='pt')", ["SRC042w"]),
+        ("tok([p for p in prompts], padding=True, return_tensors='pt')", ["SRC042w"]),
+        ("tok(prompts, padding=True, return_tensors='pt')", ["SRC042w"]),
     ],
 )
 def test_one_prompt_needs_no_padding_side(text: str, expected: list[str], tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> s
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (_rendered("meta-llama/Llama-3.1-8B-Instruct"), ["TT704w"]),
+        (_rendered("meta-llama/Llama-3.1-8B-Instruct"), ["SRC009w"]),
         (_rendered("Qwen/Qwen3-8B"), []),
         (_rendered("some/model-of-tomorrow"), []),
         ("from unsloth import FastLanguageModel\n"
@@ -175,7 +175,7 @@ def _rendered(name: str, load: str = "AutoTokenizer.from_pretrained({!r})") -> s
          "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", []),
         ("from unsloth import FastLanguageModel\n"
          "m0, t = FastLanguageModel.from_pretrained('unsloth/Llama-3.2-1B-Instruct')\n"
-         "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", ["TT704w"]),
+         "ids = t(t.apply_chat_template(m, tokenize=False), return_tensors='pt')", ["SRC009w"]),
     ],
 )  # fmt: skip
 def test_a_second_bos_needs_a_first(text: str, expected: list[str], tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ eval_tok.pad_token = eval_tok.eos_token
 
 def test_a_tokenizer_made_behind_the_training_trains_nothing(tmp_path: Path) -> None:
     assert codes(TRAINING + "trainer.train()\n" + EVALUATION, tmp_path, "SRC007") == []
-    assert codes(TRAINING + EVALUATION + "trainer.train()\n", tmp_path, "SRC007") == ["TT702e"]
+    assert codes(TRAINING + EVALUATION + "trainer.train()\n", tmp_path, "SRC007") == ["SRC007e"]
 
 
 ADDED = """
@@ -261,11 +261,11 @@ COPIED = (
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ("Trainer(model=model, train_dataset=ds.map(encode)).train()", ["TT710e"]),
+        ("Trainer(model=model, train_dataset=ds.map(encode)).train()", ["SRC015e"]),
         ("optimizer = torch.optim.AdamW(model.parameters())\nfor batch in ds.map(encode):\n"
-         "    model(**batch).loss.backward()", ["TT710e"]),
-        ("ds.map(encode).save_to_disk('rows')", ["TT710i"]),
-        ("rows = ds.map(encode)", ["TT710i"]),
+         "    model(**batch).loss.backward()", ["SRC015e"]),
+        ("ds.map(encode).save_to_disk('rows')", ["SRC015i"]),
+        ("rows = ds.map(encode)", ["SRC015i"]),
         ("model.eval()\nfor row in ds.map(encode):\n    print(model(**row).loss)", []),
         ("print(Trainer(model=model, eval_dataset=ds.map(encode)).evaluate())", []),
     ],
@@ -284,8 +284,8 @@ model = AutoModelForCausalLM.from_pretrained("x")
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ("model.generate(**batch, do_sample=True, temperature=1.5, max_new_tokens=9)", ["TT791w"]),
-        ("model.generate(**batch, temperature=1.5, min_p=0.01, max_new_tokens=9)", ["TT791w"]),
+        ("model.generate(**batch, do_sample=True, temperature=1.5, max_new_tokens=9)", ["SRC079w"]),
+        ("model.generate(**batch, temperature=1.5, min_p=0.01, max_new_tokens=9)", ["SRC079w"]),
         ("model.generate(**batch, temperature=1.5, min_p=0.1, max_new_tokens=9)", []),
         ("model.generate(**batch, temperature=1.5, min_p=args.min_p, max_new_tokens=9)", []),
     ],
@@ -299,9 +299,9 @@ def test_a_high_temperature_is_no_fault_where_unlikely_tokens_are_cut(
 @pytest.mark.parametrize(
     ("more", "expected"),
     [
-        ("", ["TT736w"]),
+        ("", ["SRC041w"]),
         ("model.generation_config = GenerationConfig.from_pretrained('x')\n", []),
-        ("model.config.use_cache = True\n", ["TT736w"]),
+        ("model.config.use_cache = True\n", ["SRC041w"]),
     ],
 )
 def test_another_generation_config_may_set_the_length(
@@ -325,7 +325,7 @@ for batch in loader:
     [
         ("with torch.no_grad()", []),
         ("with torch.inference_mode()", []),
-        ("with torch.autocast('cuda')", ["TT833e"]),
+        ("with torch.autocast('cuda')", ["SRC085e"]),
     ],
 )
 def test_a_loss_of_a_block_without_gradients_has_no_graph(
@@ -346,8 +346,8 @@ model.generate(**query, {query} max_new_tokens=9)
     ("essay", "query", "expected"),
     [
         ("repetition_penalty=1.2,", "", []),
-        ("", "repetition_penalty=1.2,", ["TT728w"]),
-        ("repetition_penalty=1.2,", "repetition_penalty=1.2,", ["TT728w"]),
+        ("", "repetition_penalty=1.2,", ["SRC033w"]),
+        ("repetition_penalty=1.2,", "repetition_penalty=1.2,", ["SRC033w"]),
     ],
 )
 def test_an_instruction_counts_for_the_generation_that_it_is_given_to(

@@ -68,7 +68,7 @@ train(ddp)
     ],
 )
 def test_a_forward_pass_around_the_wrapper(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC022") == ["TT717e"] * found
+    assert codes(text, tmp_path, "SRC022") == ["SRC022e"] * found
 
 
 ZERO_3 = {"zero_optimization": {"stage": 3}}
@@ -179,7 +179,7 @@ VLLM = "from vllm import LLM\nllm = LLM(model={0})\nprint(llm.generate(prompts))
     ],
 )
 def test_the_base_is_asked_after_training(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC024") == ["TT719e"] * found
+    assert codes(text, tmp_path, "SRC024") == ["SRC024e"] * found
 
 
 LOOP = "for batch in loader:\n    model(**batch).loss.backward()\n{0}"
@@ -204,15 +204,15 @@ LOOP = "for batch in loader:\n    model(**batch).loss.backward()\n{0}"
     ],
 )
 def test_saved_before_training(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC025") == ["TT720e"] * found
+    assert codes(text, tmp_path, "SRC025") == ["SRC025e"] * found
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("m = torch.compile(model)\nm = get_peft_model(m, LoraConfig())\n", ["TT721e"]),
-        ("m = torch.compile(model)\ntorch.save(m.state_dict(), 'a.pt')\n", ["TT721w"]),
-        ("m = torch.compile(model)\ntorch.save({'model': m.state_dict()}, 'a.pt')\n", ["TT721w"]),
+        ("m = torch.compile(model)\nm = get_peft_model(m, LoraConfig())\n", ["SRC026e"]),
+        ("m = torch.compile(model)\ntorch.save(m.state_dict(), 'a.pt')\n", ["SRC026w"]),
+        ("m = torch.compile(model)\ntorch.save({'model': m.state_dict()}, 'a.pt')\n", ["SRC026w"]),
         ("m = torch.compile(model)\nm.save_pretrained('out')\n", []),
         ("m = get_peft_model(model, LoraConfig())\nm = torch.compile(m)\n", []),
         ("m = torch.compile(model)\ntorch.save(m._orig_mod.state_dict(), 'a.pt')\n", []),
@@ -261,7 +261,7 @@ def kept(line: str, loop: str = "for batch in loader:", before: str = "kept = []
     ],
 )
 def test_outputs_kept_on_the_device(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC027") == ["TT722w"] * found
+    assert codes(text, tmp_path, "SRC027") == ["SRC027w"] * found
 
 
 def averaged(term: str, mean: str, loader: str = "loader") -> str:
@@ -279,18 +279,18 @@ def averaged(term: str, mean: str, loader: str = "loader") -> str:
     [
         (
             averaged("values.append(torch.exp(out.loss).item())", "sum(values) / len(values)"),
-            ["TT723w"],
+            ["SRC028w"],
         ),
-        (averaged("values.append(math.exp(out.loss.item()))", "np.mean(values)"), ["TT723w"]),
-        (averaged("values.append(out.loss.exp())", "torch.stack(values).mean()"), ["TT723w"]),
-        (averaged("total += torch.exp(out.loss).item(); n += 1", "total / n"), ["TT723w"]),
+        (averaged("values.append(math.exp(out.loss.item()))", "np.mean(values)"), ["SRC028w"]),
+        (averaged("values.append(out.loss.exp())", "torch.stack(values).mean()"), ["SRC028w"]),
+        (averaged("total += torch.exp(out.loss).item(); n += 1", "total / n"), ["SRC028w"]),
         (
             "import numpy as np\ndef ppl(t):\n    return torch.exp(model(**tok(t)).loss).item()\n"
             "scores = [ppl(t) for t in ds]\nprint(np.mean(scores))\n",
-            ["TT723w"],
+            ["SRC028w"],
         ),
-        (averaged("total += out.loss.item()", "math.exp(total / len(loader))"), ["TT723i"]),
-        (averaged("values.append(out.loss.item())", "math.exp(np.mean(values))"), ["TT723i"]),
+        (averaged("total += out.loss.item()", "math.exp(total / len(loader))"), ["SRC028i"]),
+        (averaged("values.append(out.loss.item())", "math.exp(np.mean(values))"), ["SRC028i"]),
         (averaged("values.append(torch.exp(out.loss).item())", "np.median(values)"), []),
         (averaged("total += out.loss.item() * 7; n += 7", "math.exp(total / n)"), []),
         (averaged("values.append(out.loss.item())", "np.mean(values)"), []),
@@ -372,7 +372,7 @@ for batch in DataLoader({0}, batch_size=4{1}):
     ],
 )
 def test_answers_in_another_order(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes("import json\n" + text, tmp_path, "SRC029") == ["TT724e"] * found
+    assert codes("import json\n" + text, tmp_path, "SRC029") == ["SRC029e"] * found
 
 
 SERVER = """
@@ -425,7 +425,7 @@ hits = sum(a == g for a, g in zip(texts, ds["answer"]))
     ],
 )
 def test_orders_of_servers_frames_and_trainers(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC029") == ["TT724e"] * found
+    assert codes(text, tmp_path, "SRC029") == ["SRC029e"] * found
 
 
 COLLATED = """
@@ -458,7 +458,7 @@ PADDED = "b = tok(texts, padding='max_length', {0}return_tensors='pt')\n{1}.gene
     ],
 )
 def test_prompts_padded_to_a_fixed_length(text: str, found: bool, tmp_path: Path) -> None:
-    assert codes(text, tmp_path, "SRC030") == ["TT725w"] * found
+    assert codes(text, tmp_path, "SRC030") == ["SRC030w"] * found
 
 
 PLAIN = "trainer = Trainer(model=model, train_dataset=ds)\ntrainer.train()\n"
@@ -487,7 +487,7 @@ PLAIN = "trainer = Trainer(model=model, train_dataset=ds)\ntrainer.train()\n"
 )
 def test_several_gpus_in_one_process(text: str, command: str, found: bool, tmp_path: Path) -> None:
     (tmp_path / "run.sh").write_text(command, encoding="utf-8")
-    assert codes(text, tmp_path, "SRC031") == ["TT726w"] * found
+    assert codes(text, tmp_path, "SRC031") == ["SRC031w"] * found
 
 
 LOADED = "m = AutoModelForCausalLM.from_pretrained('{0}', device_map={1}{2})\n"
@@ -545,7 +545,7 @@ def test_a_model_that_one_process_spreads(
     text: str, command: str, found: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "run.sh").write_text(command, encoding="utf-8")
-    assert codes(text, tmp_path, "SRC031") == ["TT726w"] * found
+    assert codes(text, tmp_path, "SRC031") == ["SRC031w"] * found
 
 
 SERVES = (
@@ -566,7 +566,7 @@ def test_an_adapter_with_dora(text: str, dora: bool, found: bool, tmp_path: Path
     (tmp_path / "adapter").mkdir()
     config = {"peft_type": "LORA", "r": 8, "use_dora": dora}
     (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert codes(text, tmp_path, "SRC032") == ["TT727w"] * found
+    assert codes(text, tmp_path, "SRC032") == ["SRC032w"] * found
 
 
 ASKS_JSON = "prompt = 'Extract all items of the invoice as a JSON list.'\n"
@@ -576,28 +576,28 @@ ASKED = "out = model.generate(**batch, max_new_tokens=9, {0})\ntext = tok.decode
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        (ASKS_JSON + ASKED.format("no_repeat_ngram_size=3"), ["TT728e"]),
+        (ASKS_JSON + ASKED.format("no_repeat_ngram_size=3"), ["SRC033e"]),
         (
             ASKED.format("no_repeat_ngram_size=3") + "import json\nrow = json.loads(text)\n",
-            ["TT728e"],
+            ["SRC033e"],
         ),
         (
             ASKED.format("repetition_penalty=1.2")
             + "import json\nrow = json.loads(text.strip())\n",
-            ["TT728w"],
+            ["SRC033w"],
         ),
-        (ASKS_JSON + "kw = dict(repetition_penalty=1.5)\n" + ASKED.format("**kw"), ["TT728w"]),
+        (ASKS_JSON + "kw = dict(repetition_penalty=1.5)\n" + ASKED.format("**kw"), ["SRC033w"]),
         (
             ASKS_JSON
             + "model.generation_config.no_repeat_ngram_size = 4\n"
             + ASKED.format("num_beams=1"),
-            ["TT728e"],
+            ["SRC033e"],
         ),
         (
             "from vllm import SamplingParams\n"
             + ASKS_JSON
             + "s = SamplingParams(frequency_penalty=0.5)\n",
-            ["TT728w"],
+            ["SRC033w"],
         ),
         (ASKED.format("no_repeat_ngram_size=3"), []),
         (
