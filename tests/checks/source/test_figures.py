@@ -20,6 +20,11 @@ NO_PLACE = {
     "state-dict-overwritten": "the assignment is removed",
     "attention-mask-used-as-loss-mask": "the attention mask is left alone",
     "tokens-added-without-resize": "a token of the vocabulary is taken, and none added",
+    "wrapper-keys-not-loaded": "the state is loaded with strict=True",
+    "tokens-added-at-training-only": "the tokenizer is read from the folder that the training wrote",
+    "metric-divided-by-another-count": "the sum is divided by the number of rows",
+    "reasoning-scored-with-the-answer": "the reasoning is cut off",
+    "option-ids-are-the-first-token": "the last id of each option is taken",
 }
 """Rules whose healthy example has none of their places, with the reason"""
 GENERATES = """

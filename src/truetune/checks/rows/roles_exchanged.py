@@ -88,8 +88,12 @@ class RolesExchanged(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.chats:
             return NO_CHATS
-        enough = self.roles or self.chats >= MIN_CHATS
-        return None if enough else Unmet(f"it takes {MIN_CHATS} chats, or roles in the settings")
+        if self.roles or self.chats >= MIN_CHATS:
+            return None
+        return Unmet(
+            f"it takes {MIN_CHATS} chats, or roles in the settings",
+            "check a file of more chats, or name the roles: --map role.user=... --map role.assistant=...",
+        )
 
     def figure(self) -> Measurement:
         return counted(

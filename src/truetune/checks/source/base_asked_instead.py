@@ -197,6 +197,11 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
         first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
         given = first.keywords.get("adapter_name") if first is not None else None
         active = module.text_of(given) if given is not None else "'default'"
+        if module.flow.value(name) == (
+            module.flow.value(given) if given is not None else "default"
+        ):
+            # It loads onto the adapter that is active: its weights are those that answer.
+            continue
         return Instead(
             call.node,
             f"load_adapter does not switch to the adapter that it loads: {active} stays active, and answers",

@@ -83,7 +83,9 @@ def _thinking_models(module: Module) -> Iterator[ast.Constant]:
 class ReasoningScoredWithTheAnswer(SourceRule):
     code = "SRC108"
     severity = "warning"
-    looks_at = CodePlaces("names of models that think before they answer", _thinking_models)
+    looks_at = CodePlaces(
+        "names of models that think, in files that say nothing of their thinking", _thinking_models
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
