@@ -115,8 +115,8 @@ WHOLE = """\
 learns 6,500 of 10,000 tokens (65.0 %) in 200 examples: assistant content
 96.9 %, stop token 3.1 %
 
-error[TOK001] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns, so
-a collator that masks by id never lets it be learned
+error[TOK001] pad-is-stop-token: the pad token <|im_end|> (3) also ends turns,
+so a collator that masks by id never lets it be learned
   --> tokenizer_config.json: pad_token
    = note: eos_token is <|im_end|> (3)
    = help: set pad_token to <|pad|>, which is in the vocabulary (id 1) and which

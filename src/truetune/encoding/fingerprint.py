@@ -231,3 +231,7 @@ def _hash_texts(texts: list[str]) -> NDArray[np.uint64]:
         blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
     )
     return np.frombuffer(digests, dtype=np.uint64)
+
+
+EMPTY_TEXT_HASH = int(_hash_texts([""])[0])
+"""Of a row without a prompt, and of a text of punctuation alone: such rows have nothing in common"""

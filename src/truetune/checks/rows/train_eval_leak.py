@@ -46,6 +46,7 @@ from truetune.checks.similar import near_in
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
+from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
 from truetune.encoding.stream import batches
 
 KINDS = ("exact", "normal", "prompt", "near")
@@ -79,7 +80,9 @@ class TrainEvalLeak(DataRule):
             prints = batch.fingerprints
             for kind, known in self.known.items():
                 for i, value in enumerate(getattr(prints, kind).tolist()):
-                    known.setdefault(value, []).append(len(self.origins) + i)
+                    # Rows without a prompt do not share one.
+                    if value != EMPTY_TEXT_HASH:
+                        known.setdefault(value, []).append(len(self.origins) + i)
             self.origins += [row.origin for row in batch.rows]
             sketches.append(prints.phrases)
         if sketches:
@@ -91,7 +94,9 @@ class TrainEvalLeak(DataRule):
         prints = batch.fingerprints
         for kind, known in self.known.items():
             for i, value in enumerate(getattr(prints, kind).tolist()):
-                for row in known.get(value, ()):
+                # Taken out: the first training row is the one that is named, and a prompt that many rows share is
+                # looked at once.
+                for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
         for i, other in near_in(prints.phrases, self.sketches).items():
             self.leaked["near"].setdefault(other, batch.rows[i].origin)
