@@ -217,7 +217,7 @@ class RunFile:
             step=state.global_step,
             steps=state.max_steps,
             losses=_last_losses(state),
-            list_checkpoints=names,
+            checkpoints=names,
         )
 
     def end(self, state: Any, *, seconds: float, loss: float | None) -> None:
