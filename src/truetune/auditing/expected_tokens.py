@@ -39,7 +39,7 @@ def find_answer_marker(probes: Probes | None) -> bytes:
     if QUESTION not in prompt or QUESTION not in whole or ANSWER not in whole:
         return b""
     opening = _generation_opening(probes, prompt)
-    # A generation prompt may go on where history does not (an empty think block): only what both have is a marker.
+    # A generation prompt may continue where history does not (an empty think block): only what both have is a marker.
     before = whole[whole.rindex(QUESTION) + len(QUESTION) : whole.index(ANSWER)]
     count = next((n for n in range(len(opening), 0, -1) if opening[:n] in before), 0)
     shared = opening[:count]

@@ -25,7 +25,7 @@ from truetune.parsing.limits import LOG_RECORD
 from truetune.probe.run_record import Record, read_record
 
 JudgeRun = Callable[[Sequence[Record]], bool]
-"""The records of one run's processes -> may it go on?"""
+"""The records of one run's processes -> may it continue?"""
 PROCESS_ENDED = "its process ended during the audit"
 # Chosen, not measured: ranks load the same model within minutes of each other; with half, slow disks lose ranks, and
 # with double, a run whose other ranks never come stands still for longer.
@@ -147,7 +147,7 @@ class ProcessListener:
             try:
                 if records:
                     go = self._judge_run(records)
-            # A rule, or the caller's own function, may raise anything: the training must go on all the same.
+            # A rule, or the caller's own function, may raise anything: the training must continue all the same.
             except Exception as error:
                 self._report_lost(f"the audit failed: {type(error).__name__}: {error}")
             finally:
@@ -184,7 +184,7 @@ def read_partial_record(folder: Path, reason: str) -> Record | None:
 
 
 def _send_verdict(connection: Connection, *, go: bool) -> None:
-    """Tell a process to go on, or to stop; it may have ended while it waited."""
+    """Tell a process to continue, or to stop; it may have ended while it waited."""
     try:
         connection.send_bytes(b"go" if go else b"stop")
         connection.close()

@@ -90,7 +90,7 @@ class _LostAudits:
 def run_with_hook(
     command: Sequence[str], orders: dict[str, Any], judge: JudgeRun, complain: Callable[[str], None]
 ) -> CommandOutcome:
-    """Run `command` with our hook in each Python process below it; `judge` says whether a training may go on.
+    """Run `command` with our hook in each Python process below it; `judge` says whether a training may continue.
 
     `orders` are what the hook is to do: mode, batches, laws, canary, ...; see `truetune.probe.trainer_hook`.
     Raises UsageError where the command can't be started.

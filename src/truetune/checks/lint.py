@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -118,21 +118,41 @@ def lint(
             progress(len(looks), len(files))
         file = Path(module.path)
         seen = look_at(module, spec, rows, uses)
-        linked = file.is_symlink() and str(file) not in named
-        if linked and fix:
+        is_link = file.is_symlink() and str(file) not in named
+        if is_link and fix:
             facts[files[module.path]].append(
                 ("note", f"{file}: not changed, for it is a link; name the file itself")
             )
-        if (
-            (fix or unsafe or diff)
-            and not linked
-            and (change := _mended(module, seen, spec, unsafe))
-        ):
+        change = None
+        if (fix or unsafe or diff) and not is_link:
+            change = _mended(module, seen, spec, unsafe)
+        if change is not None:
             changes.append(change)
             if not diff:
                 write(file, change)
                 seen = look_at(change.after, spec, rows, uses)
         looks[module.path] = seen
+    return _report(spec, looks, files, facts, changes, time.perf_counter() - started)
+
+
+def _report(
+    spec: RunSpec,
+    looks: Mapping[str, Look],
+    files: Mapping[str, str],
+    facts: Mapping[str, list[tuple[str, str]]],
+    changes: Sequence[Change],
+    seconds: float,
+) -> LintReport:
+    """The report over all files, in the order in which they were named.
+
+    Args:
+        spec: what chose the rules.
+        looks: what was seen, by the file's path.
+        files: the path that was named, by the file's path.
+        facts: notes, by the path that was named.
+        changes: what was fixed.
+        seconds: how long it took.
+    """
     in_order_of_files = [looks[path] for path in files]
     judged = Judgement.of(
         [
@@ -146,7 +166,7 @@ def lint(
         findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judged.examined,
         not_judged=judged.not_judged,
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
         changes=tuple(changes),
         files=len(looks),
         suppressed=sum(seen.suppressed for seen in in_order_of_files),
@@ -161,25 +181,11 @@ def look_at(
     rules = [
         rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
     ]
-    parts = [_of_this_file(judge(rules, module), module.path), _unparsed(module, spec)]
-    try:
-        configs = configs_of_source(module)
-        files = training_files(module) if configs else ()
-        named = files or tuple(rows)
-        printed = printed_rows(module) if configs else None
-        limit = training_limit(module) if files else None
-        parts += [
-            of_settings(
-                replace(config, row_files=named, row_limit=limit, printed_rows=printed), spec, uses
-            )
-            for config in configs
-        ]
-    except SpecError as error:
-        parts.append(
-            Judgement(
-                not_judged=(NotJudged("settings in the code", str(error), place=module.path),)
-            )
-        )
+    parts = [
+        _of_this_file(judge(rules, module), module.path),
+        _unparsed(module, spec),
+        *_judge_settings(module, spec, rows, uses),
+    ]
     commands = commands_of_notebook(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judged = Judgement.of([*parts, of_commands])
@@ -196,6 +202,32 @@ def look_at(
         applies,
         _runs_a_training(module),
     )
+
+
+def _judge_settings(
+    module: Module, spec: RunSpec, rows: Sequence[str], uses: tuple[WeightUse, ...]
+) -> list[Judgement]:
+    """What is said of the settings that a module makes, with what is known of the rows that they train on."""
+    try:
+        configs = configs_of_source(module)
+        if not configs:
+            return []
+        files = training_files(module)
+        limit = training_limit(module) if files else None
+        printed = printed_rows(module)
+        return [
+            of_settings(
+                replace(
+                    config, row_files=files or tuple(rows), row_limit=limit, printed_rows=printed
+                ),
+                spec,
+                uses,
+            )
+            for config in configs
+        ]
+    except SpecError as error:
+        unread = NotJudged("settings in the code", str(error), place=module.path)
+        return [Judgement(not_judged=(unread,))]
 
 
 def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Look:

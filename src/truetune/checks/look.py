@@ -309,20 +309,25 @@ def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
             _settings(path, seen)
         elif kind in LOOKS:
             seen.add(LOOKS[kind](path, seen))
-    if "tokenizer" in kinds and is_model_without_weights(Path(path)):
-        seen.add(_checkpoint(path, seen))
-    if not set(SOURCES).isdisjoint(kinds) and Path(path).is_dir():
-        for file in sorted(Path(path).glob("*.y*ml")):
-            if _is_settings(file):
-                _settings(str(file), seen)
     if "tokenizer" in kinds:
+        if is_model_without_weights(Path(path)):
+            seen.add(_checkpoint(path, seen))
         seen.tokenizer = seen.tokenizer or path
-    if (
-        kinds[0] == "run"
-        and not {"model", "adapter"} & set(kinds)
-        and (last := _last_checkpoint(Path(path)))
-    ):
-        seen.add(_checkpoint(str(last), seen))
+    if not set(SOURCES).isdisjoint(kinds):
+        _look_at_settings_in(Path(path), seen)
+    if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
+        last = _last_checkpoint(Path(path))
+        if last is not None:
+            seen.add(_checkpoint(str(last), seen))
+
+
+def _look_at_settings_in(folder: Path, seen: Look) -> None:
+    """Judge the settings that lie beside the sources of a folder; of a single source, none."""
+    if not folder.is_dir():
+        return
+    for file in sorted(folder.glob("*.y*ml")):
+        if _is_settings(file):
+            _settings(str(file), seen)
 
 
 def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
@@ -338,6 +343,33 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     """
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
+    members, unread = _members(folder)
+    models = list(_models_below(folder))
+    members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
+    if not members:
+        return False
+    has_sources = not set(SOURCES).isdisjoint(kinds)
+    if has_sources:
+        seen.add(_source(str(folder), seen))
+    for path, found in members:
+        # Commands are read with the sources of the folder.
+        if found[0] != "commands" or not has_sources:
+            _look_at_member(str(path), found, seen)
+    if "data" in kinds and (seen.run is None or not seen.run.data):
+        seen.data.append(str(folder))
+    if unread:
+        why = f"of no kind that truetune reads: {name_list(unread)}"
+        other = NotJudged("other files", why, place=str(folder), asked=False)
+        seen.judged.append(Judgement(not_judged=(other,)))
+    if len(models) > MAX_MODELS_BELOW:
+        why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
+        rest = NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
+        seen.judged.append(Judgement(not_judged=(rest,)))
+    return True
+
+
+def _members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
+    """What lies in a folder of several kinds: (path, its kinds), and the names of what is of no kind."""
     members: list[tuple[Path, tuple[Kind, ...]]] = []
     unread = []
     for path in sorted(folder.iterdir()):
@@ -353,34 +385,18 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
             continue
         if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
             members.append((path, found))
-    members += [(path, MODEL_BELOW) for path in _models_below(folder)]
-    if not members:
-        return False
-    if not set(SOURCES).isdisjoint(kinds):
-        seen.add(_source(str(folder), seen))
-    for path, found in members:
-        if found[0] == "commands" and not set(SOURCES).isdisjoint(kinds):
-            continue  # read with the sources of the folder
-        _look_at_member(str(path), found, seen)
-    if "data" in kinds and (seen.run is None or not seen.run.data):
-        seen.data.append(str(folder))
-    if unread:
-        why = f"of no kind that truetune reads: {name_list(unread)}"
-        other = NotJudged("other files", why, place=str(folder), asked=False)
-        seen.judged.append(Judgement(not_judged=(other,)))
-    return True
+    return members, unread
 
 
 def _models_below(folder: Path) -> Iterator[Path]:
     """The models and adapters in a folder of several kinds, one or two levels below: MODEL, out/MODEL."""
-    children = [path for path in _subfolders(folder) if "run" not in _kinds_or_none(path)]
-    found = (
-        path
-        for child in children
-        for path in (child, *(() if _is_model(child) else _subfolders(child)))
-        if _is_model(path)
-    )
-    yield from islice(found, MAX_MODELS_BELOW)
+    for child in _subfolders(folder):
+        if "run" in _kinds_or_none(child):
+            continue
+        if _is_model(child):
+            yield child
+        else:
+            yield from filter(_is_model, _subfolders(child))
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -69,7 +69,7 @@ TRAINERS = ("transformers", "axolotl", "llama-factory")
     type=click.Choice(["error", "skip"]),
     help=(
         "A row that can't be encoded: end the run (default), or write it to rejected.jsonl and"
-        " go on."
+        " continue."
     ),
 )
 @click.option(
@@ -165,7 +165,8 @@ def encode(
             encoded = run(spec, out, cache=cache, jobs=jobs, engine=engine, progress=progress)
     except KeyboardInterrupt:
         click.echo(
-            "truetune: interrupted; run the same command again, and it goes on from here", err=True
+            "truetune: interrupted; run the same command again, and it continues from here",
+            err=True,
         )
         raise
     value = encoded_page(encoded, spec.tokenizer)

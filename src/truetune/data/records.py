@@ -39,7 +39,7 @@ class Record(NamedTuple):
 
 
 def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
-    """The rows of an open file, one after the other. Raises DataError, naming file and line, where it can't go on."""
+    """The rows of an open file, one after the other. Raises DataError, naming file and line, where it has to stop."""
     try:
         match source.kind:
             case "jsonl" if not is_array(source.path, raw):

@@ -65,7 +65,7 @@ def serve_check(
     *,
     base: str | None = None,
     tokenizer: str | None = None,
-    options: Options = Options(),  # noqa: B008
+    options: Options | None = None,
     data: Sequence[str] = (),
     count: int = 4,
     strength: bool = True,
@@ -94,6 +94,7 @@ def serve_check(
         UsageError: nothing answers, or what `find_model_source` and `ModelSource.prepared` raise.
     """
     started = time.perf_counter()
+    options = options or Options()
     source = find_model_source(name, base=base, tokenizer=tokenizer)
     # A server can't be the record of another one: the training's files are what it is held against.
     if source.kind == "endpoint":

@@ -1,4 +1,4 @@
-"""Whose a folder is: a new run's, one's that goes on there, or one's that has ended there.
+"""Whose a folder is: a new run's, that of a run to resume, or that of a run that has ended.
 
 The inputs of a run are compared with those in the folder's run.json. The same ones resume it or find it done; other
 ones are refused, since two runs in a folder would each remove the other's checkpoints.
@@ -47,7 +47,7 @@ class FolderClaim:
     before: Mapping[str, Any]
     """run.json as it stood there; empty in a new folder"""
     checkpoint: Path | None
-    """The last whole checkpoint, to go on from; None to begin"""
+    """The last whole checkpoint, to resume from; None to begin"""
     finished: bool
     """The same run has ended here, and its files are as it left them"""
     notes: tuple[str, ...]
@@ -164,7 +164,7 @@ def _changed_libraries(then: Mapping[str, str]) -> list[str]:
 
 
 def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str]) -> Path | None:
-    """The last whole checkpoint that a run can go on from.
+    """The last whole checkpoint that a run can resume from.
 
     One that the run was writing when it ended is removed. Raises UsageError where something stands in the way that the
     run did not write, or that has changed since: it is named, and stays.
@@ -184,7 +184,7 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
             break
         if _read_mark(path) is not None:
             notes.append(
-                f"{path.name} holds weights alone (save_only_model): the run can't go on from it"
+                f"{path.name} holds weights alone (save_only_model): the run can't resume from it"
             )
         elif run.get("writing") == path.name:
             notes.append(f"{path.name} is not whole ({find_checkpoint_fault(path)}): removed")
@@ -193,7 +193,7 @@ def _last_whole_checkpoint(folder: Path, run: Mapping[str, Any], notes: list[str
 
 
 def _check_nothing_in_way(folder: Path, run: Mapping[str, Any], checkpoint: Path | None) -> None:
-    """Raise UsageError for what stands where a run will write that goes on from a checkpoint, and is not its own."""
+    """Raise UsageError for what stands where a run will write that resumes from a checkpoint, and is not its own."""
     # Before anything is removed or replaced: a refusal must leave the folder as it was.
     step = -1 if checkpoint is None else checkpoint_step(checkpoint) or 0
     stranger = find_stranger(folder, run, step)

@@ -216,7 +216,7 @@ def fill_records(fill: SettingsBuilder, rows: int | None, *, evaluates: bool) ->
     # Shares below 1 are transformers' own notation for "this part of all steps"; they serve before
     # the rows are counted.
     fill("logging_steps", max(1, round(steps / 100)) if steps else 0.01, "about 100 points")
-    fill("save_strategy", "steps", "a killed run goes on from its last checkpoint")
+    fill("save_strategy", "steps", "a killed run continues from its last checkpoint")
     fill("save_steps", math.ceil(steps / 4) if steps else 0.25, "about 4 checkpoints")
     # Two, so that one is left whole while the next is written; each takes as much room as weights
     # and optimizer.

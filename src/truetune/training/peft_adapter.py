@@ -1,6 +1,6 @@
 """Adapters: peft's settings for a new one, or one that training starts from.
 
-A new adapter is added by the trainer's builder, since TRL wants to add its own; one to go on from is loaded here. Of
+A new adapter is added by the trainer's builder, since TRL wants to add its own; one to resume from is loaded here. Of
 the embedding only the rows of new tokens are trained: the whole layer would be most of an adapter's size.
 """
 
@@ -79,5 +79,5 @@ def load_adapter(model: Any, training: Training, new: list[int]) -> tuple[Any, l
             " adapter"
         )
     return adapted, [
-        Choice("adapter", str(folder), "training goes on from it, with its own settings")
+        Choice("adapter", str(folder), "training continues from it, with its own settings")
     ]

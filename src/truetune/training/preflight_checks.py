@@ -54,7 +54,7 @@ class PreflightChecks:
         """By what was looked at"""
 
     def take(self, what: str, judge_rehearsal: Report) -> None:
-        """Raise FindingsError where a report has findings at or above `fail_on`, unless told to go on."""
+        """Raise FindingsError where a report has findings at or above `fail_on`, unless told to continue."""
         self.listener.draw(judge_rehearsal)
         self.findings += judge_rehearsal.findings
         self.missing += judge_rehearsal.missing()
@@ -71,7 +71,7 @@ class PreflightChecks:
             ]
             names = ", ".join(dict.fromkeys(f.rule for f in worst))
             raise FindingsError(
-                f"{what} found {names}: nothing was trained (--force goes on, and records it)",
+                f"{what} found {names}: nothing was trained (--force continues, and records it)",
                 tuple(worst),
             )
 

@@ -29,14 +29,14 @@ class PreparedModel:
     """What a trainer is given."""
 
     model: Any
-    """With its adapter where training goes on from one"""
+    """With its adapter where training continues from one"""
     tokenizer: Any
     probes: Probes
     """Of the tokenizer as it was on disk"""
     stops: frozenset[int]
     """Ids that end an answer: those that are trained, and those of generation_config"""
     peft: Any
-    """peft's config of a new adapter; None where there is none, and where training goes on from one"""
+    """peft's config of a new adapter; None where there is none, and where training continues from one"""
     attention: ModelAttention
     collate: Collate
     """For supervised rows"""
@@ -53,7 +53,7 @@ def prepare_model(spec: RunSpec, training: Training, *, highest: int = 0) -> Pre
         highest: the highest id of the data.
 
     Raises:
-        UsageError, TokenizerError, TemplateError, DataError: what the user can mend.
+        UsageError, TokenizerError, TemplateError, DataError: what the user can correct.
     """
     # The order below matters. The tokenizer comes first, for its pad may be a new id; then the
     # embedding, which needs a row for it; then attention, tried on the finished model; the adapter

@@ -124,14 +124,14 @@ def _locate_input(name: str | None) -> Iterator[Path]:
 
 
 def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger | None:
-    """What stands where a run that goes on will write, and is not the run's.
+    """What stands where a run that resumes will write, and is not the run's.
 
     What is in nobody's way stays as it is, and is none of our business.
 
     Args:
         folder: of the run.
         run: its run.json.
-        last: the step that it goes on from; -1 where it begins.
+        last: the step that it continues from; -1 where it begins.
 
     Returns:
         The first such thing; None where there is nothing.
@@ -200,7 +200,7 @@ WORKING_FILES: dict[str, Callable[[Path], bool]] = {
     "findings.jsonl": _are_findings,
     "samples": _are_samples,
 }
-"""What a run writes while it goes on, and how it is known to be a run's"""
+"""What a run writes while it trains, and how it is known to be a run's"""
 
 
 def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | None:

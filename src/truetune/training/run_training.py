@@ -95,7 +95,7 @@ def train_run(
 
     Args:
         spec: the settings of the run.
-        force: go on where a check before the first step finds errors; the record says so.
+        force: continue where a check before the first step finds errors; the record says so.
         fit: change settings until the run goes into the memory of the GPU.
         gpu_memory: a size to go into, in place of the GPU's own.
         listener: is told how it goes; lines are printed where None.
@@ -103,7 +103,7 @@ def train_run(
 
     Raises:
         FindingsError: a check before the first step has found an error.
-        SpecError, UsageError, TokenizerError, TemplateError, DataError: what the user can mend.
+        SpecError, UsageError, TokenizerError, TemplateError, DataError: what the user can correct.
         OutOfMemoryError: memory ran out, and nothing is left to change.
     """
     state = join_processes(spec)
@@ -112,7 +112,7 @@ def train_run(
     if idle_gpus:
         listener.say(idle_gpus)
     fitting = Fitting(fit, usable_memory(gpu_memory), listener.say)
-    # Each attempt begins anew, from the settings: a half-built trainer keeps references that no one
+    # Each attempt begins again, from the settings: a half-built trainer keeps references that no one
     # can drop from outside.
     while True:
         try:
@@ -232,7 +232,7 @@ def _already_trained(place: FolderClaim, listener: Listener) -> Trained:
 
 
 def _earlier_changes(place: FolderClaim) -> Sequence[Mapping[str, Any]]:
-    """What --fit changed when the run began. Only for a run that goes on: its checkpoint needs the same settings."""
+    """What --fit changed when the run began. Only for a run that resumes: its checkpoint needs the same settings."""
     changes: Sequence[Mapping[str, Any]] = place.before.get("fitted", ())
     return changes if place.checkpoint else ()
 
@@ -287,13 +287,13 @@ def audit_and_rehearse(
     looks: preflight_checks.PreflightChecks,
     record: RunFile,
 ) -> None:
-    """Audit and rehearse a run that begins; one that goes on was checked when it began.
+    """Audit and rehearse a run that begins; one that resumes was checked when it began.
 
     Args:
         trainer: as it will train; left as it is.
         filled: the recipe.
         data: what it trains on.
-        place: the claim on the folder, with the checkpoint to go on from.
+        place: the claim on the folder, with the checkpoint to resume from.
         looks: take the reports, and raise FindingsError where one forbids the run.
         record: is told what was found, and what was left out.
     """

@@ -1,4 +1,4 @@
-"""Saving: checkpoints that are proved whole, from which a run goes on as if it had never stopped.
+"""Saving: checkpoints that are proved whole, from which a run resumes as if it had never stopped.
 
 transformers writes a checkpoint in place, and deletes older ones before it is known to be on the disk. Here whole.json
 is written last, and older checkpoints go after that. It also forgets what it has summed since the last line of the log,
@@ -128,7 +128,7 @@ class CheckpointSaver(TrainerCallback):
             raise Stopped(self.signal or signal.SIGTERM, message)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
-        """Put back what the log had summed, in a run that goes on."""
+        """Put back what the log had summed, in a run that resumes."""
         if self.claim.checkpoint is not None:
             path = self.claim.checkpoint / _window_name(args.process_index)
             restore_sums(
@@ -278,7 +278,7 @@ def measure_loss_before(trainer: Any, claim: FolderClaim) -> float | None:
     # transformers adds it at the first evaluation.
     vars(trainer).pop(
         "model_preparation_time", None
-    )  # else each later evaluation logs it, but not in a run that goes on
+    )  # else each later evaluation logs it, but not in a run that resumes
     return loss
 
 

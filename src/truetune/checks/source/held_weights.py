@@ -104,7 +104,7 @@ def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
         return None
     return OtherWeights(
         f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
-        " anew, and is never updated",
+        " again, and is never updated",
         "load the model once, before the optimizer is made",
         again,
     )

@@ -124,7 +124,7 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
             if read is not None:
                 yield Sharding(read.how, command, certain=True)
                 return
-    named = _named(next((word for word in words if word.endswith(CONFIGS)), ""))
+    named = _name_sharding(next((word for word in words if word.endswith(CONFIGS)), ""))
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
     elif named:
@@ -134,7 +134,7 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
 
 
-def _named(text: str) -> str:
+def _name_sharding(text: str) -> str:
     """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
     found = NAMED.search(text)
     return "" if found is None else "FSDP" if found["fsdp"] else "ZeRO-3"
@@ -144,8 +144,8 @@ def _in_words(module: Module) -> Sharding | None:
     """What the script says of itself at its head, where no file says anything: "Full fine-tune with FSDP"."""
     head = ast.get_docstring(module.tree) or ""
     for sentence in re.split(r"\n|\. ", head):
-        if _named(sentence) and not DENIED.search(sentence):
-            return Sharding(_named(sentence), f'"{sentence.strip()}"', certain=False)
+        if _name_sharding(sentence) and not DENIED.search(sentence):
+            return Sharding(_name_sharding(sentence), f'"{sentence.strip()}"', certain=False)
     return None
 
 

@@ -104,7 +104,7 @@ class Watcher(TrainerCallback):
     def on_train_begin(
         self, args: Any, state: Any, control: Any, model: Any = None, **_: Any
     ) -> None:
-        """Take up the looks of a run that goes on; or choose their size, and look for the first time."""
+        """Take up the looks of a run that resumes; or choose their size, and look for the first time."""
         self._began, self._first, self._next = time.monotonic(), state.global_step, None
         self.looks, self.stopped_by = [], None
         trainer = trainer_of_frames()

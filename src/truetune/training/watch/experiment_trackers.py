@@ -1,7 +1,7 @@
 """Sampling passes in experiment trackers: the scores as curves, the samples as a table, by each library's own API.
 
 The trackers are those that the trainer has among its callbacks already: no account or run is opened here, and a tracker
-that fails is told, and the run goes on.
+that fails is told, and the run continues.
 """
 
 from __future__ import annotations

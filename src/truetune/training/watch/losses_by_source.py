@@ -50,7 +50,7 @@ class SourceLosses:
         self.sums = sums if self.sums is None else self.sums.to(sums.device) + sums
 
     def take(self) -> dict[str, float]:
-        """`loss/stop token` and so on, the mean of each kind over all processes, where there were any; starts anew.
+        """`loss/stop token` and so on, the mean of each kind over all processes, where there were any; starts again.
 
         Every process must call it, after as many calls of `add`, at least one.
         """

@@ -172,11 +172,11 @@ def _finding_record(finding: Finding) -> dict[str, Any]:
 
 
 def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
-    """Forget what was seen after a step, where a run goes on from there.
+    """Forget what was seen after a step, where a run continues from there.
 
     Args:
         folder: of the run.
-        step: of the checkpoint that it goes on from.
+        step: of the checkpoint that it continues from.
 
     Returns:
         The findings up to that step, and how many passes were removed.
