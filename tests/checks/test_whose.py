@@ -24,7 +24,7 @@ from truetune.report.supervision_headline import supervision_verdict
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 from truetune.trainers import NAMES, TRAINERS, facts_of
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 SCRIPTS: dict[str, tuple[str, str | None]] = {
     "trl": ("from trl import SFTTrainer\nSFTTrainer('m').train()", "position"),

@@ -17,9 +17,9 @@ from pyarrow import fs, parquet
 import truetune
 from truetune.data import remote
 from truetune.data.files import find_sources
+from truetune.data.line_stretches import read_stretch, scan_lines
 from truetune.data.remote import Remote, parse_place
 from truetune.data.rows import read_conversations
-from truetune.data.stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded

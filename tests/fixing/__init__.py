@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.fixing.run import Fixed, fix
+from truetune.fixing.fix_file import Fixed, fix
 from truetune.spec.run import RunSpec
 
 

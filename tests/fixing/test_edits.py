@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from truetune.fixing.edits import (
+from truetune.fixing.row_edits import (
     Edit,
     EditError,
     Put,

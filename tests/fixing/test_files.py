@@ -21,7 +21,7 @@ import truetune
 from tests.fixing import chat, fixed
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
-from truetune.fixing.run import fix
+from truetune.fixing.fix_file import fix
 from truetune.spec.run import RunSpec
 
 GOOD = (

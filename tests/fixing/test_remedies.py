@@ -14,7 +14,7 @@ import truetune
 from tests.fixing import Done, chat, fixed
 from tests.parts import folder
 from truetune.checks.catalogue import find
-from truetune.fixing.catalogue import remedies
+from truetune.fixing.remedy_catalogue import remedies
 
 TURN = {"role": "user", "content": "Is it open?"}
 DONE = {"role": "assistant", "content": "It is open."}

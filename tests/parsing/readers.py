@@ -100,7 +100,7 @@ def _rows_of_folder(path: Path) -> Any:
 
 def _scan(path: Path) -> Any:
     from truetune.data.files import find_sources
-    from truetune.data.stretches import scan_lines
+    from truetune.data.line_stretches import scan_lines
 
     return scan_lines(find_sources([str(path)])[0], 1 << 16)
 
@@ -124,7 +124,7 @@ def _kind(path: Path) -> Any:
 
 
 def _fixed(path: Path) -> Any:
-    from truetune.fixing.run import fix
+    from truetune.fixing.fix_file import fix
     from truetune.spec.run import RunSpec
 
     return fix(RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True)
@@ -254,7 +254,7 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.origin_facts import cache_at, named_tokenizer
+    from truetune.tokenized.token_cache import cache_at, named_tokenizer
 
     return named_tokenizer(cache_at(str(path.parent)))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.parsing.shell import option, parse_commands
+from truetune.parsing.shell_commands import option, parse_commands
 
 
 def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.records import Record
 from truetune.data.rows import iterate_conversations
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer

@@ -19,7 +19,7 @@ from tests.viewing.conftest import serving
 from truetune.checks.report import Report
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.fixing.run import fix
+from truetune.fixing.fix_file import fix
 from truetune.report.as_json import as_dict
 from truetune.report.cited_rows import cited_rows
 from truetune.report.page import html_page

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from truetune.trainers import NAMES, TRAINERS, TrainerFacts
-from truetune.trainers.facts import Fact, TrainerName
-from truetune.trainers.page import SAID, tables
+from truetune.trainers.facts_page import SAID, tables
+from truetune.trainers.trainer_facts import Fact, TrainerName
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers-facts.md"
 READ = [

@@ -7,10 +7,10 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, is_array, read_json_lines, read_records
 from truetune.data.files import Source, find_sources, open_raw, open_unpacked
-from truetune.data.records import Record, is_array, read_json_lines, read_records
+from truetune.data.line_stretches import BLOCK_BYTES, cut_stretches
 from truetune.data.rows import find_exemplar, iterate_conversations
-from truetune.data.stretches import BLOCK_BYTES, cut_stretches
 from truetune.spec.run import RunSpec
 
 

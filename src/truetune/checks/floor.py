@@ -23,8 +23,8 @@ from truetune.encoding.stream import batches, with_proof
 from truetune.logs.log import DataFacts
 from truetune.render.probes import prepared
 from truetune.spec.run import RunSpec
-from truetune.tokenized.losses import frequencies
-from truetune.tokenized.origin_facts import cache_at
+from truetune.tokenized.supervised_frequencies import frequencies
+from truetune.tokenized.token_cache import cache_at
 
 
 class DataReading(NamedTuple):

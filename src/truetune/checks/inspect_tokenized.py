@@ -25,11 +25,11 @@ from truetune.render.rendering import Rendering
 from truetune.spec.config import Config
 from truetune.spec.kind import recognise
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import Progress
-from truetune.tokenized.columns import are_tokenized
-from truetune.tokenized.data import TokenizedData, read_tokenized, row_at
-from truetune.tokenized.origin_facts import Cache, cache_at, named_tokenizer
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.row_chunks import Progress
+from truetune.tokenized.token_cache import Cache, cache_at, named_tokenizer
+from truetune.tokenized.token_columns import are_tokenized
+from truetune.tokenized.tokenized_data import TokenizedData, read_tokenized, row_at
+from truetune.tokenized.tokenized_summary import Summary
 
 KIND = "tokenized data"
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
-from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, number_of, option
 from truetune.spec import located
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")

@@ -22,8 +22,8 @@ from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import Learn, RunSpec
-from truetune.trainers.facts import Learned as What
-from truetune.trainers.facts import TrainerFacts, TrainerName
+from truetune.trainers.trainer_facts import Learned as What
+from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
 
 NO_ID = -1
 IDEAL = Learn()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.shell import (
+from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     assigned_once,

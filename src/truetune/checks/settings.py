@@ -13,7 +13,7 @@ from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
-from truetune.trainers.facts import trainer_called
+from truetune.trainers.trainer_facts import trainer_called
 
 
 def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:

@@ -15,17 +15,23 @@ from pathlib import Path
 from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import TruetuneError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.modelfile import is_modelfile, read_modelfile
-from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    is_command_file,
+    option,
+    read_commands,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import recognise
 from truetune.spec.stacks import read_config
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to-gguf.py")

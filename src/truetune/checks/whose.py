@@ -26,7 +26,7 @@ from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Training
 from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
-from truetune.trainers.facts import Cut, RowKind, trainer_called
+from truetune.trainers.trainer_facts import Cut, RowKind, trainer_called
 
 ORDER: tuple[TrainerName, ...] = (
     "unsloth",

@@ -32,7 +32,7 @@ from truetune.cli.output import (
     report_options,
 )
 from truetune.errors import UsageError
-from truetune.trainers.facts import NAMES, TrainerName
+from truetune.trainers.trainer_facts import NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
@@ -84,7 +84,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check                            (settings from truetune.yaml)
     """
     from truetune.checks.look import look
-    from truetune.fixing.tried_edits import with_tried_edits
+    from truetune.fixing.suggested_edits import with_tried_edits
     from truetune.report.progress_bars import checking_bar
 
     deliver = Delivery.of(options)

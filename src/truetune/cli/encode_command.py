@@ -208,8 +208,8 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     from truetune.report.encode_terminal import render_comparison
-    from truetune.tokenized.origin_facts import cache_at
-    from truetune.tokenized.verify import verify
+    from truetune.tokenized.compare_cache import verify
+    from truetune.tokenized.token_cache import cache_at
 
     found = verify(spec, cache_at(path))
     if output_format == "json":

@@ -22,9 +22,9 @@ from truetune.data.columns import (
     token_columns,
 )
 from truetune.data.conversation import Conversation, Message, Origin, Problem
-from truetune.data.draft import Draft
 from truetune.data.messages import read_messages_value
-from truetune.data.scores import scores_of
+from truetune.data.pair_scores import scores_of
+from truetune.data.row_draft import Draft
 from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
 from truetune.data.remote import Place, Remote
 from truetune.errors import DataError, UsageError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 

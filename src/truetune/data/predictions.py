@@ -15,15 +15,15 @@ from os import PathLike, fspath
 from typing import Any
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import find_sources, open_raw, open_unpacked
 from truetune.data.prediction_columns import NAMES, find_columns, plain_name
 from truetune.data.prediction_rows import Line, Said, messages_of, texts_in, unfolded
-from truetune.data.records import read_records
 from truetune.data.remote import parse_place
 from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
-from truetune.parsing.files import bounded_lines
+from truetune.parsing.bounded_files import bounded_lines
 
 ENDED = frozenset(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1"))
 CUT = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))

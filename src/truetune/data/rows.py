@@ -7,10 +7,10 @@ from functools import partial
 
 from truetune.data.columns import Row, check_mapped_columns, make_renamer
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, find_sources, open_raw
 from truetune.data.formats import choose_reader
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
-from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.spec.run import Format
 

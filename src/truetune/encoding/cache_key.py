@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truetune.data.files import Source
-from truetune.data.stretches import Scan
+from truetune.data.line_stretches import Scan
 from truetune.encoding.source_names import names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import Source, find_sources, open_raw
+from truetune.data.line_stretches import Scan, scan_one_by_one
 from truetune.data.output_folder import Input
-from truetune.data.records import read_records
 from truetune.data.remote import Place, Remote, parse_place
 from truetune.data.rows import iterate_conversations, read_conversations
-from truetune.data.stretches import Scan, scan_one_by_one
 from truetune.encoding import on_ray
 from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import inputs_of, key_of

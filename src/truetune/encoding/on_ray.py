@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.files import Source
-from truetune.data.stretches import Scan, scan_lines
+from truetune.data.line_stretches import Scan, scan_lines
 from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.workers import TASKS_PER_WORKER, Run

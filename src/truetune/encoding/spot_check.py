@@ -19,11 +19,11 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import Source, open_raw
-from truetune.data.records import read_records
+from truetune.data.line_stretches import Stretch, read_stretch
 from truetune.data.remote import Place
 from truetune.data.rows import iterate_conversations
-from truetune.data.stretches import Stretch, read_stretch
 from truetune.encoding.documents import Document
 from truetune.encoding.encoded_folder import AnyEntry
 from truetune.encoding.folder_layout import DATA

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from truetune.data.files import Source
-from truetune.fixing.edits import EditError
+from truetune.fixing.row_edits import EditError
 
 
 def delimiter_of(source: Source) -> str:

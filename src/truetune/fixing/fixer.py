@@ -17,10 +17,19 @@ from truetune.checks.judgement import NotJudged, failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
-from truetune.fixing.body import Body
-from truetune.fixing.edits import Drop, Edit, EditError, Path, Put, RemoveRepeated, Rename, value_at
-from truetune.fixing.judged import Judge, Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
+from truetune.fixing.row_body import Body
+from truetune.fixing.row_edits import (
+    Drop,
+    Edit,
+    EditError,
+    Path,
+    Put,
+    RemoveRepeated,
+    Rename,
+    value_at,
+)
+from truetune.fixing.row_judge import Judge, Judged
 
 MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""

@@ -16,10 +16,10 @@ from typing import Any, ClassVar
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.fixing.body import Body
-from truetune.fixing.edits import Edit, Path
-from truetune.fixing.judged import Judged
-from truetune.fixing.turns import Turn, turns_of
+from truetune.fixing.row_body import Body
+from truetune.fixing.row_edits import Edit, Path
+from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_turns import Turn, turns_of
 from truetune.spec.run import RunSpec
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.errors import UsageError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 
 NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)

@@ -14,13 +14,13 @@ from truetune.parsing.decompression import SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.parsing.modelfile import is_modelfile
-from truetune.parsing.shell import is_command_file
+from truetune.parsing.shell_commands import is_command_file
 from truetune.spec import located
 from truetune.spec.config import Stack
 from truetune.spec.near import near_path
 from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
 from truetune.spec.stacks.registry import config_readers
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 FileKind = Literal[
     "data",

@@ -15,7 +15,7 @@ from pydantic import (
 
 from truetune.spec.row_formats import known_format
 from truetune.spec.training import Training
-from truetune.trainers.facts import NAMES, TrainerName
+from truetune.trainers.trainer_facts import NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
 What = Literal["assistant", "last", "completion", "all"]

@@ -21,9 +21,9 @@ from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.tokenized.chunks import Ints, Mask
-from truetune.tokenized.layout import ROLES, layout_of
-from truetune.tokenized.placing import Placed
+from truetune.tokenized.place_tokens import Placed
+from truetune.tokenized.row_chunks import Ints, Mask
+from truetune.tokenized.turn_headers import ROLES, layout_of
 
 SAMPLED = 256
 """Rows that are tried at most"""

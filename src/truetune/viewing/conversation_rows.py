@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, open_raw
-from truetune.data.records import Record, read_records
 from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.errors import DataError
 from truetune.report.page.render_rows import RowRenderer

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
+from truetune.data.file_records import Record, is_array
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
-from truetune.data.records import Record, is_array
 from truetune.errors import DataError
 
 # Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at

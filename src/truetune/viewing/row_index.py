@@ -16,9 +16,9 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
 
+from truetune.data.file_records import Record, read_json_lines, read_part, read_records
 from truetune.data.files import Source, open_raw, open_unpacked
-from truetune.data.records import Record, read_json_lines, read_part, read_records
-from truetune.data.stretches import Stretch, cut_stretches
+from truetune.data.line_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.viewing.file_readers import (

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.records import Record
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.report.page.token_rows import (
@@ -22,8 +22,8 @@ from truetune.report.page.token_rows import (
     source_letters,
 )
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import chunk_of
-from truetune.tokenized.placing import Placed, Placer
+from truetune.tokenized.place_tokens import Placed, Placer
+from truetune.tokenized.row_chunks import chunk_of
 from truetune.viewing.row_index import SourcedRecords
 
 

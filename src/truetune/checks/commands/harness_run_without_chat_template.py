@@ -37,7 +37,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, number_of, option
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 """What names of chat models hold"""

@@ -37,7 +37,7 @@ from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import SETTINGS
-from truetune.parsing.shell import CommandFile, ShellCommand, option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, option
 
 MODEL = ("--model_name_or_path", "--model", "--model_name", "--base_model", "--model_id_or_path")
 TRAINS = (

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell import CommandFile, number_of, option
+from truetune.parsing.shell_commands import CommandFile, number_of, option
 
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = "llama-server"

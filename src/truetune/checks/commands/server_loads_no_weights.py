@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell import CommandFile, option
+from truetune.parsing.shell_commands import CommandFile, option
 
 
 class ServerLoadsNoWeights(CommandRule):

@@ -12,7 +12,7 @@ from pathlib import Path
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import DataError
-from truetune.parsing.shell import is_command_file, option, read_commands
+from truetune.parsing.shell_commands import is_command_file, option, read_commands
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import files_around
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.checks.findings import Case
-from truetune.tokenized.summary import Places
+from truetune.tokenized.tokenized_summary import Places
 
 
 def cases_of(places: Places) -> list[Case]:

@@ -33,7 +33,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
 from truetune.errors import name_list
-from truetune.trainers.token_rows import rule_of
+from truetune.trainers.label_columns import rule_of
 
 
 class LossMaskNotRead(TokenizedRule):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.checks.judgement import Unmet
-from truetune.tokenized.data import TokenizedData
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.tokenized_data import TokenizedData
+from truetune.tokenized.tokenized_summary import Summary
 
 AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""

@@ -35,7 +35,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.cases import cases_of
 from truetune.checks.tokenized.needs import no_labels, no_turns
-from truetune.tokenized.summary import CONTENT
+from truetune.tokenized.tokenized_summary import CONTENT
 
 
 class PromptsSupervisedInTokenRows(TokenizedRule):

@@ -35,7 +35,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.tokenized.data import FEWEST, STRANGE
+from truetune.tokenized.tokenized_data import FEWEST, STRANGE
 
 
 class TokenIdsSpellNoText(TokenizedRule):

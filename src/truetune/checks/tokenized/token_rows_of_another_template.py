@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
-from truetune.tokenized.data import STRANGE
+from truetune.tokenized.tokenized_data import STRANGE
 
 FEWEST, SHARE = 2, 0.1
 """Conversations that differ: a single one may hold what is rendered otherwise when read back"""

@@ -35,8 +35,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.tokenized.summary import CONTENT
-from truetune.trainers.token_rows import rule_of
+from truetune.tokenized.tokenized_summary import CONTENT
+from truetune.trainers.label_columns import rule_of
 
 EVERYTHING = "a trainer learns everything, prompts too"
 

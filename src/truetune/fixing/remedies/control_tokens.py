@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.encoding.text_pieces import any_of
-from truetune.fixing.edits import Edit, Path, Put
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, one
-from truetune.fixing.turns import loaded
+from truetune.fixing.row_edits import Edit, Path, Put
+from truetune.fixing.row_turns import loaded
 from truetune.render.template import REASONING_KEYS
 
 CONTENT_KEYS = ("content", "value", "text", "tool_calls", *REASONING_KEYS)

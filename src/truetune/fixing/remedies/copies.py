@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from truetune.fixing.edits import Drop
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.row_edits import Drop
 
 
 class DropCopies(Remedy):

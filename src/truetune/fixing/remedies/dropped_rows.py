@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Drop
-from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, ProblemRemedy, Remedy, RowView, Stage
+from truetune.fixing.row_edits import Drop
+from truetune.fixing.row_judge import Judged
 
 
 class DropHollowRows(ProblemRemedy):

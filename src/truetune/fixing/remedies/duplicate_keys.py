@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import RemoveRepeated
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.row_edits import RemoveRepeated
 
 
 class RemoveEqualKeys(ProblemRemedy):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedies.role_alias import role_meant
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import Turn
+from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.row_turns import Turn
 from truetune.render.template import REASONING_KEYS
 
 MAY_BE_EMPTY = ("system", "developer", "tool", "function", "ipython")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.edits import Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.row_edits import Put
 
 
 def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:

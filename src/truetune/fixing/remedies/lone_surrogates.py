@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.edits import Edit, Path, Put, Rename
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import loaded
+from truetune.fixing.row_edits import Edit, Path, Put, Rename
+from truetune.fixing.row_turns import loaded
 
 HALF = re.compile("[\ud800-\udfff]")
 

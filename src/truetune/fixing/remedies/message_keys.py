@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Edit, Rename
 from truetune.fixing.remedies.role_alias import role_meant
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import ROLE_KEYS, TEXT_KEYS, Turn
+from truetune.fixing.row_edits import Edit, Rename
+from truetune.fixing.row_turns import ROLE_KEYS, TEXT_KEYS, Turn
 
 ROLE_NAMES = ("speaker", "author", "sender", "Role", "ROLE", "From")
 CONTENT_NAMES = ("text", "message", "body", "utterance", "msg", "Content", "CONTENT", "Value")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put, Remove
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
-from truetune.fixing.turns import loaded
+from truetune.fixing.row_edits import Edit, Put, Remove
+from truetune.fixing.row_turns import loaded
 
 
 class TakePromptOutOfAnswers(Remedy):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.row_edits import Edit, Put
 
 
 def _texts(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.data.messages import ROLE_BY_SHAREGPT_NAME, ROLES
-from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import Turn
+from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.row_turns import Turn
 
 _SPOKEN = {
     "user": ("human", "prompter", "usr", "user_message", "customer", "client", "instruction"),

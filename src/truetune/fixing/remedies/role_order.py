@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Edit, Put, Remove
-from truetune.fixing.judged import Judged
 from truetune.fixing.remedies.role_alias import role_meant
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
-from truetune.fixing.turns import TEXT_KEYS, Turn
+from truetune.fixing.row_edits import Edit, Put, Remove
+from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_turns import TEXT_KEYS, Turn
 
 JOINABLE = ("user", "assistant", "system")
 

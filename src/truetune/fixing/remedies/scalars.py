@@ -8,8 +8,8 @@ from math import isfinite
 from typing import Any
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.row_edits import Edit, Put
 
 NUMBER = re.compile(r"\s*\d+(?:\.\d+)?\s*")
 TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Put, Remove
-from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
+from truetune.fixing.row_edits import Put, Remove
+from truetune.fixing.row_judge import Judged
 
 
 class MoveSystemTurn(Remedy):

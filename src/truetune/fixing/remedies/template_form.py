@@ -14,10 +14,10 @@ from itertools import combinations
 from typing import Any
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put
-from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
-from truetune.fixing.turns import Turn, loaded
+from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_turns import Turn, loaded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Edit
 from truetune.fixing.remedies.template_form import object_text, objects_of
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.row_edits import Edit
 
 
 class MakeArgumentsObjects(Remedy):

@@ -19,7 +19,7 @@ from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import DEPRECATED, RENAMED
 from truetune.spec.training import Training
 from truetune.trainers import TRAINERS
-from truetune.trainers.facts import trainer_called
+from truetune.trainers.trainer_facts import trainer_called
 
 
 class _Unknown:

@@ -19,8 +19,8 @@ from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
 from truetune.data.output_file import Form, check_output_file, starts_with
 from truetune.data.output_folder import Listed, file_digest, is_listed_file
 from truetune.errors import UsageError
-from truetune.fixing.edits import shown_path
 from truetune.fixing.fixer import Change
+from truetune.fixing.row_edits import shown_path
 from truetune.package import __version__
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW

@@ -19,9 +19,9 @@ from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import Chunk, chunks
-from truetune.tokenized.origin_facts import Cache
-from truetune.tokenized.placing import Placer
+from truetune.tokenized.place_tokens import Placer
+from truetune.tokenized.row_chunks import Chunk, chunks
+from truetune.tokenized.token_cache import Cache
 
 KEPT = 20
 """Places of each kind that are kept"""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from truetune.errors import DataError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.harness_results import SINCE, harness_words, is_harness_results
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError

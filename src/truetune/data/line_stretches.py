@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, NamedTuple
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import is_array, read_json_lines, read_records
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw
-from truetune.data.records import is_array, read_json_lines, read_records
 from truetune.data.remote import Place
 from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.files import check_blank_lines, too_long
+from truetune.parsing.bounded_files import check_blank_lines, too_long
 from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.render.probes import Probes
-from truetune.tokenized.chunks import chunks
-from truetune.tokenized.origin_facts import Cache
-from truetune.tokenized.placing import Placer
+from truetune.tokenized.place_tokens import Placer
+from truetune.tokenized.row_chunks import chunks
+from truetune.tokenized.token_cache import Cache
 
 
 @dataclass(frozen=True)

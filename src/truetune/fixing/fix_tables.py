@@ -16,13 +16,13 @@ from pyarrow import parquet
 
 from truetune.data.columnar import as_data_errors, drop_null_fields, read_batches, rows_of_batch
 from truetune.data.conversation import Origin
+from truetune.data.file_records import Record
 from truetune.data.files import Source, open_unpacked
-from truetune.data.records import Record
 from truetune.data.rows import find_exemplar, iterate_conversations
-from truetune.fixing.body import TableBody
-from truetune.fixing.edits import Edit, EditError
+from truetune.fixing.fix_text_files import Broken, Fix
 from truetune.fixing.fixer import FixRow
-from truetune.fixing.text_files import Broken, Fix
+from truetune.fixing.row_body import TableBody
+from truetune.fixing.row_edits import Edit, EditError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.limits import MAX_BATCH_BYTES
 from truetune.spec.run import RunSpec

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, open_unpacked
+from truetune.data.json_window import Window, not_utf8, shorten_token
 from truetune.data.remote import Place
-from truetune.data.window import Window, not_utf8, shorten_token
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
+from truetune.parsing.bounded_files import bounded_lines, too_long
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
 from truetune.parsing.decompression import UNREADABLE
-from truetune.parsing.files import bounded_lines, too_long
 from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"

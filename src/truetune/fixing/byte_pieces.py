@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
+from truetune.data.file_records import BOM, Record, is_array, read_json_lines, read_records
 from truetune.data.files import Source, open_raw, open_unpacked
-from truetune.data.records import BOM, Record, is_array, read_json_lines, read_records
 from truetune.errors import DataError
-from truetune.fixing.body import CsvBody, JsonBody
 from truetune.fixing.csv_cells import delimiter_of
+from truetune.fixing.row_body import CsvBody, JsonBody
+from truetune.parsing.bounded_files import too_long
 from truetune.parsing.decompression import UNREADABLE
-from truetune.parsing.files import too_long
 from truetune.parsing.limits import ROW
 
 BLOCK = 1 << 20

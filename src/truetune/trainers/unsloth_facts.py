@@ -5,8 +5,8 @@ It prepares the rows itself (`sft_prepare_dataset`), and differs from TRL in thi
 
 from __future__ import annotations
 
-from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
-from truetune.trainers.trl_sft import FACTS as TRL
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trl_sft_facts import FACTS as TRL
 
 ROWS = "unsloth_zoo/dataset_utils.py"
 PREPARE = "sft_prepare_dataset"

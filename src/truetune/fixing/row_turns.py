@@ -8,7 +8,7 @@ from typing import Any
 
 from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.messages import FUNCTION_CALL
-from truetune.fixing.edits import Path
+from truetune.fixing.row_edits import Path
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 

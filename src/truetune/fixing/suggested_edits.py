@@ -25,13 +25,13 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
 from truetune.data.remote import Remote
 from truetune.errors import MAX_SHOWN, TruetuneError
-from truetune.fixing.body import Body, JsonBody, TableBody
-from truetune.fixing.catalogue import remedies
-from truetune.fixing.edits import Edit, EditError, shown_path
+from truetune.fixing.fix_tables import TypedBody
 from truetune.fixing.fixer import Change, Fixer, FixRow
-from truetune.fixing.judged import Judge
 from truetune.fixing.remedy import Context, Remedy
-from truetune.fixing.tables import TypedBody
+from truetune.fixing.remedy_catalogue import remedies
+from truetune.fixing.row_body import Body, JsonBody, TableBody
+from truetune.fixing.row_edits import Edit, EditError, shown_path
+from truetune.fixing.row_judge import Judge
 from truetune.spec.run import RunSpec
 
 TRIED_RULES = ("template-rejects-rows", "values-printed-as-python")

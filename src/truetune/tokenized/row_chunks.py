@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from truetune.data.columnar import read_batches
 from truetune.data.conversation import Origin
+from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, open_raw
-from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
-from truetune.tokenized.columns import (
+from truetune.tokenized.token_columns import (
     ATTENTION,
     IDS,
     LABELS,

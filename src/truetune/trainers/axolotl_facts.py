@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.trainers.facts import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, RowKind, Switch, TrainerFacts
 
 CHAT = "axolotl/prompt_strategies/chat_template.py"
 ENCODE = "axolotl/prompt_tokenizers.py"

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED, Source
-from truetune.tokenized.chunks import Chunk, Ints, Mask
-from truetune.tokenized.placing import Placed, Placer
+from truetune.tokenized.place_tokens import Placed, Placer
+from truetune.tokenized.row_chunks import Chunk, Ints, Mask
 
 KEPT = 200
 """Rows of each kind that are kept as places"""

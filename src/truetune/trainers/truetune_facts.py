@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.package import __version__
-from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
 
 PAD = "truetune/training/prepare_tokenizer.py"
 FACTS = TrainerFacts(

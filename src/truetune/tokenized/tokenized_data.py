@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import Chunk, Progress, chunks
-from truetune.tokenized.origin_facts import Cache, Difference, differences
-from truetune.tokenized.placing import Placed, Placer
+from truetune.tokenized.place_tokens import Placed, Placer
 from truetune.tokenized.round_trip import RoundTrip, RoundTrips
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.row_chunks import Chunk, Progress, chunks
+from truetune.tokenized.token_cache import Cache, Difference, differences
+from truetune.tokenized.tokenized_summary import Summary
 from truetune.trainers import TrainerFacts
 
 STRANGE = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from truetune.trainers import TRAINERS
-from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
 
 SAID: Mapping[str, str] = {
     "learns": "learns, by default and with settings",

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.tokenized.chunks import Chunk, Ints, Mask
-from truetune.tokenized.layout import Layout, layout_of
+from truetune.tokenized.row_chunks import Chunk, Ints, Mask
+from truetune.tokenized.turn_headers import Layout, layout_of
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from truetune.trainers.facts import UNKNOWN
+from truetune.trainers.trainer_facts import UNKNOWN
 
 FACTS = replace(
     UNKNOWN,

@@ -9,7 +9,7 @@ from typing import IO, Any
 from truetune.data.columns import KNOWN_COLUMNS
 from truetune.data.remote import Place
 from truetune.errors import DataError
-from truetune.parsing.files import too_long
+from truetune.parsing.bounded_files import too_long
 from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
 from truetune.parsing.limits import ROW
 

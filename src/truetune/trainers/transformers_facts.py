@@ -6,7 +6,7 @@ facts on labels do not hold; `checks.whose` sees which one a script names.
 
 from __future__ import annotations
 
-from truetune.trainers.facts import Cut, Fact, Learning, TrainerFacts
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
 
 COLLATORS = "transformers/data/data_collator.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from truetune.data.columnar import drop_null_fields
 from truetune.fixing.csv_cells import rewritten
-from truetune.fixing.edits import (
+from truetune.fixing.row_edits import (
     Edit,
     EditError,
     Path,

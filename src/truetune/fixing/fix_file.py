@@ -22,14 +22,20 @@ from truetune.data.rows import read_conversations
 from truetune.encoding.fingerprint import Fingerprints
 from truetune.encoding.stream import with_proof
 from truetune.errors import DataError, TruetuneError, UsageError
-from truetune.fixing.catalogue import remedies
-from truetune.fixing.diff import LineDiff
+from truetune.fixing.fix_outputs import (
+    ChangeLog,
+    changes_path,
+    check_outputs,
+    check_same_kind,
+    packing,
+)
+from truetune.fixing.fix_tables import fix_table, table_writer
+from truetune.fixing.fix_text_files import fix_text
 from truetune.fixing.fixer import Fixer, FixRow, Undone
-from truetune.fixing.judged import Judge, Judged
-from truetune.fixing.outputs import ChangeLog, changes_path, check_outputs, check_same_kind, packing
+from truetune.fixing.line_diff import LineDiff
 from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, problems_of
-from truetune.fixing.tables import fix_table, table_writer
-from truetune.fixing.text_files import fix_text
+from truetune.fixing.remedy_catalogue import remedies
+from truetune.fixing.row_judge import Judge, Judged
 from truetune.parsing.decompression import BROKEN_STREAM
 from truetune.spec.run import RunSpec
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.records import Record
 from truetune.data.rows import iterate_conversations
-from truetune.fixing.body import CsvBody, JsonBody
+from truetune.fixing.byte_pieces import Piece, body_of, bytes_of, is_lines, pieces
 from truetune.fixing.fixer import FixRow
-from truetune.fixing.pieces import Piece, body_of, bytes_of, is_lines, pieces
+from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.spec.run import RunSpec
 
 GROUP = 256

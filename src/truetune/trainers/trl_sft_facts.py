@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.trainers.facts import Cut, Fact, Learning, Switch, TrainerFacts
+from truetune.trainers.trainer_facts import Cut, Fact, Learning, Switch, TrainerFacts
 
 SFT = "trl/trainer/sft_trainer.py"
 COLLATOR = "DataCollatorForLanguageModeling.torch_call"
