@@ -133,7 +133,7 @@ def check(
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
     from truetune.checks.look import look
-    from truetune.fixing.suggested_edits import with_tried_edits
+    from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.spec.files import spec_of
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
@@ -141,7 +141,7 @@ def check(
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.check"
     )
-    return with_tried_edits(look(paths, spec, base=None if base is None else fspath(base)))
+    return with_suggested_edits(look(paths, spec, base=None if base is None else fspath(base)))
 
 
 def fix(

@@ -26,10 +26,10 @@ from truetune.spec.config import Config
 from truetune.spec.kind import recognise
 from truetune.spec.run import RunSpec
 from truetune.tokenized.row_chunks import Progress
-from truetune.tokenized.token_cache import Cache, cache_at, named_tokenizer
+from truetune.tokenized.token_cache import TokenCache, cache_at, named_tokenizer
 from truetune.tokenized.token_columns import are_tokenized
 from truetune.tokenized.tokenized_data import TokenizedData, read_tokenized, row_at
-from truetune.tokenized.tokenized_summary import Summary
+from truetune.tokenized.tokenized_summary import TokenizedSummary
 
 KIND = "tokenized data"
 
@@ -172,7 +172,7 @@ def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "read by", data.trainer.called
 
 
-def _left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
+def _left_out(cache: TokenCache, found: TokenizedSummary) -> Iterator[NotJudged]:
     if found.broken:
         origin, reason = found.broken_rows[0]
         yield NotJudged(

@@ -18,8 +18,8 @@ from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     assigned_once,
+    last_option,
     number_of,
-    option,
     parse_commands,
 )
 from truetune.spec import located
@@ -186,11 +186,11 @@ def _torchrun(command: ShellCommand) -> tuple[str, str, str] | None:
     if options is None:
         return None
     own = _of_launcher(options)
-    nodes = option(own, "--nnodes")
+    nodes = last_option(own, "--nnodes")
     if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
         return None
     for setting in ("--rdzv-endpoint", "--master-addr"):
-        address = option(own, setting)
+        address = last_option(own, setting)
         if address:
             return nodes, address, setting
     return nodes, "", "--rdzv-endpoint"
@@ -202,10 +202,10 @@ def _accelerate(command: ShellCommand, folder: Path) -> tuple[str, str, str] | N
     if options is None:
         return None
     own = _of_launcher(options)
-    name = option(own, "--config-file") or ""
+    name = last_option(own, "--config-file") or ""
     config = _config(folder / name) if name else {}
-    nodes = option(own, "--num-machines") or str(config.get("num_machines", ""))
-    address = option(own, "--main-process-ip")
+    nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
+    address = last_option(own, "--main-process-ip")
     is_first = _is_first_node(own, "--machine-rank")
     if address is None:
         setting = f"main_process_ip of {name}"
@@ -217,8 +217,10 @@ def _deepspeed(command: ShellCommand, folder: Path) -> tuple[str, str, str] | No
     """The same of DeepSpeed; without an address it takes the first line of its host file."""
     options = command.behind("deepspeed")
     own = _of_launcher(options) if options is not None else ()
-    address = option(own, "--master-addr")
-    nodes = option(own, "--num-nodes") or str(_hosts(folder / (option(own, "--hostfile") or ".")))
+    address = last_option(own, "--master-addr")
+    nodes = last_option(own, "--num-nodes") or str(
+        _hosts(folder / (last_option(own, "--hostfile") or "."))
+    )
     return (nodes, address, "--master_addr") if address else None
 
 
@@ -259,7 +261,7 @@ def _plain(
 
 def _own_nodes(words: tuple[str, ...]) -> bool:
     """Does srun take fewer nodes than the job?"""
-    return option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
+    return last_option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
         re.fullmatch(r"-N\d+", word) for word in words
     )
 
@@ -276,7 +278,7 @@ def _manages(script: Path) -> bool:
 
 def _is_first_node(options: tuple[str, ...], name: str) -> bool:
     """Is the command that of the first node alone? It may call itself by any name."""
-    return option(options, name) == "0"
+    return last_option(options, name) == "0"
 
 
 def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from truetune.source.walk import sources
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Training
-from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
+from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, trainer_called
 
 ORDER: tuple[TrainerName, ...] = (
@@ -38,7 +38,7 @@ ORDER: tuple[TrainerName, ...] = (
     "torch",
 )
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
-assert set(ORDER) == set(NAMES)
+assert set(ORDER) == set(TRAINER_NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
 LABELS_BY_SCRIPT = "train_on_responses_only"

@@ -42,16 +42,16 @@ def read_batches(
     """
     with as_data_errors(source):
         yield from (
-            _parquet(source, raw, part, at_once)
+            _read_parquet_batches(source, raw, part, at_once)
             if source.kind == "parquet"
-            else _arrow(source, raw, part)
+            else _read_arrow_batches(source, raw, part)
         )
 
 
 def rows_of_batch(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
     with as_data_errors(source):
-        return _rows(batch)
+        return _rows_without_null_fields(batch)
 
 
 def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
@@ -66,7 +66,7 @@ def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
             about = open_parquet(raw).metadata
             yield from (about.row_group(i).num_rows for i in range(about.num_row_groups))
         elif not _is_stream(source, raw):
-            yield from (batch.num_rows for batch in _arrow(source, raw))
+            yield from (batch.num_rows for batch in _read_arrow_batches(source, raw))
 
 
 @contextmanager
@@ -87,13 +87,15 @@ def as_data_errors(source: Source) -> Iterator[None]:
         ) from None
 
 
-def _parquet(source: Source, raw: IO[bytes], part: int | None, at_once: int) -> Iterator[Any]:
+def _read_parquet_batches(
+    source: Source, raw: IO[bytes], part: int | None, at_once: int
+) -> Iterator[Any]:
     return parquet_batches(
         open_parquet(_open_seekable(source, raw)), at_once, None if part is None else [part]
     )
 
 
-def _arrow(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
+def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
     if _is_stream(source, raw):
         return ipc_stream_batches(open_unpacked(raw, source.path))
@@ -117,7 +119,7 @@ def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
     return arrow.BufferReader(content)
 
 
-def _rows(batch: Any) -> Iterable[Row]:
+def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
     gaps = [
         name
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

@@ -86,7 +86,7 @@ class Conversation:
 
     def exchanged(self) -> Conversation:
         """A pair with its sides exchanged."""
-        read = None if self.read is None else partial(_exchanged, self.read)
+        read = None if self.read is None else partial(_read_exchanged, self.read)
         if isinstance(self.rejected, list):
             prompt, chosen = (
                 self.messages[: self.prompt_messages],
@@ -96,7 +96,7 @@ class Conversation:
         return replace(self, completion=self.rejected, rejected=self.completion or "", read=read)
 
 
-def _exchanged(
+def _read_exchanged(
     read: Callable[[dict[str, Any], Origin], Conversation], raw: dict[str, Any], origin: Origin
 ) -> Conversation:
     return read(raw, origin).exchanged()

@@ -8,10 +8,10 @@ from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, open_unpacked
 from truetune.data.json_window import Window, not_utf8, shorten_token
-from truetune.data.remote import Place
+from truetune.data.remote import DataPath
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import bounded_lines, too_long
+from truetune.parsing.bounded_files import bounded_lines, too_long_in_words
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
 from truetune.parsing.decompression import UNREADABLE
@@ -67,13 +67,13 @@ def read_part(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterat
     )
 
 
-def is_array(path: Place, raw: IO[bytes]) -> bool:
+def is_array(path: DataPath, raw: IO[bytes]) -> bool:
     """Is it one JSON array? They are often called .jsonl."""
     return open_unpacked(raw, path).read(256).removeprefix(BOM).lstrip().startswith(b"[")
 
 
 def read_json_lines(
-    file: IO[bytes], path: Place, first: int = 1, offset: int = 0
+    file: IO[bytes], path: DataPath, first: int = 1, offset: int = 0
 ) -> Iterator[Record]:
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decoder = RowDecoder()
@@ -90,13 +90,15 @@ def read_json_lines(
         if whole:
             yield _record_of_line(number, found, text)
         elif not line:
-            yield Record(number, None, error=DataError(f"{path}:{number}: {too_long()}"))
+            yield Record(number, None, error=DataError(f"{path}:{number}: {too_long_in_words()}"))
         elif line.strip():
             yield _record_of_odd_line(line, number, offset, path)
         offset += size
 
 
-def _numbered_lines(file: IO[bytes], path: Place, first: int) -> Iterator[tuple[int, bytes, int]]:
+def _numbered_lines(
+    file: IO[bytes], path: DataPath, first: int
+) -> Iterator[tuple[int, bytes, int]]:
     """(number, line, bytes) of each line; one that is too long is empty. Raises DataError for a file of blank lines."""
     try:
         for number, (line, size) in enumerate(bounded_lines(file, first=first), first):
@@ -110,7 +112,7 @@ def _record_of_line(number: int, found: Decoded, text: str) -> Record:
     return Record(number, row, mended, None, 0, found.duplicate_key)
 
 
-def _record_of_odd_line(line: bytes, number: int, offset: int, path: Place) -> Record:
+def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
@@ -133,7 +135,7 @@ def _record_of_odd_line(line: bytes, number: int, offset: int, path: Place) -> R
         )
 
 
-def _read_json(path: Place, raw: IO[bytes]) -> Iterator[Record]:
+def _read_json(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
     """An array of rows, an object that holds one, or rows one after the other; decoded one by one."""
     window = Window(open_unpacked(raw, path), path)
     first = window.peek()
@@ -177,10 +179,10 @@ def _read_value(window: Window) -> Record:
 
 
 def _read_csv(
-    lines: IO[bytes], path: Place, columns: Sequence[str] | None = None
+    lines: IO[bytes], path: DataPath, columns: Sequence[str] | None = None
 ) -> Iterator[Record]:
     """`columns`: those of the file, where its header stands before these lines."""
-    text = _Decoded(lines, path, 1 if columns is None else 2)
+    text = _DecodedLines(lines, path, 1 if columns is None else 2)
     reader = CsvReader(text, delimiter="\t" if ".tsv" in path.suffixes else ",", strict=True)
     line = 1
     try:
@@ -210,17 +212,17 @@ def _first_duplicate(names: Sequence[str]) -> str | None:
     return min((name for name, count in Counter(names).items() if count > 1), default=None)
 
 
-class _Decoded:
+class _DecodedLines:
     """The lines of a text; `offset` bytes of it were given."""
 
-    def __init__(self, lines: IO[bytes], path: Place, first: int) -> None:
+    def __init__(self, lines: IO[bytes], path: DataPath, first: int) -> None:
         self.offset = 0
         self._path, self._lines = path, _numbered_lines(lines, path, first)
 
     def __iter__(self) -> Iterator[str]:
         for number, line, size in self._lines:
             if not line:
-                raise DataError(f"{self._path}:{number}: {too_long()}")
+                raise DataError(f"{self._path}:{number}: {too_long_in_words()}")
             try:
                 text = (line.removeprefix(BOM) if number == 1 else line).decode()
             except UnicodeDecodeError as error:

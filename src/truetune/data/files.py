@@ -8,9 +8,9 @@ from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
-from truetune.data.remote import Place, Remote, parse_place
+from truetune.data.remote import DataPath, Remote, parse_place
 from truetune.errors import DataError, name_list
-from truetune.parsing.decompression import SUFFIXES, UNREADABLE, open_decompressed
+from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
@@ -19,7 +19,7 @@ KIND_BY_SUFFIX = {
     ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
-COMPRESSION_SUFFIXES = SUFFIXES
+COMPRESSION_SUFFIXES = COMPRESSED_SUFFIXES
 MAGIC_BYTES = (
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
@@ -34,7 +34,7 @@ NOT_ROWS = ("dataset_info.json", "dataset_infos.json", "dataset_dict.json", "sta
 class Source(NamedTuple):
     """One file of rows."""
 
-    path: Place
+    path: DataPath
     kind: str
     """jsonl, json, csv, parquet or arrow"""
 
@@ -50,7 +50,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         elif path.is_file():
             found.append(Source(path, file_kind(path)))
         elif glob.has_magic(name):
-            files = _files_of(_matches(path))
+            files = _files_of(_expand_glob(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             found += [Source(match, file_kind(match)) for match in files]
@@ -61,18 +61,18 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     return found
 
 
-def _matches(pattern: Place) -> Iterable[Place]:
+def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
     """The places that a glob means, on this machine or in a store."""
     if isinstance(pattern, Remote):
         return pattern.expanded()
     return map(Path, glob.glob(str(pattern), recursive=True))
 
 
-def _files_of(found: Iterable[Place]) -> list[Place]:
+def _files_of(found: Iterable[DataPath]) -> list[DataPath]:
     return sorted((path for path in found if path.is_file()), key=str)
 
 
-def file_kind(path: Place) -> str:
+def file_kind(path: DataPath) -> str:
     """By the name, else by the first bytes. Raises DataError where neither tells."""
     if named := _kind_by_name(path):
         return named
@@ -91,7 +91,7 @@ def file_kind(path: Place) -> str:
     )
 
 
-def open_raw(path: Place) -> IO[bytes]:
+def open_raw(path: DataPath) -> IO[bytes]:
     """The bytes of a file as they are stored. Raises DataError where it can't be opened."""
     try:
         return path.open("rb")
@@ -99,14 +99,14 @@ def open_raw(path: Place) -> IO[bytes]:
         raise DataError(f"{path}: {error.strerror or error}") from None
 
 
-def open_unpacked(raw: IO[bytes], path: Place) -> IO[bytes]:
+def open_unpacked(raw: IO[bytes], path: DataPath) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
     raw.seek(0)
     suffix = path.suffix.lower()
     return open_decompressed(raw, suffix) if suffix in COMPRESSION_SUFFIXES else raw
 
 
-def _kind_by_name(path: Place) -> str | None:
+def _kind_by_name(path: DataPath) -> str | None:
     """The kind by the last suffix, `.gz` and the like aside; None where it tells nothing."""
     name = PurePath(path.name)
     if name.suffix.lower() in COMPRESSION_SUFFIXES:
@@ -114,7 +114,7 @@ def _kind_by_name(path: Place) -> str | None:
     return KIND_BY_SUFFIX.get(name.suffix.lower())
 
 
-def _sources_of_folder(folder: Place) -> list[Source]:
+def _sources_of_folder(folder: DataPath) -> list[Source]:
     """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
     splits = folder / "dataset_dict.json"
     if splits.is_file():
@@ -136,7 +136,7 @@ def _sources_of_folder(folder: Place) -> list[Source]:
     )
 
 
-def _train_split(folder: Place, splits: Place) -> Place:
+def _train_split(folder: DataPath, splits: DataPath) -> DataPath:
     """The folder of the split `train` of a `datasets` folder. Raises DataError where there is none."""
     names = _read_description(splits, "splits")
     if "train" not in names:
@@ -146,7 +146,7 @@ def _train_split(folder: Place, splits: Place) -> Place:
     return folder / "train"
 
 
-def _read_description(path: Place, key: str) -> list[Any]:
+def _read_description(path: DataPath, key: str) -> list[Any]:
     """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
     wrong = f"{path}: not as `datasets` saves it"
     try:
@@ -159,7 +159,7 @@ def _read_description(path: Place, key: str) -> list[Any]:
     return listed
 
 
-def _table_of(folder: Place, entry: Any) -> Source:
+def _table_of(folder: DataPath, entry: Any) -> Source:
     """The Arrow file that an entry of state.json names. Raises DataError."""
     name = entry.get("filename") if isinstance(entry, dict) else None
     if not isinstance(name, str) or PurePath(name).name != name:
@@ -175,7 +175,7 @@ def _table_of(folder: Place, entry: Any) -> Source:
     return Source(path, "arrow")
 
 
-def _missing_in_words(name: str, path: Place) -> str:
+def _missing_in_words(name: str, path: DataPath) -> str:
     """What is said of a path that is none, with what may have been meant."""
     if isinstance(path, Remote):
         return f"{name}: no such file or folder"

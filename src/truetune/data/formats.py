@@ -42,7 +42,7 @@ VERDICT_BY_WORD = {
 """Those that may be a class of something else as well: they are read where the format is KTO's by name"""
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 
-Test = Callable[[Row, str], object]
+ColumnTest = Callable[[Row, str], object]
 
 
 def read_messages(draft: Draft) -> Conversation:
@@ -251,13 +251,13 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
     return _read_plain_or_chat(draft, format)
 
 
-def _has_columns_of(row: Row, format: Format, there: Test = has_column) -> bool:
+def _has_columns_of(row: Row, format: Format, there: ColumnTest = has_column) -> bool:
     if format == "kto":
         return _guess_base_format(row, there) is not None and bool(there(row, "label"))
     return all(there(row, name) for name in row_formats()[format].columns)
 
 
-def _guess_format(row: Row, there: Test) -> Format | None:
+def _guess_format(row: Row, there: ColumnTest) -> Format | None:
     if _has_columns_of(row, "preference", there):
         return "preference"
     base = _guess_base_format(row, there)
@@ -266,7 +266,7 @@ def _guess_format(row: Row, there: Test) -> Format | None:
     return "kto" if _plain_label(label) in known and base not in (None, "text") else base
 
 
-def _guess_base_format(row: Row, there: Test) -> Format | None:
+def _guess_base_format(row: Row, there: ColumnTest) -> Format | None:
     others = (name for name in row_formats() if name not in ("preference", "kto"))
     return next((name for name in others if _has_columns_of(row, name, there)), None)
 

@@ -7,9 +7,9 @@ import re
 from typing import IO, Any
 
 from truetune.data.columns import KNOWN_COLUMNS
-from truetune.data.remote import Place
+from truetune.data.remote import DataPath
 from truetune.errors import DataError
-from truetune.parsing.bounded_files import too_long
+from truetune.parsing.bounded_files import too_long_in_words
 from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
 from truetune.parsing.limits import ROW
 
@@ -21,7 +21,7 @@ _OBJECTS = re.compile(r"\[\s*\{")
 class Window:
     """Raises DataError, with the line, where the text is no JSON or no UTF-8."""
 
-    def __init__(self, file: IO[bytes], path: Place) -> None:
+    def __init__(self, file: IO[bytes], path: DataPath) -> None:
         self.path = path
         self.line, self.offset = 1, 0
         """Where it has come to: the line, and how many bytes stand before"""
@@ -111,7 +111,7 @@ class Window:
 
     def _grow(self) -> bool:
         if len(self._text) - self._at > ROW.max_bytes:
-            raise DataError(f"{self.path}:{self.line}: {too_long()}")
+            raise DataError(f"{self.path}:{self.line}: {too_long_in_words()}")
         more = self._file.read(max(CHUNK_CHARACTERS, len(self._text) - self._at))
         try:
             text = self._utf8.decode(more, final=not more)
@@ -136,7 +136,7 @@ class Window:
         self._counted = at
 
 
-def not_utf8(path: Place, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
+def not_utf8(path: DataPath, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
     """`offset`: how many bytes of the text stand before what was decoded."""
     byte, at = error.object[error.start], offset + error.start
     return DataError(

@@ -10,11 +10,11 @@ from typing import IO, NamedTuple
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import is_array, read_json_lines, read_records
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw
-from truetune.data.remote import Place
+from truetune.data.remote import DataPath
 from truetune.data.rows import find_exemplar, iterate_conversations
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
-from truetune.parsing.bounded_files import check_blank_lines, too_long
+from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 
@@ -57,7 +57,7 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
             and not is_array(source.path, raw)
         )
         raw.seek(0)
-        blocks = ((None, block) for block in _blocks(raw, BLOCK_BYTES))
+        blocks = ((None, block) for block in _read_blocks(raw, BLOCK_BYTES))
         for stretch, block in cut_stretches(raw, size, source.path) if cuts else blocks:
             digest.update(block)
             if progress is not None:
@@ -67,18 +67,18 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
     return Scan(digest.hexdigest(), tuple(found))
 
 
-def cut_stretches(lines: IO[bytes], size: int, path: Place) -> Iterator[tuple[Stretch, bytes]]:
+def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple[Stretch, bytes]]:
     """A stream of lines cut into stretches of about `size` bytes, each with its bytes.
 
     Raises DataError for a line that is longer than a row may be, and for a file of blank lines.
     """
     start, line, rows_before = 0, 1, 0
-    for part in _blocks(lines, size):
+    for part in _read_blocks(lines, size):
         rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
         if len(rest) > ROW.max_bytes:
-            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long()}")
+            raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long_in_words()}")
         block = part + rest
-        count, rows = _count(block)
+        count, rows = _count_lines(block)
         rows_before += rows
         lines_before = line - 1 + count
         try:
@@ -121,12 +121,12 @@ def read_stretch(
     )
 
 
-def _blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
+def _read_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
     while block := raw.read(size):
         yield block
 
 
-def _count(block: bytes) -> tuple[int, int]:
+def _count_lines(block: bytes) -> tuple[int, int]:
     """(lines, rows): a line of white space holds no row."""
     count = block.count(b"\n") + (not block.endswith(b"\n"))
     if block.count(b"\n{") + block.startswith(b"{") == count:

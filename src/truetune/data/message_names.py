@@ -12,22 +12,22 @@ from typing import Any
 
 from truetune.errors import SpecError
 
-KEY, ROLE = "message.", "role."
+KEY_PREFIX, ROLE_PREFIX = "message.", "role."
 MESSAGE_KEYS = ("role", "content")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
 def is_inside_messages(name: str) -> bool:
     """Does this key of a map name something inside messages, and no column?"""
-    return name.startswith((KEY, ROLE))
+    return name.startswith((KEY_PREFIX, ROLE_PREFIX))
 
 
 def roles_in_map(columns: Mapping[str, str]) -> dict[str, str]:
     """Each role as the file calls it -> truetune's, as far as a map says so."""
     return {
-        source: ours.removeprefix(ROLE)
+        source: ours.removeprefix(ROLE_PREFIX)
         for ours, theirs in columns.items()
-        if ours.startswith(ROLE)
+        if ours.startswith(ROLE_PREFIX)
         for source in theirs.split(",")
     }
 
@@ -49,12 +49,16 @@ class MessageNames:
         """
         inside = [name for name in columns if is_inside_messages(name)]
         for name in inside:
-            known = [KEY + key for key in MESSAGE_KEYS] + [ROLE + role for role in ROLES]
+            known = [KEY_PREFIX + key for key in MESSAGE_KEYS] + [
+                ROLE_PREFIX + role for role in ROLES
+            ]
             if name not in known:
                 raise SpecError(f"--map {name}={columns[name]}: expected one of {', '.join(known)}")
         if not inside:
             return None
-        keys = {columns[KEY + key]: key for key in MESSAGE_KEYS if KEY + key in columns}
+        keys = {
+            columns[KEY_PREFIX + key]: key for key in MESSAGE_KEYS if KEY_PREFIX + key in columns
+        }
         return cls(keys, roles_in_map(columns))
 
     def renamed(self, value: Any) -> Any:

@@ -32,7 +32,7 @@ def read_messages_value(
     value = parse_json_text(value, problems)
     if not isinstance(value, list):
         problems.append(
-            Problem("not-messages", f"expected a list of messages, found {_shorten(value)}")
+            Problem("not-messages", f"expected a list of messages, found {_describe_value(value)}")
         )
         return []
     if not value:
@@ -47,7 +47,7 @@ def read_messages_value(
             problems.append(
                 Problem(
                     "not-messages",
-                    f"expected a message with role and content, found {_shorten(item)}",
+                    f"expected a message with role and content, found {_describe_value(item)}",
                 )
             )
     return made
@@ -271,5 +271,5 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _shorten(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     return f"{type(value).__name__} {str(value)[:40]!r}"

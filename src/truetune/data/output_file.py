@@ -58,7 +58,7 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
         return
     if not stat.S_ISREG(found.st_mode):
         raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
-    if any(_is_file(given, found) for given in inputs):
+    if any(_is_same_file(given, found) for given in inputs):
         raise UsageError(
             f"{path}: this command reads it, and would write over it; name another file"
         )
@@ -95,7 +95,7 @@ def starts_with(*heads: bytes) -> Callable[[Path], bool]:
     return is_ours
 
 
-def _is_file(given: Path, known: os.stat_result) -> bool:
+def _is_same_file(given: Path, known: os.stat_result) -> bool:
     try:
         found = given.stat()
     except (OSError, ValueError):

@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
-from truetune.data.remote import Place, Remote
+from truetune.data.remote import DataPath, Remote
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
@@ -72,7 +72,7 @@ class Input(NamedTuple):
 
     what: str
     """What it is to the command: `data`, `the tokenizer`, `the base model`, ..."""
-    place: Place
+    place: DataPath
 
 
 class Output(NamedTuple):
@@ -80,7 +80,7 @@ class Output(NamedTuple):
 
     option: str
     """The option or argument that names it"""
-    place: Place
+    place: DataPath
 
 
 class StatDigests:
@@ -137,7 +137,7 @@ def is_name_below(name: str) -> bool:
     )
 
 
-def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
+def check_output_folder(output: DataPath, inputs: Iterable[Input], option: str = "-o") -> None:
     """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
 
     It must not lie inside a folder that truetune wrote either (`check_outside_own_folders`).
@@ -157,7 +157,7 @@ def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-
     check_outside_own_folders(output)
 
 
-def check_outside_own_folders(output: Place) -> None:
+def check_outside_own_folders(output: DataPath) -> None:
     """Raise UsageError where an output would stand inside encoded data or a checkpoint.
 
     The record of such a folder lists all that is in it. What is put there is a stranger to the next command that writes
@@ -191,7 +191,7 @@ def check_apart(outputs: Iterable[Output]) -> None:
             )
 
 
-def _relation_of_outputs(one: Place, other: Place) -> str | None:
+def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
     """How an output touches another one, neither of which need be there; None where it does not."""
     if isinstance(one, Remote) or isinstance(other, Remote):
         return _remote_relation(one, other, other_is_folder=True)
@@ -209,7 +209,7 @@ def _relation_of_outputs(one: Place, other: Place) -> str | None:
     return "lies inside" if source in target.parents else None
 
 
-def _folders_around(output: Place) -> Iterator[Place]:
+def _folders_around(output: DataPath) -> Iterator[DataPath]:
     """The folders that an output stands in, the nearest first."""
     if not isinstance(output, Remote):
         yield from output.resolve().parents
@@ -219,7 +219,7 @@ def _folders_around(output: Place) -> Iterator[Place]:
         yield output
 
 
-def _read_record(path: Place) -> Any:
+def _read_record(path: DataPath) -> Any:
     """What a record of a folder holds; None where there is none that can be read.
 
     Of a store it may be forbidden to look into the folders around the one that is written.
@@ -254,7 +254,7 @@ OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
-def _relation_to_input(output: Place, given: Place) -> str | None:
+def _relation_to_input(output: DataPath, given: DataPath) -> str | None:
     """How the output would touch an input; None where it does not."""
     output, given = _on_this_machine(output), _on_this_machine(given)
     if isinstance(output, Remote) or isinstance(given, Remote):
@@ -286,7 +286,7 @@ def _is_folder_around(target: Path, source: Path) -> bool:
     return any(_same_file(parent, own) for parent in source.parents)
 
 
-def _on_this_machine(place: Place) -> Place:
+def _on_this_machine(place: DataPath) -> DataPath:
     """The path that file:// means."""
     return (
         Path("/", place.path)
@@ -315,7 +315,7 @@ def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
 
 
 def _remote_relation(
-    output: Place, given: Place, *, other_is_folder: bool | None = None
+    output: DataPath, given: DataPath, *, other_is_folder: bool | None = None
 ) -> str | None:
     """Of two places of which one is in a store at least: by their names alone.
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from truetune.data.columns import Row
 
-_WORTH = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
-_SIDE = re.compile(
-    rf"(?:(?P<before>chosen|rejected)_{_WORTH}|{_WORTH}_(?P<behind>chosen|rejected))"
+_SCORE_WORD = "(?:avg_|average_|mean_|overall_)?(?:score|rating|reward)s?"
+_SIDE_SCORE = re.compile(
+    rf"(?:(?P<before>chosen|rejected)_{_SCORE_WORD}|{_SCORE_WORD}_(?P<behind>chosen|rejected))"
 )
 _MARGIN = re.compile(r"(?:(?:score|rating|reward)_)?margin")
 
@@ -21,10 +21,10 @@ def scores_of(row: Row) -> tuple[float, float] | None:
     margin = None
     for key, value in row.items():
         name = str(key).lower().replace("-", "_").replace(".", "_").replace(" ", "_")
-        side = _SIDE.fullmatch(name)
+        side = _SIDE_SCORE.fullmatch(name)
         if side is None and _MARGIN.fullmatch(name) is None:
             continue
-        number = _number(value)
+        number = _parse_number(value)
         if number is None:
             continue
         if side:
@@ -36,7 +36,7 @@ def scores_of(row: Row) -> tuple[float, float] | None:
     return None if margin is None else (margin, 0.0)
 
 
-def _number(value: Any) -> float | None:
+def _parse_number(value: Any) -> float | None:
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

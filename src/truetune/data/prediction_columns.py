@@ -14,7 +14,7 @@ from typing import Any
 from truetune.errors import DataError, UsageError, name_list
 from truetune.spec.near import near
 
-NAMES: Mapping[str, tuple[str, ...]] = {
+COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "prediction": (
         "prediction", "predictions", "predict", "predicted", "pred", "preds", "generated_text", "generated",
         "generation", "generations", "generated_texts", "gen", "model_output", "model_answer", "model_response",
@@ -37,7 +37,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "stopped": ("stopped", "finish_reason", "stop_reason", "finished"),
 }  # fmt: skip
 """What a column is, and what files call it, the surest name first"""
-PARTS: Mapping[str, str] = {
+NAME_PARTS: Mapping[str, str] = {
     "reference": "reference ref gold golden truth gt target expected label ideal",
     "prediction": "prediction predictions predict predicted pred preds generated generation hypothesis hyp response "
                   "resp completion output answer infer inference",
@@ -49,10 +49,10 @@ _NO_TEXT = (
     " logprobs cost file path category lang language url date embedding rating correct accuracy"
     " loss format"
 )
-NO_TEXT = frozenset(_NO_TEXT.split())
+NO_TEXT_PARTS = frozenset(_NO_TEXT.split())
 """Parts of the names of columns that say something about a text, and are none"""
-CURVES = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
-ONLY_IDS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
+CURVE_COLUMNS = frozenset(("loss", "train_loss", "eval_loss", "learning_rate", "grad_norm"))
+ID_COLUMNS = frozenset(("output_ids", "token_ids", "generated_ids", "input_ids"))
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _OTHER_SEPARATORS = re.compile(r"[;\t|]")
 _GAPS = re.compile(r"[\W_]+")
@@ -73,13 +73,13 @@ def find_columns(rows: Sequence[Row], given: Mapping[str, str], where: str) -> d
         )
     taken = dict(given)
     plain = {plain_name(name): name for name in reversed(names)}
-    for ours, known in NAMES.items():
+    for ours, known in COLUMN_NAMES.items():
         free = [
             plain[name] for name in known if name in plain and plain[name] not in taken.values()
         ]
         if ours not in taken and free:
             taken[ours] = free[0]
-    for ours in PARTS:
+    for ours in NAME_PARTS:
         if ours not in taken and len(found := _named_in_part(ours, rows, names, taken)) == 1:
             taken[ours] = found[0]
     if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
@@ -87,7 +87,7 @@ def find_columns(rows: Sequence[Row], given: Mapping[str, str], where: str) -> d
     if "prediction" not in taken:
         raise DataError(
             f"{where}: no column of predictions; the rows have {name_list(names)}"
-            f"{_advice(rows, names, taken)}"
+            f"{_advise_on_missing_column(rows, names, taken)}"
         )
     return taken
 
@@ -99,10 +99,10 @@ def plain_name(name: str) -> str:
 
 def _check_map(names: Sequence[str], given: Mapping[str, str], where: str) -> None:
     for ours, theirs in given.items():
-        if ours not in NAMES:
+        if ours not in COLUMN_NAMES:
             raise UsageError(
-                f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, NAMES)};"
-                f" known are {', '.join(NAMES)}"
+                f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, COLUMN_NAMES)};"
+                f" known are {', '.join(COLUMN_NAMES)}"
             )
         if theirs not in names and theirs.partition(".")[0] not in names:
             raise DataError(
@@ -123,21 +123,23 @@ def _named_in_part(
 
 def _kind_by_parts(name: str) -> str | None:
     parts = set(plain_name(name).split("_"))
-    if parts & NO_TEXT:
+    if parts & NO_TEXT_PARTS:
         return None
-    return next((ours for ours, known in PARTS.items() if parts & set(known.split())), None)
+    return next((ours for ours, known in NAME_PARTS.items() if parts & set(known.split())), None)
 
 
 def _holds_text(rows: Sequence[Row], name: str) -> bool:
     return any(isinstance(row.get(name), str | list | dict) for row in rows)
 
 
-def _advice(rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]) -> str:
+def _advise_on_missing_column(
+    rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
+) -> str:
     """What to do about a file without a column of predictions."""
     plain = {plain_name(name) for name in names}
-    if plain & CURVES:
+    if plain & CURVE_COLUMNS:
         return ": this is a log of curves; did you mean truetune diagnose?"
-    if plain & ONLY_IDS:
+    if plain & ID_COLUMNS:
         return ": these are token ids; decode them (tokenizer.batch_decode) and write the texts"
     if {"custom_id", "body"} <= plain:
         return ": these are the requests of a batch; score its output, with --data and this file"
@@ -153,7 +155,7 @@ def _free_text_columns(
     for name in names:
         if (
             name not in taken.values()
-            and not set(plain_name(name).split("_")) & NO_TEXT
+            and not set(plain_name(name).split("_")) & NO_TEXT_PARTS
             and _holds_text(rows, name)
         ):
             yield name

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.data.prediction_columns import NAMES, plain_name
+from truetune.data.prediction_columns import COLUMN_NAMES, plain_name
 from truetune.errors import DataError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 from truetune.parsing.python_reader import parse_literal
 
-HOLDERS = (
+TEXT_KEYS = (
     "choices", "body", "message", "messages", "content", "text", "generated_text", "turns", "outputs", "output",
     "sampled", "result", "response", "completion", "answer", "question", "raw", "value",
 )  # fmt: skip
 """Keys of an object that holds an answer or a prompt, the surest first"""
-ENDS = ("finish_reason", "stop_reason")
-DEPTH = 8
+STOP_REASON_KEYS = ("finish_reason", "stop_reason")
+MAX_DEPTH = 8
 """Objects inside each other that are looked through"""
 Row = Mapping[str, Any]
 
 
-class Line(NamedTuple):
+class RowLine(NamedTuple):
     """A row, and where it stands."""
 
     row: Row
@@ -35,59 +35,61 @@ class Line(NamedTuple):
     line: int
 
 
-class Said(NamedTuple):
+class AnswerText(NamedTuple):
     """A text inside an object, and what ended it."""
 
     text: str
     ended: Any = None
 
 
-def unfolded(values: Sequence[tuple[Any, str, int]]) -> list[Line]:
+def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
     """The rows of (value, file, line): those inside tables, lists and events too. Raises DataError for choices of
     lm-eval, of which no answer was generated."""
     if len(values) == 1 and _is_answers_by_id(values[0][0]):
         answers, path, line = values[0]
         return [
-            Line({"id": name, "prediction": text}, path, line) for name, text in answers.items()
+            RowLine({"id": name, "prediction": text}, path, line) for name, text in answers.items()
         ]
-    found = [Line(row, path, line) for value, path, line in values for row in _rows_in(value)]
+    found = [RowLine(row, path, line) for value, path, line in values for row in _rows_in(value)]
     if not found:
         return []
     if any(_is_sampling(line.row) for line in found):
-        return list(_of_evals(found))
+        return list(_rows_of_evals(found))
     if all("doc" in line.row and "resps" in line.row for line in found):
-        return list(_of_lm_eval(found))
+        return list(_rows_of_lm_eval(found))
     if all(_is_object(line.row.get(name)) for line in found for name in ("inputs", "outputs")):
         return [
-            Line({name: _parsed(cell) for name, cell in row.items()}, path, line)
+            RowLine({name: _parse_cell(cell) for name, cell in row.items()}, path, line)
             for row, path, line in found
         ]
     return found
 
 
-def texts_in(value: Any, depth: int = DEPTH) -> Iterator[Said]:
+def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
     """The texts of an answer: one, or several of a list; the answer in the objects that servers give.
 
     Of a list of messages it is the last one, if that is the assistant's. Numbers are as they are written.
     """
-    value = _structure(value)
+    value = _parse_messages(value)
     if isinstance(value, str):
-        yield Said(value)
+        yield AnswerText(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield Said(str(value))
+        yield AnswerText(str(value))
     elif isinstance(value, list) and depth:
         yield from _texts_of_list(value, depth)
     elif isinstance(value, Mapping) and depth:
-        holder = next((name for name in HOLDERS if value.get(name) is not None), None)
+        holder = next((name for name in TEXT_KEYS if value.get(name) is not None), None)
         holder = holder or (next(iter(value)) if len(value) == 1 else None)
-        ended = next((value[name] for name in ENDS if value.get(name) is not None), None)
+        ended = next(
+            (value[name] for name in STOP_REASON_KEYS if value.get(name) is not None), None
+        )
         for said in texts_in(value.get(holder), depth - 1) if holder is not None else ():
-            yield Said(said.text, said.ended if said.ended is not None else ended)
+            yield AnswerText(said.text, said.ended if said.ended is not None else ended)
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a prompt, also where a table holds them as text, or a request around them."""
-    value = _structure(value)
+    value = _parse_messages(value)
     if isinstance(value, Mapping):
         inner = value.get("messages", value.get("body"))
         return messages_of(inner) if inner is not None else None
@@ -102,13 +104,13 @@ def is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and ("role" in value or "from" in value)
 
 
-def _structure(value: Any) -> Any:
+def _parse_messages(value: Any) -> Any:
     """The messages that a text holds, as CSV files have them; else the value itself. Other JSON may be the answer."""
-    found = _parsed(value)
+    found = _parse_cell(value)
     return found if isinstance(found, list) and found and all(map(is_message, found)) else value
 
 
-def _parsed(value: Any) -> Any:
+def _parse_cell(value: Any) -> Any:
     """A list or an object that a text holds, in JSON or as Python prints it; else the value itself."""
     text = value.strip() if isinstance(value, str) else ""
     if text[:1] not in ("[", "{") or text[-1:] not in ("]", "}"):
@@ -122,7 +124,7 @@ def _parsed(value: Any) -> Any:
             return value
 
 
-def _texts_of_list(values: list[Any], depth: int) -> Iterator[Said]:
+def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
     if values and all(map(is_message, values)):
         role = values[-1].get("role", values[-1].get("from"))
         yield from (
@@ -130,7 +132,7 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[Said]:
         )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
         parts = [value["text"] for value in values if isinstance(value.get("text"), str)]
-        yield from [Said("\n".join(parts))] if parts else ()
+        yield from [AnswerText("\n".join(parts))] if parts else ()
     else:
         for value in values:
             yield from texts_in(value, depth - 1)
@@ -138,7 +140,7 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[Said]:
 
 def _is_object(cell: Any) -> bool:
     """Does a cell hold an object in JSON, as exported runs have them?"""
-    return isinstance(cell, str) and isinstance(_parsed(cell), dict)
+    return isinstance(cell, str) and isinstance(_parse_cell(cell), dict)
 
 
 def _rows_in(value: Any) -> Iterator[Row]:
@@ -165,7 +167,7 @@ def _is_answers_by_id(value: Any) -> bool:
         or not all(isinstance(text, str) for text in value.values())
     ):
         return False
-    known = {name for names in NAMES.values() for name in names}
+    known = {name for names in COLUMN_NAMES.values() for name in names}
     return all(plain_name(name) not in known and any(map(str.isdigit, name)) for name in value)
 
 
@@ -177,7 +179,7 @@ def _is_sampling(row: Row) -> bool:
     )
 
 
-def _of_evals(lines: Sequence[Line]) -> Iterator[Line]:
+def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of a log of Evals, with what was expected of each."""
     expected = {
         line.row.get("sample_id"): line.row["data"].get("expected")
@@ -189,10 +191,12 @@ def _of_evals(lines: Sequence[Line]) -> Iterator[Line]:
             data = line.row["data"]
             row = {"prompt": data.get("prompt"), "sampled": data["sampled"]}
             wanted = expected.get(line.row.get("sample_id"))
-            yield Line(row if wanted is None else {**row, "expected": wanted}, line.path, line.line)
+            yield RowLine(
+                row if wanted is None else {**row, "expected": wanted}, line.path, line.line
+            )
 
 
-def _of_lm_eval(lines: Sequence[Line]) -> Iterator[Line]:
+def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of lm-eval: the document's question, else the prompt that was sent; each once, not once a filter."""
     first = lines[0].row.get("filter")
     for row, path, line in lines:
@@ -205,12 +209,14 @@ def _of_lm_eval(lines: Sequence[Line]) -> Iterator[Line]:
             )
         doc = row["doc"] if isinstance(row["doc"], Mapping) else {}
         asked = next(
-            (doc[name] for name in NAMES["prompt"] if isinstance(doc.get(name), str)), None
+            (doc[name] for name in COLUMN_NAMES["prompt"] if isinstance(doc.get(name), str)), None
         )
-        yield Line({"prompt": asked or _sent(row.get("arguments")), **row}, path, line)
+        yield RowLine(
+            {"prompt": asked or _prompt_in_arguments(row.get("arguments")), **row}, path, line
+        )
 
 
-def _sent(arguments: Any) -> str:
+def _prompt_in_arguments(arguments: Any) -> str:
     """The prompt in the arguments of a request: by name, or the first of a list."""
     while isinstance(arguments, Mapping | list) and arguments:
         arguments = (

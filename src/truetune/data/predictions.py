@@ -17,18 +17,20 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
 from truetune.data.files import find_sources, open_raw, open_unpacked
-from truetune.data.prediction_columns import NAMES, find_columns, plain_name
-from truetune.data.prediction_rows import Line, Said, messages_of, texts_in, unfolded
+from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, plain_name
+from truetune.data.prediction_rows import AnswerText, RowLine, messages_of, texts_in, unfold_rows
 from truetune.data.remote import parse_place
 from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import bounded_lines
 
-ENDED = frozenset(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1"))
-CUT = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
+STOP_REASONS = frozenset(
+    ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1")
+)
+LENGTH_REASONS = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
 """What `finish_reason` and the like say of an answer that ended, and of one that was cut"""
-FIRST = 8
+SAMPLED_ROWS = 8
 """Rows that tell what a file is"""
 Messages = Sequence[Mapping[str, Any]]
 
@@ -60,12 +62,12 @@ class Prediction:
         """The last thing that was said before the answer."""
         if isinstance(self.prompt, str):
             return self.prompt
-        said = [_content(message) for message in self.prompt if _role(message) == "user"]
+        said = [_content_text(message) for message in self.prompt if _role_of(message) == "user"]
         return said[-1] if said else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadPredictions:
     """The predictions of some files."""
 
     predictions: tuple[Prediction, ...]
@@ -77,7 +79,9 @@ class Read:
     """Lines that hold no row, and why"""
 
 
-def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = None) -> Read:
+def read_predictions(
+    paths: Sequence[str], columns: Mapping[str, str] | None = None
+) -> ReadPredictions:
     """The predictions of JSONL, JSON, CSV or Parquet files, in order.
 
     `columns` says what the files call a column: {"prediction": "resp"}; a dot goes into an object ("doc.question").
@@ -98,10 +102,10 @@ def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = N
                         )
                     else:
                         values.append((record.row, str(source.path), record.line))
-    lines = unfolded(values)
+    lines = unfold_rows(values)
     if not lines:
         raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
-    return replace(_read(lines, columns or {}), broken=tuple(broken))
+    return replace(_predictions_of_lines(lines, columns or {}), broken=tuple(broken))
 
 
 def _is_plain_text(path: str) -> bool:
@@ -144,7 +148,7 @@ def predictions_of(
 
     Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
     """
-    found = [_prediction(text, number) for number, text in enumerate(texts, 1)]
+    found = [_prediction_of(text, number) for number, text in enumerate(texts, 1)]
     given: dict[str, Sequence[Any] | None] = {
         "prompt": prompts,
         "reference": references,
@@ -160,7 +164,7 @@ def predictions_of(
                 " many"
             )
         over: list[dict[str, Any]] = [
-            {name: unrendered(value) if name == "prompt" else value} for value in values
+            {name: parse_rendered_prompt(value) if name == "prompt" else value} for value in values
         ]
         found = [replace(one, **changes) for one, changes in zip(found, over, strict=True)]
     return tuple(found)
@@ -173,16 +177,18 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
 
     Raises DataError where the rows don't fit the predictions, or can't be read.
     """
-    requests = _requests(data)
+    requests = _requests_by_id(data)
     if requests:
         return tuple(
             replace(one, prompt=one.prompt or requests.get(one.custom_id, ""))
             for one in predictions
         )
-    rows = [_asked_and_said(row) for row in read_conversations(data)]
+    rows = [_question_and_answer(row) for row in read_conversations(data)]
     if any(prediction.question for prediction in predictions):
-        by_question = {_plain(question): (question, answer) for question, answer in rows}
-        found = [by_question.get(_plain(prediction.question)) for prediction in predictions]
+        by_question = {_normalize_text(question): (question, answer) for question, answer in rows}
+        found = [
+            by_question.get(_normalize_text(prediction.question)) for prediction in predictions
+        ]
         if not any(found):
             raise DataError(
                 f"{', '.join(data)}: no row asks what a prediction answers; expected the same"
@@ -210,7 +216,7 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
     )
 
 
-def _requests(data: Sequence[str]) -> dict[str, Messages]:
+def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
     """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
     found: dict[str, Messages] = {}
     for source in find_sources(data):
@@ -233,23 +239,23 @@ def score_hint(path: str | PathLike[str]) -> str:
         with open_raw(source.path) as raw:
             rows = [
                 record.row
-                for record in islice(read_records(source, raw), FIRST)
+                for record in islice(read_records(source, raw), SAMPLED_ROWS)
                 if isinstance(record.row, dict | list)
             ]
     except (DataError, IndexError):
         return ""
     try:
-        lines = unfolded([(row, str(path), 1) for row in rows])
+        lines = unfold_rows([(row, str(path), 1) for row in rows])
         taken = find_columns([line.row for line in lines], {}, str(path))
     except DataError:
         lines, taken = [], {}
-    sure = NAMES["prediction"][: NAMES["prediction"].index("response")]
+    sure = COLUMN_NAMES["prediction"][: COLUMN_NAMES["prediction"].index("response")]
     if (
         plain_name(taken.get("prediction", "")) in sure
         or {"prediction", "reference"} <= taken.keys()
     ):
         return f"; did you mean: truetune score {path}?"
-    if lines and next(texts_in(lines[0].row), Said("")).ended is not None:
+    if lines and next(texts_in(lines[0].row), AnswerText("")).ended is not None:
         return f"; did you mean: truetune score {path}?"
     return (
         f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}"
@@ -258,23 +264,23 @@ def score_hint(path: str | PathLike[str]) -> str:
     )
 
 
-def _read(lines: Sequence[Line], columns: Mapping[str, str]) -> Read:
+def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
     taken = find_columns([line.row for line in lines], columns, lines[0].path)
-    by_row = [list(_of_row(line.row, taken, line.path, line.line)) for line in lines]
+    by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
     found = [one for row in by_row for one in row]
     if not found:
         raise DataError(
             f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a"
             " text"
         )
-    return Read(tuple(found), taken, sum(not row for row in by_row))
+    return ReadPredictions(tuple(found), taken, sum(not row for row in by_row))
 
 
-def _of_row(
+def _predictions_of_row(
     row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int
 ) -> Iterator[Prediction]:
     """The predictions of one row, one or several."""
-    cells = {ours: _at(row, theirs) for ours, theirs in taken.items()}
+    cells = {ours: _cell_at(row, theirs) for ours, theirs in taken.items()}
     same = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
     wanted = next((said.text for said in texts_in(cells.get("reference"))), "")
     asked, last = _prompt_and_last_answer(
@@ -286,12 +292,12 @@ def _of_row(
     reference = cut_stop_tokens(wanted or ("" if same else last))[0]
     for said in texts_in(cells["prediction"]):
         text, has_stop = cut_stop_tokens(said.text)
-        stopped = _stopped(cells.get("stopped") if said.ended is None else said.ended)
+        stopped = _parse_stop_reason(cells.get("stopped") if said.ended is None else said.ended)
         yield Prediction(
             text,
             asked,
             reference,
-            _step(cells.get("step")),
+            _parse_step(cells.get("step")),
             has_stop or stopped,
             file,
             line,
@@ -310,18 +316,18 @@ def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
     """What was asked, and the assistant's turn at its end, which is no part of it."""
     messages = messages_of(cell)
     if messages is None:
-        return unrendered(next((said.text for said in texts_in(cell)), "")), ""
-    if _role(messages[-1]) == "assistant":
-        return tuple(messages[:-1]), _content(messages[-1])
+        return parse_rendered_prompt(next((said.text for said in texts_in(cell)), "")), ""
+    if _role_of(messages[-1]) == "assistant":
+        return tuple(messages[:-1]), _content_text(messages[-1])
     return tuple(messages), ""
 
 
-def unrendered(prompt: str | Messages) -> str | Messages:
+def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
     """The messages of a prompt that a chat template wrote; another prompt as it is."""
     return (chat_of_rendered(prompt) or prompt) if isinstance(prompt, str) else prompt
 
 
-def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+def _prediction_of(given: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
     if isinstance(given, Prediction):
         return given
     if isinstance(given, str):
@@ -332,7 +338,7 @@ def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Pre
             " row, or a Prediction"
         )
     taken = find_columns([given], {}, f"row {number}")
-    found = next(_of_row(given, taken, "", number), None)
+    found = next(_predictions_of_row(given, taken, "", number), None)
     if found is None:
         raise DataError(
             f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text"
@@ -340,23 +346,23 @@ def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Pre
     return found
 
 
-def _at(row: Mapping[str, Any], name: str) -> Any:
+def _cell_at(row: Mapping[str, Any], name: str) -> Any:
     """What stands in a column, or in an object of it: `doc.question`."""
     if name in row:
         return row[name]
     first, _, rest = name.partition(".")
     inner = row.get(first)
-    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+    return _cell_at(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
-def _role(message: Mapping[str, Any]) -> str:
+def _role_of(message: Mapping[str, Any]) -> str:
     role = str(message.get("role", message.get("from", "")))
     return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(
         role, role
     )
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def _content_text(message: Mapping[str, Any]) -> str:
     content = message.get("content", message.get("value"))
     if isinstance(content, list):
         return "\n".join(
@@ -367,26 +373,28 @@ def _content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _step(value: Any) -> int:
+def _parse_step(value: Any) -> int:
     try:
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
         return 0
 
 
-def _stopped(value: Any) -> bool | None:
+def _parse_stop_reason(value: Any) -> bool | None:
     said = str(value).strip().casefold()
-    return True if said in ENDED else False if said in CUT else None
+    return True if said in STOP_REASONS else False if said in LENGTH_REASONS else None
 
 
-def _asked_and_said(row: Conversation) -> tuple[str, str]:
+def _question_and_answer(row: Conversation) -> tuple[str, str]:
     if not row.is_chat:
         return row.prompt or "", row.completion or row.text or ""
     answers = [at for at, message in enumerate(row.messages) if message.get("role") == "assistant"]
     end = answers[-1] if answers else len(row.messages)
-    said = [_content(message) for message in row.messages[:end] if message.get("role") == "user"]
-    return said[-1] if said else "", _content(row.messages[end]) if answers else ""
+    said = [
+        _content_text(message) for message in row.messages[:end] if message.get("role") == "user"
+    ]
+    return said[-1] if said else "", _content_text(row.messages[end]) if answers else ""
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
     return " ".join(text.split()).casefold()

@@ -189,10 +189,10 @@ class Remote:
             raise DataError(f"{self}: {error}") from None
 
 
-Place = Path | Remote
+DataPath = Path | Remote
 
 
-def parse_place(name: str | PathLike[str] | Remote) -> Place:
+def parse_place(name: str | PathLike[str] | Remote) -> DataPath:
     """What a path or a URI names. Raises DataError for a URI that Arrow has no filesystem for."""
     if isinstance(name, Remote):
         return name

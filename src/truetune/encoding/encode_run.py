@@ -28,7 +28,7 @@ from truetune.data.file_records import read_records
 from truetune.data.files import Source, find_sources, open_raw
 from truetune.data.line_stretches import Scan, scan_one_by_one
 from truetune.data.output_folder import Input
-from truetune.data.remote import Place, Remote, parse_place
+from truetune.data.remote import DataPath, Remote, parse_place
 from truetune.data.rows import iterate_conversations, read_conversations
 from truetune.encoding import on_ray
 from truetune.encoding.arrow_table import make_table
@@ -77,7 +77,7 @@ Progress = Callable[[str, int, int, int, int], None]
 class Encoded:
     """The result of `truetune.encode`."""
 
-    folder: Place
+    folder: DataPath
     manifest: dict[str, Any]
     reused: bool
     """It was there already, and is proved to be the same."""
@@ -195,7 +195,7 @@ def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> lis
 
 
 @contextmanager
-def explained_write_errors(folder: Place) -> Iterator[None]:
+def explained_write_errors(folder: DataPath) -> Iterator[None]:
     """Of a file that can't be written, raise UsageError with its path, and with what to do."""
     try:
         yield
@@ -218,7 +218,7 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
 class Estimate:
     """What a run would write, from its first rows."""
 
-    folder: Place
+    folder: DataPath
     reused: bool
     """The folder holds it already."""
     rows: int
@@ -415,7 +415,7 @@ class Job:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
-def cache_home() -> Place:
+def cache_home() -> DataPath:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 

@@ -39,7 +39,7 @@ from truetune.data.output_folder import (
     remove_listed_files,
     stranger_error,
 )
-from truetune.data.remote import Place, Remote, parse_place
+from truetune.data.remote import DataPath, Remote, parse_place
 from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
@@ -533,7 +533,7 @@ def entry_of(folder: str | Path | Remote) -> AnyEntry:
     return ObjectEntry(where) if isinstance(where, Remote) else DiskEntry(where)
 
 
-def open_encoded(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
+def open_encoded(folder: str | Path | Remote) -> tuple[DataPath, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
     entry = entry_of(folder)
     manifest = entry.manifest()

@@ -22,7 +22,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truetune.data.output_folder import LOCK_NAME, Listed, Listing, listing_from
-from truetune.data.remote import Place
+from truetune.data.remote import DataPath
 from truetune.encoding.shard import Shard
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -58,7 +58,7 @@ def manifest_of(
     return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
 
-def manifest_in(folder: Place) -> dict[str, Any] | None:
+def manifest_in(folder: DataPath) -> dict[str, Any] | None:
     """What a folder holds; None where it is not whole, or of a format that is not known."""
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes(), RESULT)

@@ -22,7 +22,7 @@ from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
 from truetune.data.files import Source, open_raw
 from truetune.data.line_stretches import Stretch, read_stretch
-from truetune.data.remote import Place
+from truetune.data.remote import DataPath
 from truetune.data.rows import iterate_conversations
 from truetune.encoding.documents import Document
 from truetune.encoding.encoded_folder import AnyEntry
@@ -108,7 +108,7 @@ def _read_written(
     return documents
 
 
-def _read_table(path: Place) -> Any:
+def _read_table(path: DataPath) -> Any:
     """A shard's pyarrow.Table: Parquet or an Arrow stream, by its suffix; mapped from a disk, read from a store."""
     is_local = isinstance(path, Path)
     source = arrow.memory_map(str(path)) if is_local else arrow.BufferReader(path.read_bytes())

@@ -21,7 +21,7 @@ from truetune.checks.watching import judgement_of
 from truetune.data.predictions import (
     Messages,
     Prediction,
-    Read,
+    ReadPredictions,
     predictions_of,
     read_predictions,
     with_rows,
@@ -107,7 +107,7 @@ def score(
         read = read_predictions([fspath(predictions)], columns)
         name = fspath(predictions)
     else:
-        read = Read(
+        read = ReadPredictions(
             predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
         )
         name = LISTS
@@ -227,7 +227,9 @@ def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) 
     return judge(rules, EvaluationResults(len(look.samples), parser=proof))
 
 
-def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> Iterator[NotJudged]:
+def _missing(
+    read: ReadPredictions, proof: ParserSelftest | None, parser: str | None
+) -> Iterator[NotJudged]:
     if read.broken:
         yield NotJudged(
             "broken lines",
@@ -248,7 +250,7 @@ def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> It
         )
 
 
-def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
+def _subject(name: str, found: Sequence[Prediction], read: ReadPredictions) -> Subject:
     """What was judged, and what was known of it."""
     ends = sum(prediction.stopped is not None for prediction in found)
     facts = {

@@ -15,11 +15,11 @@ from truetune.data.files import Source, open_raw, open_unpacked
 from truetune.errors import DataError
 from truetune.fixing.csv_cells import delimiter_of
 from truetune.fixing.row_body import CsvBody, JsonBody
-from truetune.parsing.bounded_files import too_long
+from truetune.parsing.bounded_files import too_long_in_words
 from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.limits import ROW
 
-BLOCK = 1 << 20
+BLOCK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Piece:
     """None behind the last row"""
 
 
-class _Lines:
+class _LineKeeper:
     """A stream that keeps the lines which were read from it."""
 
     def __init__(self, file: IO[bytes], source: Source) -> None:
@@ -45,7 +45,7 @@ class _Lines:
         line = self._file.readline(size)
         self._number += 1
         if len(line) > ROW.max_bytes:
-            raise DataError(f"{self._source.path}:{self._number}: {too_long()}")
+            raise DataError(f"{self._source.path}:{self._number}: {too_long_in_words()}")
         self._kept.append(line)
         return line
 
@@ -54,13 +54,13 @@ class _Lines:
         return kept
 
 
-def pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The pieces of an open JSON, JSONL or CSV file, in order. Raises DataError."""
     try:
         if source.kind == "jsonl" and not is_array(source.path, raw):
-            yield from _of_lines(source, raw)
+            yield from _pieces_of_lines(source, raw)
         else:
-            yield from _by_offset(source, raw)
+            yield from _pieces_by_offset(source, raw)
     except UNREADABLE as error:
         reason = getattr(error, "strerror", None) or error
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
@@ -74,8 +74,8 @@ def is_lines(source: Source) -> bool:
         return not is_array(source.path, raw)
 
 
-def _of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
-    kept = _Lines(open_unpacked(raw, source.path), source)
+def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+    kept = _LineKeeper(open_unpacked(raw, source.path), source)
     stream: Any = kept
     for record in read_json_lines(stream, source.path):
         *blank, line = kept.taken()
@@ -83,7 +83,7 @@ def _of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     yield Piece(b"".join(kept.taken()), b"", None)
 
 
-def _by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
     """The reader says at which byte each row ends; a second stream of the same file gives the bytes."""
     with open_raw(source.path) as again:
         stream = open_unpacked(again, source.path)
@@ -93,17 +93,17 @@ def _by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
             cut = record.start - reached
             if source.kind == "csv":
                 cut = (
-                    _first_record(chunk, record)
+                    _start_of_first_record(chunk, record)
                     if not reached
                     else len(chunk) - len(chunk.lstrip(b"\r\n"))
                 )
             yield Piece(chunk[:cut], chunk[cut:], record)
             reached = record.stop
-        while block := stream.read(BLOCK):
+        while block := stream.read(BLOCK_BYTES):
             yield Piece(block, b"", None)
 
 
-def _first_record(chunk: bytes, record: Record) -> int:
+def _start_of_first_record(chunk: bytes, record: Record) -> int:
     """Where the first record begins in what was read with the header."""
     begin = 0
     for _ in range(record.line - 1):

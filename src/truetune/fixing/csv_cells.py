@@ -13,7 +13,7 @@ def delimiter_of(source: Source) -> str:
     return "\t" if ".tsv" in source.path.suffixes else ","
 
 
-def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
+def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
     """A record with the cells that differ written anew.
 
     Args:
@@ -25,17 +25,17 @@ def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[
     Raises EditError where the text can't be cut into these cells.
     """
     bare = text.rstrip("\r\n")
-    cells = _cells(bare, delimiter)
-    if [_unquoted(cell) for cell in cells] != list(before):
+    cells = _split_cells(bare, delimiter)
+    if [_unquote_cell(cell) for cell in cells] != list(before):
         raise EditError("the cells of this record can't be told apart")
     written = [
-        cell if old == new else _written(new, cell, delimiter)
+        cell if old == new else _quote_cell(new, cell, delimiter)
         for cell, old, new in zip(cells, before, after, strict=True)
     ]
     return delimiter.join(written) + text[len(bare) :]
 
 
-def _cells(text: str, delimiter: str) -> list[str]:
+def _split_cells(text: str, delimiter: str) -> list[str]:
     """A quote opens a cell only where the cell begins; inside, two of them are one."""
     cells: list[str] = []
     begin = 0
@@ -52,11 +52,11 @@ def _cells(text: str, delimiter: str) -> list[str]:
         begin = end + 1
 
 
-def _unquoted(cell: str) -> str:
+def _unquote_cell(cell: str) -> str:
     return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
-def _written(value: str, old: str, delimiter: str) -> str:
+def _quote_cell(value: str, old: str, delimiter: str) -> str:
     needs = any(mark in value for mark in (delimiter, '"', "\n", "\r"))
     if needs or old.startswith('"'):
         return '"' + value.replace('"', '""') + '"'

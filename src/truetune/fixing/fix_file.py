@@ -27,20 +27,20 @@ from truetune.fixing.fix_outputs import (
     changes_path,
     check_outputs,
     check_same_kind,
-    packing,
+    open_packed,
 )
 from truetune.fixing.fix_tables import fix_table, table_writer
 from truetune.fixing.fix_text_files import fix_text
-from truetune.fixing.fixer import Fixer, FixRow, Undone
+from truetune.fixing.fixer import Fixer, FixRow, RowCount
 from truetune.fixing.line_diff import LineDiff
 from truetune.fixing.remedy import Context, ProblemRemedy, Remedy, problems_of
-from truetune.fixing.remedy_catalogue import remedies
-from truetune.fixing.row_judge import Judge, Judged
+from truetune.fixing.remedy_catalogue import all_remedies
+from truetune.fixing.row_judge import JudgedRows, RowJudge
 from truetune.parsing.decompression import BROKEN_STREAM
 from truetune.spec.run import RunSpec
 
 TABLES = ("parquet", "arrow")
-BROKEN = "malformed-rows"
+BROKEN_RULE = "malformed-rows"
 """The rule that lines which hold no row belong to"""
 NO_ROW = "drop lines that hold no row"
 NAME_TOKENIZER = "name a tokenizer with -t"
@@ -122,15 +122,15 @@ def fix(
 
     Raises UsageError, SpecError, TokenizerError, TemplateError, or DataError where the file can't be read.
     """
-    source = _source(spec)
-    chosen = _chosen(spec)
+    source = _only_source(spec)
+    chosen = _choose_remedies(spec)
     target = Path(output) if output is not None and diff is None else None
     if target is not None:
         check_same_kind(Path(str(source.path)), target)
-        check_outputs(target, _inputs(spec))
+        check_outputs(target, _input_paths(spec))
     try:
         return with_proof(
-            lambda only_reference: _Run(
+            lambda only_reference: _FixRun(
                 spec,
                 source,
                 chosen,
@@ -145,7 +145,7 @@ def fix(
         raise DataError(f"{source.path}: {error}; is the file whole?") from None
 
 
-def _source(spec: RunSpec) -> Source:
+def _only_source(spec: RunSpec) -> Source:
     """The one file. Raises DataError, UsageError."""
     found = find_sources(spec.data)
     if len(found) != 1:
@@ -163,18 +163,18 @@ def _source(spec: RunSpec) -> Source:
     return source
 
 
-def _chosen(spec: RunSpec) -> tuple[type[Remedy], ...]:
+def _choose_remedies(spec: RunSpec) -> tuple[type[Remedy], ...]:
     """The remedies of the rules that are selected. Raises UsageError where these have none."""
     rules = {rule.name() for rule in choose(spec.select, spec.ignore, *DATA)}
-    found = tuple(remedy for remedy in remedies() if remedy.rule in rules)
+    found = tuple(remedy for remedy in all_remedies() if remedy.rule in rules)
     if not found:
         named = ", ".join(spec.select) or "the rules that are left"
-        known = ", ".join(sorted({remedy.rule for remedy in remedies()}))
+        known = ", ".join(sorted({remedy.rule for remedy in all_remedies()}))
         raise UsageError(f"no edit of rows ends what {named} finds; fix knows {known}")
     return found
 
 
-def _inputs(spec: RunSpec) -> list[Path]:
+def _input_paths(spec: RunSpec) -> list[Path]:
     names = [
         *spec.data,
         *spec.eval_data,
@@ -183,7 +183,7 @@ def _inputs(spec: RunSpec) -> list[Path]:
     return [Path(name) for name in names if "://" not in name]
 
 
-class _Run:
+class _FixRun:
     """One pass over the file."""
 
     def __init__(
@@ -206,7 +206,7 @@ class _Run:
         setup = (
             prepare(spec, only_reference=only_reference) if spec.tokenizer or spec.model else None
         )
-        self._judge = Judge(setup, only_reference=only_reference)
+        self._judge = RowJudge(setup, only_reference=only_reference)
         context = Context(spec, setup, self._eval_prints())
         usable = [remedy for remedy in chosen if setup is not None or not remedy.needs_tokenizer]
         self._waiting = sorted(
@@ -215,7 +215,7 @@ class _Run:
         made = [remedy(context) for remedy in usable if unsafe or remedy.safe]
         offered = [remedy(context) for remedy in usable if not unsafe and not remedy.safe]
         self._fixer = Fixer(context, self._judge, made, offered)
-        self._broken_fits = any(remedy.rule == BROKEN for remedy in chosen)
+        self._broken_fits = any(remedy.rule == BROKEN_RULE for remedy in chosen)
         self._setup = setup
         self._rules = self._rules_of(usable, setup)
         self._problems: Counter[str] = Counter()
@@ -224,7 +224,7 @@ class _Run:
         }
         self._first_problem: dict[str, Origin] = {}
         self._failed: list[NotJudged] = []
-        self._broken, self._first_reason = Undone(), ""
+        self._broken, self._first_reason = RowCount(), ""
         self._log: ChangeLog | None = None
         self.rows = self.changed_rows = self.dropped_rows = 0
 
@@ -240,7 +240,7 @@ class _Run:
                 fixed.finish()
                 self._log.end(fixed)
                 changes.finish()
-                check_outputs(fixed.path, _inputs(self._spec))
+                check_outputs(fixed.path, _input_paths(self._spec))
                 changes.publish()
                 fixed.publish()
         return self._result()
@@ -279,7 +279,9 @@ class _Run:
         if part is not None:
             suffix = self._source.path.suffix
             packed = (
-                packing(part.file, suffix) if suffix.lower() in COMPRESSION_SUFFIXES else part.file
+                open_packed(part.file, suffix)
+                if suffix.lower() in COMPRESSION_SUFFIXES
+                else part.file
             )
 
         def put(old: bytes, new: bytes) -> None:
@@ -309,7 +311,7 @@ class _Run:
                     )
 
         with ExitStack() as stack:
-            write: Callable[[Any], None] = _nowhere
+            write: Callable[[Any], None] = _discard
             if part is not None:
                 again = stack.enter_context(open_raw(self._source.path))
                 write = stack.enter_context(table_writer(self._source, again, part.file))
@@ -327,7 +329,7 @@ class _Run:
 
         return fix_rows
 
-    def _account(self, rows: list[FixRow], judged: Judged) -> None:
+    def _account(self, rows: list[FixRow], judged: JudgedRows) -> None:
         self.rows += len(rows)
         self.changed_rows += sum(bool(row.changes) and not row.dropped for row in rows)
         self.dropped_rows += sum(row.dropped for row in rows)
@@ -340,7 +342,7 @@ class _Run:
         if self._setup is None:
             self._count_problems(judged)
 
-    def _ask(self, rule: DataRule, judged: Judged) -> None:
+    def _ask(self, rule: DataRule, judged: JudgedRows) -> None:
         """Let a rule look at rows; one that fails is out, and the others stand."""
         try:
             rule.batch(judged.batch)
@@ -350,7 +352,7 @@ class _Run:
             self._failed.append(failure(type(rule), error))
             self._rules.remove(rule)
 
-    def _count_problems(self, judged: Judged) -> None:
+    def _count_problems(self, judged: JudgedRows) -> None:
         """Without a tokenizer no rule is asked: what the reader names is counted here."""
         for kinds, rule in self._kinds.items():
             self._problems[rule] += problems_of(judged.batch, kinds)
@@ -384,7 +386,7 @@ class _Run:
     def _eval_prints(self) -> frozenset[int]:
         if not self._spec.eval_data:
             return frozenset()
-        judge = Judge(None)
+        judge = RowJudge(None)
         prints: Fingerprints = judge(list(self._eval_rows())).batch.fingerprints
         return frozenset(prints.normal.tolist())
 
@@ -397,13 +399,13 @@ class _Run:
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)
         if self._broken.rows and self._broken_fits:
-            (changed if self._unsafe else offered)[BROKEN, NO_ROW] = self._broken.rows
+            (changed if self._unsafe else offered)[BROKEN_RULE, NO_ROW] = self._broken.rows
         return Fixed(
             data=str(self._source.path),
             output=None if self._target is None else str(self._target),
             rows=self.rows + self._broken.rows,
             changed_rows=self.changed_rows,
-            dropped_rows=self.dropped_rows + changed.get((BROKEN, NO_ROW), 0),
+            dropped_rows=self.dropped_rows + changed.get((BROKEN_RULE, NO_ROW), 0),
             changed=changed,
             left=tuple(self._left(findings)),
             offered=offered,
@@ -441,7 +443,7 @@ class _Run:
                 rule=f.rule,
                 message=f.message,
                 rows=f.count or 0,
-                first=_place(f),
+                first=_first_place(f),
                 why=self._why(f.rule, f.remedy),
             )
             for f in findings
@@ -459,7 +461,9 @@ class _Run:
             why = "correct these lines, or drop them with --unsafe"
             first = str(self._broken.first)
             left.append(
-                Left(rule=BROKEN, message=message, rows=self._broken.rows, first=first, why=why)
+                Left(
+                    rule=BROKEN_RULE, message=message, rows=self._broken.rows, first=first, why=why
+                )
             )
         return left
 
@@ -476,10 +480,10 @@ class _Run:
         return "; ".join(refused[:3]) or remedy
 
 
-def _place(finding: Finding) -> str:
+def _first_place(finding: Finding) -> str:
     origin = next((case.origin for case in finding.cases if case.origin is not None), None)
     return "" if origin is None else str(origin)
 
 
-def _nowhere(batch: Any) -> None:
+def _discard(batch: Any) -> None:
     """Where nothing is to be written."""

@@ -20,13 +20,13 @@ from truetune.data.output_file import Form, check_output_file, starts_with
 from truetune.data.output_folder import Listed, file_digest, is_listed_file
 from truetune.errors import UsageError
 from truetune.fixing.fixer import Change
-from truetune.fixing.row_edits import shown_path
+from truetune.fixing.row_edits import path_in_words
 from truetune.package import __version__
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
 SCHEMA = "truetune.changes/1"
-TAIL = 65_536
+TAIL_BYTES = 65_536
 """Bytes at the end of a record that hold its last line"""
 
 
@@ -35,22 +35,22 @@ def changes_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.changes.jsonl")
 
 
-CHANGES = Form(
+CHANGES_FORM = Form(
     "a record of changes that truetune wrote", starts_with(f'{{"schema": "{SCHEMA}"'.encode())
 )
 
 
 def _is_fixed(path: Path) -> bool:
     record = changes_path(path)
-    if not record.is_file() or not CHANGES.is_ours(record):
+    if not record.is_file() or not CHANGES_FORM.is_ours(record):
         return False
     with record.open("rb") as file:
-        file.seek(max(0, record.stat().st_size - TAIL))
+        file.seek(max(0, record.stat().st_size - TAIL_BYTES))
         last = parse_json(file.read().splitlines()[-1], ROW)
     return is_listed_file(path.resolve(), Listed(last["size"], last["digest"]))
 
 
-FIXED = Form("a file that truetune fixed, unchanged since", _is_fixed)
+FIXED_FORM = Form("a file that truetune fixed, unchanged since", _is_fixed)
 
 
 def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
@@ -60,8 +60,8 @@ def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
         raise UsageError(
             f"{output}: name an ordinary file: its changes are recorded in another one beside it"
         )
-    check_output_file(output, FIXED, given)
-    check_output_file(changes_path(output), CHANGES, given)
+    check_output_file(output, FIXED_FORM, given)
+    check_output_file(changes_path(output), CHANGES_FORM, given)
 
 
 def check_same_kind(data: Path, output: Path) -> None:
@@ -80,7 +80,7 @@ def _form_of(path: Path) -> tuple[str, str]:
     return kind, packed
 
 
-def packing(file: IO[bytes], suffix: str) -> IO[bytes]:
+def open_packed(file: IO[bytes], suffix: str) -> IO[bytes]:
     """A stream that packs what is written into a file, as its suffix says; the same bytes give the same file."""
     stream: Any = file
     match suffix.lower():
@@ -112,7 +112,7 @@ class ChangeLog:
                 "line": change.origin.line,
                 "rule": change.rule,
                 "change": change.what,
-                "path": shown_path(change.path),
+                "path": path_in_words(change.path),
                 "before": change.before,
                 "after": change.after,
             }

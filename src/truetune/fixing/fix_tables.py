@@ -19,7 +19,7 @@ from truetune.data.conversation import Origin
 from truetune.data.file_records import Record
 from truetune.data.files import Source, open_unpacked
 from truetune.data.rows import find_exemplar, iterate_conversations
-from truetune.fixing.fix_text_files import Broken, Fix
+from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
 from truetune.fixing.row_edits import Edit, EditError
@@ -27,8 +27,8 @@ from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.limits import MAX_BATCH_BYTES
 from truetune.spec.run import RunSpec
 
-AT_ONCE = 512
-Write = Callable[[Any], None]
+ROWS_AT_ONCE = 512
+WriteBatch = Callable[[Any], None]
 """Takes a record batch that is to be written"""
 
 
@@ -42,7 +42,9 @@ class TypedBody(TableBody):
         """Raises EditError where the column has no room for the value."""
         found = TableBody(self.value).edited(edit).value
         for name, value in found.items():
-            if value is not self.value[name] and not _fits(value, self.schema.field(name).type):
+            if value is not self.value[name] and not _fits_type(
+                value, self.schema.field(name).type
+            ):
                 raise EditError(
                     f"the column {name} of this table has no room for it; write the data as JSONL"
                 )
@@ -50,17 +52,22 @@ class TypedBody(TableBody):
 
 
 def fix_table(
-    source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, write: Write
+    source: Source,
+    raw: IO[bytes],
+    spec: RunSpec,
+    fix: FixRows,
+    on_broken: OnBroken,
+    write: WriteBatch,
 ) -> None:
     """Hand the batches of a file to `write`, in order, with their rows fixed. Raises DataError."""
     like: Record | None = None
     first = 0
-    for batch in _batches(source, raw):
+    for batch in _read_slices(source, raw):
         found = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
         if like is None:
             like = find_exemplar(found, source, spec.format, spec.map, skips=True)
         gone: set[int] = set()
-        rows = _rows(batch, found, source, spec, like, first, on_broken, gone)
+        rows = _rows_of_batch(batch, found, source, spec, like, first, on_broken, gone)
         fix(rows)
         gone |= {row.origin.row for row in rows if row.dropped}
         changed = {
@@ -68,7 +75,7 @@ def fix_table(
             for row in rows
             if row.changes and not row.dropped
         }
-        made = _rebuilt(batch, changed)
+        made = _rebuild_batch(batch, changed)
         write(
             made.filter(arrow.array([first + i not in gone for i in range(len(found))]))
             if gone
@@ -78,7 +85,7 @@ def fix_table(
 
 
 @contextmanager
-def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Write]:
+def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
     """What writes batches into a file of the same kind, schema and compression. Raises DataError, OSError."""
     if source.kind != "parquet":
         with as_data_errors(source):
@@ -94,15 +101,15 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
         if groups
         else []
     )
-    codecs = {column.path_in_schema: _codec(column.compression) for column in columns}
+    codecs = {column.path_in_schema: _codec_name(column.compression) for column in columns}
     sizes = [about.metadata.row_group(i).num_rows for i in range(groups)]
     with parquet.ParquetWriter(file, about.schema_arrow, compression=codecs or "snappy") as writer:
-        grouped = _Grouped(writer, max(sizes, default=1))
+        grouped = _RowGroupWriter(writer, max(sizes, default=1))
         yield grouped.add
         grouped.flush()
 
 
-class _Grouped:
+class _RowGroupWriter:
     """Gathers batches to row groups as large as those of the input, or as fit in memory."""
 
     def __init__(self, writer: Any, rows: int) -> None:
@@ -126,20 +133,20 @@ class _Grouped:
         self._held = []
 
 
-def _batches(source: Source, raw: IO[bytes]) -> Iterator[Any]:
-    for batch in read_batches(source, raw, at_once=AT_ONCE):
-        for start in range(0, batch.num_rows, AT_ONCE):
-            yield batch.slice(start, AT_ONCE)
+def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+    for batch in read_batches(source, raw, at_once=ROWS_AT_ONCE):
+        for start in range(0, batch.num_rows, ROWS_AT_ONCE):
+            yield batch.slice(start, ROWS_AT_ONCE)
 
 
-def _rows(
+def _rows_of_batch(
     batch: Any,
     found: list[Record],
     source: Source,
     spec: RunSpec,
     like: Record | None,
     first: int,
-    on_broken: Broken,
+    on_broken: OnBroken,
     gone: set[int],
 ) -> list[FixRow]:
     """The rows of a batch; `gone` gets the numbers of those that hold none and go."""
@@ -158,7 +165,7 @@ def _rows(
     ]
 
 
-def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
+def _rebuild_batch(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
     """The batch with some rows changed; the cells of all others are the same memory."""
     columns = []
     before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
@@ -168,11 +175,11 @@ def _rebuilt(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
             for place, row in changed.items()
             if row[field.name] != before[place][field.name]
         }
-        columns.append(_with_cells(column, new) if new else column)
+        columns.append(_replace_cells(column, new) if new else column)
     return arrow.RecordBatch.from_arrays(columns, schema=batch.schema)
 
 
-def _with_cells(column: Any, new: dict[int, Any]) -> Any:
+def _replace_cells(column: Any, new: dict[int, Any]) -> Any:
     parts, reached = [], 0
     for place in sorted(new):
         parts += [
@@ -183,7 +190,7 @@ def _with_cells(column: Any, new: dict[int, Any]) -> Any:
     return arrow.concat_arrays([*parts, column.slice(reached)])
 
 
-def _fits(value: Any, kind: Any) -> bool:
+def _fits_type(value: Any, kind: Any) -> bool:
     if arrow.types.is_dictionary(kind):
         return False
     try:
@@ -193,7 +200,7 @@ def _fits(value: Any, kind: Any) -> bool:
     return bool(drop_null_fields(made) == drop_null_fields(value))
 
 
-def _codec(name: str) -> str:
+def _codec_name(name: str) -> str:
     return "NONE" if name == "UNCOMPRESSED" else name
 
 

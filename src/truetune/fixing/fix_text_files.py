@@ -10,17 +10,17 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record
 from truetune.data.files import Source
 from truetune.data.rows import iterate_conversations
-from truetune.fixing.byte_pieces import Piece, body_of, bytes_of, is_lines, pieces
+from truetune.fixing.byte_pieces import Piece, body_of, bytes_of, is_lines, read_pieces
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.spec.run import RunSpec
 
-GROUP = 256
+GROUP_ROWS = 256
 """Rows that are fixed together, as many as a check encodes together"""
-Fix = Callable[[list[FixRow]], None]
-Broken = Callable[[Origin, str], bool]
+FixRows = Callable[[list[FixRow]], None]
+OnBroken = Callable[[Origin, str], bool]
 """Told of what holds no row, and why; does it go?"""
-Put = Callable[[bytes, bytes], None]
+PutBytes = Callable[[bytes, bytes], None]
 """Takes what the file holds next, and what shall stand in its place"""
 
 
@@ -35,14 +35,14 @@ class _Entry:
 
 
 def fix_text(
-    source: Source, raw: IO[bytes], spec: RunSpec, fix: Fix, on_broken: Broken, put: Put
+    source: Source, raw: IO[bytes], spec: RunSpec, fix: FixRows, on_broken: OnBroken, put: PutBytes
 ) -> None:
     """Hand all bytes of a file to `put`, in order, with its rows fixed. Raises DataError."""
-    group = _Group(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
+    group = _RowGroup(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
     held: list[_Entry] = []
 
     def records() -> Iterator[Record]:
-        for piece in pieces(source, raw):
+        for piece in read_pieces(source, raw):
             while held:  # what was read before this piece holds no row
                 group.add(held.pop())
             held.append(_Entry(piece, None))
@@ -56,29 +56,29 @@ def fix_text(
         records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
     ):
         entry = held.pop()
-        entry.row = _row(entry.piece, source, conversation)
+        entry.row = _fix_row_of(entry.piece, source, conversation)
         group.add(entry)
     for entry in held:
         group.add(entry)
     group.flush()
 
 
-def _row(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
+def _fix_row_of(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
     body = body_of(piece, source)
     return None if body is None else FixRow(conversation.origin, body, conversation)
 
 
-class _Group:
+class _RowGroup:
     """Entries that are fixed together, then written."""
 
-    def __init__(self, fix: Fix, writer: _Writer) -> None:
+    def __init__(self, fix: FixRows, writer: _Writer) -> None:
         self._fix, self._writer = fix, writer
         self._entries: list[_Entry] = []
 
     def add(self, entry: _Entry) -> None:
         """The next of the file."""
         self._entries.append(entry)
-        if len(self._entries) >= GROUP:
+        if len(self._entries) >= GROUP_ROWS:
             self.flush()
 
     def flush(self) -> None:
@@ -92,7 +92,7 @@ class _Group:
 class _Writer:
     """Puts pieces one behind the other; of an array, the comma before the first row that stays goes."""
 
-    def __init__(self, put: Put, *, brackets: bool) -> None:
+    def __init__(self, put: PutBytes, *, brackets: bool) -> None:
         self._put, self._brackets = put, brackets
         self._rows = 0
         self._opened = False

@@ -20,16 +20,16 @@ from truetune.errors import TruetuneError
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
 from truetune.fixing.row_body import Body
 from truetune.fixing.row_edits import (
-    Drop,
+    DropRow,
     Edit,
     EditError,
-    Path,
-    Put,
-    RemoveRepeated,
-    Rename,
+    PutValue,
+    RemoveRepeatedKey,
+    RenameKey,
+    ValuePath,
     value_at,
 )
-from truetune.fixing.row_judge import Judge, Judged
+from truetune.fixing.row_judge import JudgedRows, RowJudge
 
 MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""
@@ -41,7 +41,7 @@ class Change(NamedTuple):
     origin: Origin
     rule: str
     what: str
-    path: Path
+    path: ValuePath
     before: Any
     after: Any
 
@@ -57,7 +57,7 @@ class FixRow:
     dropped: bool = False
 
 
-class _Try(NamedTuple):
+class _Candidate(NamedTuple):
     """A row as it would be after an attempt."""
 
     row: FixRow
@@ -68,7 +68,7 @@ class _Try(NamedTuple):
 
 
 @dataclass
-class Undone:
+class RowCount:
     """What a remedy could not, or may not, do."""
 
     rows: int = 0
@@ -84,20 +84,20 @@ class Fixer:
     """Tries remedies on groups of rows, and counts what it did."""
 
     def __init__(
-        self, context: Context, judge: Judge, made: Sequence[Remedy], offered: Sequence[Remedy]
+        self, context: Context, judge: RowJudge, made: Sequence[Remedy], offered: Sequence[Remedy]
     ) -> None:
         """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
         self._context, self._judge = context, judge
         self._made, self._offered = made, offered
         self.changed: Counter[tuple[str, str]] = Counter()
         """(rule, what was done) -> rows"""
-        self.offers: dict[tuple[str, str], Undone] = {}
+        self.offers: dict[tuple[str, str], RowCount] = {}
         """(rule, what would be done) -> rows"""
-        self.refused: dict[tuple[str, str], Undone] = {}
+        self.refused: dict[tuple[str, str], RowCount] = {}
         """(rule, why an edit could not be made) -> rows"""
         self._failures: dict[Remedy, NotJudged] = {}
 
-    def __call__(self, rows: list[FixRow]) -> Judged:
+    def __call__(self, rows: list[FixRow]) -> JudgedRows:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
         judged = self._judged(rows)
         for remedy in self._made:
@@ -108,7 +108,7 @@ class Fixer:
                 judged = self._judged(rows)
         for remedy in self._offered:
             for row, _ in self._contained(remedy, rows, judged):
-                self.offers.setdefault((remedy.rule, remedy.what), Undone()).add(row.origin)
+                self.offers.setdefault((remedy.rule, remedy.what), RowCount()).add(row.origin)
         self._judge.forget()
         return judged
 
@@ -118,8 +118,8 @@ class Fixer:
         return tuple(self._failures.values())
 
     def _contained(
-        self, remedy: Remedy, rows: list[FixRow], judged: Judged
-    ) -> list[tuple[FixRow, _Try]]:
+        self, remedy: Remedy, rows: list[FixRow], judged: JudgedRows
+    ) -> list[tuple[FixRow, _Candidate]]:
         """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
         if remedy in self._failures:
             return []
@@ -131,18 +131,18 @@ class Fixer:
             self._failures[remedy] = failure(find(remedy.rule), error)
             return []
 
-    def _judged(self, rows: Iterable[FixRow]) -> Judged:
+    def _judged(self, rows: Iterable[FixRow]) -> JudgedRows:
         return self._judge([row.conversation for row in rows if not row.dropped])
 
     def _proved(
-        self, remedy: Remedy, rows: list[FixRow], judged: Judged
-    ) -> list[tuple[FixRow, _Try]]:
+        self, remedy: Remedy, rows: list[FixRow], judged: JudgedRows
+    ) -> list[tuple[FixRow, _Candidate]]:
         """The rows in which an attempt of this remedy helps, with that attempt."""
         if remedy.proved_by_rule and not remedy.measure(judged):
             return []
         views = self._views(rows, judged)
         waiting = [(row, iter(remedy.attempts(view))) for row, view in views]
-        found: dict[int, tuple[FixRow, _Try]] = {}
+        found: dict[int, tuple[FixRow, _Candidate]] = {}
         for _ in range(MAX_ATTEMPTS):
             tried = []
             for row, attempts in waiting:
@@ -157,10 +157,10 @@ class Fixer:
                 found[proved.row.origin.row] = (proved.row, proved)
         for row, view in views:
             for note in view.notes:
-                self.refused.setdefault((remedy.rule, note), Undone()).add(row.origin)
+                self.refused.setdefault((remedy.rule, note), RowCount()).add(row.origin)
         return [found[number] for number in sorted(found)]
 
-    def _views(self, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, RowView]]:
+    def _views(self, rows: list[FixRow], judged: JudgedRows) -> list[tuple[FixRow, RowView]]:
         """The rows that stay, as remedies look at them."""
         found = []
         rejected, supervised = judged.rejected, judged.supervised()
@@ -180,18 +180,18 @@ class Fixer:
             found.append((row, view))
         return found
 
-    def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Try | None:
+    def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Candidate | None:
         """The row after the next attempt that can be made at all."""
         for edits in attempts:
-            if any(isinstance(edit, Drop) for edit in edits):
-                return _Try(row, edits, None, None)
+            if any(isinstance(edit, DropRow) for edit in edits):
+                return _Candidate(row, edits, None, None)
             try:
-                return _Try(row, edits, *_edited(row, edits))
+                return _Candidate(row, edits, *_apply_edits(row, edits))
             except EditError as error:
-                self.refused.setdefault((remedy.rule, str(error)), Undone()).add(row.origin)
+                self.refused.setdefault((remedy.rule, str(error)), RowCount()).add(row.origin)
         return None
 
-    def _helping(self, remedy: Remedy, tried: list[_Try]) -> list[_Try]:
+    def _helping(self, remedy: Remedy, tried: list[_Candidate]) -> list[_Candidate]:
         """Those of some attempts that are proved."""
         if not remedy.proved_by_rule:
             return tried
@@ -207,16 +207,18 @@ class Fixer:
         half = len(tried) // 2
         return self._helping(remedy, tried[:half]) + self._helping(remedy, tried[half:])
 
-    def _is_proved(self, remedy: Remedy, tried: list[_Try], before: Judged, found: int) -> bool:
+    def _is_proved(
+        self, remedy: Remedy, tried: list[_Candidate], before: JudgedRows, found: int
+    ) -> bool:
         """Do these attempts end the fault in each row? Of one row, less of it will do."""
         kept = [attempt.conversation for attempt in tried if attempt.conversation is not None]
         if not kept:
             return True
         after = self._judge(kept)
         left = remedy.measure(after)
-        return (left < found if len(tried) == 1 else not left) and _harmless(before, after)
+        return (left < found if len(tried) == 1 else not left) and _is_harmless(before, after)
 
-    def _commit(self, remedy: Remedy, row: FixRow, tried: _Try) -> None:
+    def _commit(self, remedy: Remedy, row: FixRow, tried: _Candidate) -> None:
         self.changed[remedy.rule, remedy.what] += 1
         if tried.body is None or tried.conversation is None:
             row.changes.append(
@@ -225,11 +227,11 @@ class Fixer:
             row.dropped = True
             return
         for edit in tried.edits:
-            row.changes.append(_change(remedy, row, edit, tried.body))
+            row.changes.append(_record_change(remedy, row, edit, tried.body))
         row.body, row.conversation = tried.body, tried.conversation
 
 
-def _harmless(before: Judged, after: Judged) -> bool:
+def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     """Does the reader find no more, the template refuse no more, and each row teach what it holds?
 
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
@@ -245,15 +247,15 @@ def _harmless(before: Judged, after: Judged) -> bool:
     return sum(map(bool, after.supervised().values())) >= teaching
 
 
-def _edited(row: FixRow, edits: Attempt) -> tuple[Body, Conversation]:
+def _apply_edits(row: FixRow, edits: Attempt) -> tuple[Body, Conversation]:
     """The row after some edits, and what the reader makes of it. Raises EditError."""
     body = row.body
     for edit in edits:
         body = body.edited(edit)
-    return body, reread(body, row.conversation)
+    return body, read_body_again(body, row.conversation)
 
 
-def reread(body: Body, like: Conversation) -> Conversation:
+def read_body_again(body: Body, like: Conversation) -> Conversation:
     """What the reader of a row's file makes of a body of it. Raises EditError."""
     assert like.read is not None
     try:
@@ -269,7 +271,7 @@ def reread(body: Body, like: Conversation) -> Conversation:
     return conversation
 
 
-def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
+def _record_change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
     before = value_at(row.body.value, edit.path)
     return Change(
         row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after)
@@ -278,9 +280,9 @@ def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
 
 def _value_after(edit: Edit, after: Body) -> Any:
     """What stands there now; of a key that was renamed, the new key with its value."""
-    if isinstance(edit, Rename):
+    if isinstance(edit, RenameKey):
         path = (*edit.path[:-1], edit.key)
         return {edit.key: value_at(after.value, path)}
-    if isinstance(edit, Put):
+    if isinstance(edit, PutValue):
         return edit.value  # turns that an edit behind it removes may have moved the path
-    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeated) else None
+    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeatedKey) else None

@@ -40,14 +40,14 @@ class LineDiff:
             self._old = self._new = b""
             self._forgotten = True
         elif len(self._old) > ROW.max_bytes:
-            raise _too_long()
+            raise _line_too_long()
 
     def end(self) -> None:
         """The hunks of what is held."""
         if self._old != self._new:
             if self._forgotten:
-                raise _too_long()
-            self._hunks(_lines(self._old), _lines(self._new))
+                raise _line_too_long()
+            self._hunks(_split_lines(self._old), _split_lines(self._new))
         self._old_line += self._old.count(b"\n")
         self._new_line += self._new.count(b"\n")
         self._old = self._new = b""
@@ -59,7 +59,7 @@ class LineDiff:
             if tag == "equal":
                 continue
             head = (
-                f"@@ -{_span(self._old_line + i1, i2 - i1)} +{_span(self._new_line + j1, j2 - j1)}"
+                f"@@ -{_hunk_range(self._old_line + i1, i2 - i1)} +{_hunk_range(self._new_line + j1, j2 - j1)}"
                 " @@\n"
             )
             lines = [*("-" + line for line in old[i1:i2]), *("+" + line for line in new[j1:j2])]
@@ -71,19 +71,19 @@ class LineDiff:
             self._head = ""
 
 
-def _too_long() -> UsageError:
+def _line_too_long() -> UsageError:
     return UsageError(
         "--diff shows lines, and this file has all rows in one; write it with -o, and see the"
         " record of changes"
     )
 
 
-def _lines(text: bytes) -> list[str]:
+def _split_lines(text: bytes) -> list[str]:
     """Cut at line feeds alone: JSON may hold other line ends of Unicode as they are."""
     return [line.decode("utf-8", "surrogateescape") for line in _LINE.findall(text)]
 
 
-def _span(start: int, count: int) -> str:
+def _hunk_range(start: int, count: int) -> str:
     """As diff writes it: nothing stands behind the line before."""
     if count == 1:
         return str(start)

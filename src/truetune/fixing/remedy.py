@@ -17,8 +17,8 @@ from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.fixing.row_body import Body
-from truetune.fixing.row_edits import Edit, Path
-from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_edits import Edit, ValuePath
+from truetune.fixing.row_judge import JudgedRows
 from truetune.fixing.row_turns import Turn, turns_of
 from truetune.spec.run import RunSpec
 
@@ -85,7 +85,7 @@ class RowView:
         unused = tuple(name.removesuffix(" (not mapped)") for name in self.conversation.unused)
         return list(turns_of(self.value, self.context.names, unused))
 
-    def spelled(self, path: Path) -> str:
+    def spelled(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
         return self.body.spelled(path)
 
@@ -114,7 +114,7 @@ class Remedy:
         """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
         raise NotImplementedError
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         """How much of the fault is in these rows."""
         return judged.count(self.rule)
 
@@ -126,7 +126,7 @@ class ProblemRemedy(Remedy):
     """The kinds of `Problem` that it ends"""
     needs_tokenizer = False
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         return problems_of(judged.batch, self.kinds)
 
 
@@ -137,7 +137,7 @@ def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
     )
 
 
-def one(edits: Iterable[Edit]) -> Iterator[Attempt]:
+def as_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
     """One attempt with all these edits; none where there are no edits."""
     found = list(edits)
     if found:

@@ -12,7 +12,7 @@ from truetune.fixing.remedy import Remedy
 
 
 @cache
-def remedies() -> tuple[type[Remedy], ...]:
+def all_remedies() -> tuple[type[Remedy], ...]:
     """All of them, in the order in which they are tried."""
     found: list[type[Remedy]] = []
     for info in pkgutil.iter_modules(package.__path__):

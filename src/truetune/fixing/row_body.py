@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from truetune.data.columnar import drop_null_fields
-from truetune.fixing.csv_cells import rewritten
+from truetune.fixing.csv_cells import rewrite_record
 from truetune.fixing.row_edits import (
     Edit,
     EditError,
-    Path,
+    ValuePath,
     edit_text,
     edit_value,
-    repeated_keys,
-    spelled_at,
+    find_repeated_keys,
+    json_text_at,
 )
 from truetune.parsing.json_reader import RowDecoder, parse_json, replace_surrogates
 from truetune.parsing.limits import ROW
@@ -47,11 +47,11 @@ class Body(Protocol):
         """The row after an edit. Raises EditError."""
         ...
 
-    def spelled(self, path: Path) -> str:
+    def spelled(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
         ...
 
-    def repeated(self) -> Iterator[tuple[Path, str, bool]]:
+    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
         """(object, key, do its values differ?) for each key that stands twice in an object."""
         ...
 
@@ -80,11 +80,11 @@ class JsonBody:
     def edited(self, edit: Edit) -> JsonBody:
         return JsonBody(edit_text(self.text, edit))
 
-    def spelled(self, path: Path) -> str:
-        return spelled_at(self.text, path)
+    def spelled(self, path: ValuePath) -> str:
+        return json_text_at(self.text, path)
 
-    def repeated(self) -> Iterator[tuple[Path, str, bool]]:
-        yield from repeated_keys(self.text)
+    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
+        yield from find_repeated_keys(self.text)
         yield from _repeated_in_strings(self.value, ())
 
     def line(self) -> str:
@@ -108,15 +108,15 @@ class TableBody:
             raise EditError("a table keeps its columns")
         return TableBody(found)
 
-    def spelled(self, path: Path) -> str:
+    def spelled(self, path: ValuePath) -> str:
         value: Any = self.value
         for depth, step in enumerate(path):
             if isinstance(value, str):
-                return spelled_at(value, path[depth:])
+                return json_text_at(value, path[depth:])
             value = value[step]
         return json.dumps(value, ensure_ascii=False, default=str)
 
-    def repeated(self) -> Iterator[tuple[Path, str, bool]]:
+    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
         yield from _repeated_in_strings(self.value, ())
 
     def line(self) -> str:
@@ -136,16 +136,18 @@ class CsvBody(TableBody):
             isinstance(cell, str) for cell in found.values()
         ):
             raise EditError("a cell of a CSV file holds text alone, and its columns stay")
-        text = rewritten(self.text, self.delimiter, list(self.value.values()), list(found.values()))
+        text = rewrite_record(
+            self.text, self.delimiter, list(self.value.values()), list(found.values())
+        )
         return CsvBody(found, text, self.delimiter)
 
 
-def _repeated_in_strings(value: Any, path: Path) -> Iterator[tuple[Path, str, bool]]:
+def _repeated_in_strings(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str, bool]]:
     """In JSON that stands as a string."""
     if isinstance(value, str):
         if value.lstrip()[:1] in ("[", "{"):
             try:
-                found = list(repeated_keys(value))
+                found = list(find_repeated_keys(value))
             except ValueError:
                 return
             yield from ((path + inner, key, differ) for inner, key, differ in found)

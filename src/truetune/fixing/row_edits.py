@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.fixing.json_source import Member, Node, parse_source, respelled
+from truetune.fixing.json_source import JsonMember, JsonNode, parse_source, respell_string
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
-Path = tuple[str | int, ...]
+ValuePath = tuple[str | int, ...]
 _AFTER_COLON = re.compile(r'":([ \t]*)')
 _AFTER_COMMA = re.compile(r",([ \t]*)[\"{\[]")
 
@@ -26,49 +26,49 @@ class EditError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Put:
+class PutValue:
     """The value at `path` becomes `value`; a key that is not there yet is added behind the others."""
 
-    path: Path
+    path: ValuePath
     value: Any
     spelled: str | None = None
     """The value as JSON text, where it is to stand as it was written"""
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class RenameKey:
     """The key at the end of `path` becomes `key`, in its place."""
 
-    path: Path
+    path: ValuePath
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveEntry:
     """The key or item at the end of `path` goes."""
 
-    path: Path
+    path: ValuePath
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveRepeated:
+class RemoveRepeatedKey:
     """Of the members of the object at `path` that are called `key`, all but the last go."""
 
-    path: Path
+    path: ValuePath
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class DropRow:
     """The whole row goes."""
 
-    path: Path = ()
+    path: ValuePath = ()
 
 
-Edit = Put | Rename | Remove | RemoveRepeated | Drop
+Edit = PutValue | RenameKey | RemoveEntry | RemoveRepeatedKey | DropRow
 
 
-def shown_path(path: Path) -> str:
+def path_in_words(path: ValuePath) -> str:
     """`messages[2].content`"""
     said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return said.removeprefix(".")
@@ -83,40 +83,40 @@ def edit_text(text: str, edit: Edit) -> str:
     for depth, step in enumerate(edit.path):
         if node.string is not None:
             inner = edit_text(node.string, replace(edit, path=edit.path[depth:]))
-            return _spliced(text, node, _restrung(text, node, inner))
+            return _splice(text, node, _spell_string(text, node, inner))
         child = node.child(step)
         last = depth == len(edit.path) - 1
-        if last and (child is None or not isinstance(edit, RemoveRepeated | Put)):
-            return _edited_member(text, node, step, edit)
+        if last and (child is None or not isinstance(edit, RemoveRepeatedKey | PutValue)):
+            return _edit_member(text, node, step, edit)
         if child is None:
-            raise EditError(f"there is no {shown_path(edit.path[: depth + 1])}")
+            raise EditError(f"there is no {path_in_words(edit.path[: depth + 1])}")
         node = child
-    return _edited(text, node, edit)
+    return _edit_node(text, node, edit)
 
 
 def edit_value(value: Any, edit: Edit) -> Any:
     """A value of a table after an edit; the value itself is left as it is. Raises EditError."""
-    if isinstance(value, str) and (edit.path or isinstance(edit, RemoveRepeated)):
+    if isinstance(value, str) and (edit.path or isinstance(edit, RemoveRepeatedKey)):
         return edit_text(value, edit)
     if not edit.path:
-        if not isinstance(edit, Put):
+        if not isinstance(edit, PutValue):
             raise EditError("a table has no such edit")
         return edit.value
     step, rest = edit.path[0], edit.path[1:]
     if isinstance(step, str) and isinstance(value, dict):
-        return _edited_dict(value, step, rest, edit)
+        return _edit_dict(value, step, rest, edit)
     if isinstance(step, int) and isinstance(value, list) and step < len(value):
-        if isinstance(edit, Remove) and not rest:
+        if isinstance(edit, RemoveEntry) and not rest:
             return [*value[:step], *value[step + 1 :]]
         return [
             *value[:step],
             edit_value(value[step], replace(edit, path=rest)),
             *value[step + 1 :],
         ]
-    raise EditError(f"there is no {shown_path(edit.path)}")
+    raise EditError(f"there is no {path_in_words(edit.path)}")
 
 
-def value_at(value: Any, path: Path) -> Any:
+def value_at(value: Any, path: ValuePath) -> Any:
     """What stands at a path, through strings that hold JSON too; None where nothing does."""
     for step in path:
         if isinstance(value, str):
@@ -131,26 +131,28 @@ def value_at(value: Any, path: Path) -> Any:
     return value
 
 
-def spelled_at(text: str, path: Path) -> str:
+def json_text_at(text: str, path: ValuePath) -> str:
     """The JSON text of the value at a path, as it stands in its document. Raises EditError."""
     node = parse_source(text)
     for depth, step in enumerate(path):
         if node.string is not None:
-            return spelled_at(node.string, path[depth:])
+            return json_text_at(node.string, path[depth:])
         child = node.child(step)
         if child is None:
-            raise EditError(f"there is no {shown_path(path[: depth + 1])}")
+            raise EditError(f"there is no {path_in_words(path[: depth + 1])}")
         node = child
     return text[node.start : node.end]
 
 
-def repeated_keys(text: str) -> Iterator[tuple[Path, str, bool]]:
+def find_repeated_keys(text: str) -> Iterator[tuple[ValuePath, str, bool]]:
     """(object, key, do its values differ?) for each key that an object of a JSON text has twice."""
-    yield from _repeated(text, parse_source(text), ())
+    yield from _repeated_in_node(text, parse_source(text), ())
 
 
-def _repeated(text: str, node: Node, path: Path) -> Iterator[tuple[Path, str, bool]]:
-    by_key: dict[str, list[Node]] = {}
+def _repeated_in_node(
+    text: str, node: JsonNode, path: ValuePath
+) -> Iterator[tuple[ValuePath, str, bool]]:
+    by_key: dict[str, list[JsonNode]] = {}
     for member in node.members or ():
         by_key.setdefault(member.key, []).append(member.value)
     for key, values in by_key.items():
@@ -171,61 +173,65 @@ def _repeated(text: str, node: Node, path: Path) -> Iterator[tuple[Path, str, bo
                 )
                 > 1,
             )
-        yield from _repeated(text, values[-1], (*path, key))
+        yield from _repeated_in_node(text, values[-1], (*path, key))
     for index, item in enumerate(node.items or ()):
-        yield from _repeated(text, item, (*path, index))
+        yield from _repeated_in_node(text, item, (*path, index))
 
 
-def _edited(text: str, node: Node, edit: Edit) -> str:
+def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
     """The text after an edit of the value that its path leads to."""
-    if isinstance(edit, Put):
+    if isinstance(edit, PutValue):
         if node.string is not None and isinstance(edit.value, str):
-            return _spliced(text, node, _restrung(text, node, edit.value))
-        return _spliced(text, node, _spelling(text, edit))
-    if isinstance(edit, RemoveRepeated):
+            return _splice(text, node, _spell_string(text, node, edit.value))
+        return _splice(text, node, _spell_value(text, edit))
+    if isinstance(edit, RemoveRepeatedKey):
         if node.string is not None:
-            return _spliced(
-                text, node, _restrung(text, node, edit_text(node.string, replace(edit, path=())))
+            return _splice(
+                text,
+                node,
+                _spell_string(text, node, edit_text(node.string, replace(edit, path=()))),
             )
         doubles = [member for member in node.members or () if member.key == edit.key][:-1]
         for member in reversed(doubles):
-            text = _without(text, node, member)
+            text = _remove_entry(text, node, member)
         return text
-    raise EditError(f"a row has no {shown_path(edit.path)}")
+    raise EditError(f"a row has no {path_in_words(edit.path)}")
 
 
-def _edited_member(text: str, node: Node, step: str | int, edit: Edit) -> str:
+def _edit_member(text: str, node: JsonNode, step: str | int, edit: Edit) -> str:
     """The text after an edit of a key, or of one that is not there yet."""
-    if isinstance(edit, Put) and isinstance(step, str) and node.members is not None:
-        return _with_member(text, node, step, edit)
-    if isinstance(edit, Rename) and isinstance(step, str) and (member := node.member(step)):
+    if isinstance(edit, PutValue) and isinstance(step, str) and node.members is not None:
+        return _add_member(text, node, step, edit)
+    if isinstance(edit, RenameKey) and isinstance(step, str) and (member := node.member(step)):
         return (
             text[: member.start]
             + json.dumps(edit.key, ensure_ascii=text.isascii())
             + text[member.end :]
         )
-    if isinstance(edit, Remove):
+    if isinstance(edit, RemoveEntry):
         entry = node.member(step) if isinstance(step, str) else node.child(step)
         if entry is not None:
-            return _without(text, node, entry)
-    raise EditError(f"there is no {shown_path(edit.path)}")
+            return _remove_entry(text, node, entry)
+    raise EditError(f"there is no {path_in_words(edit.path)}")
 
 
-def _with_member(text: str, node: Node, key: str, edit: Put) -> str:
+def _add_member(text: str, node: JsonNode, key: str, edit: PutValue) -> str:
     members = node.members or ()
     name = json.dumps(key, ensure_ascii=text.isascii())
-    added = f"{name}:{_spaces(_AFTER_COLON, text)}{_spelling(text, edit)}"
+    added = f"{name}:{_usual_spaces(_AFTER_COLON, text)}{_spell_value(text, edit)}"
     if not members:
         return f"{text[: node.start + 1]}{added}{text[node.end - 1 :]}"
     end = members[-1].value.end
     if len(members) > 1:
         before = text[members[-2].value.end : members[-1].start]
     else:
-        before = "," + (text[node.start + 1 : members[0].start] or _spaces(_AFTER_COMMA, text))
+        before = "," + (
+            text[node.start + 1 : members[0].start] or _usual_spaces(_AFTER_COMMA, text)
+        )
     return f"{text[:end]}{before}{added}{text[end:]}"
 
 
-def _without(text: str, node: Node, entry: Member | Node) -> str:
+def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> str:
     """The text without a member or item: the comma behind it goes too, or else that before it."""
     spans = [(m.start, m.value.end) for m in node.members or ()] or [
         (i.start, i.end) for i in node.items or ()
@@ -239,38 +245,38 @@ def _without(text: str, node: Node, entry: Member | Node) -> str:
     return text[:start] + text[end:]
 
 
-def _restrung(text: str, node: Node, said: str) -> str:
-    return respelled(
+def _spell_string(text: str, node: JsonNode, said: str) -> str:
+    return respell_string(
         text[node.start : node.end], node.string or "", said, ascii_only=text.isascii()
     )
 
 
-def _spelling(text: str, edit: Put) -> str:
+def _spell_value(text: str, edit: PutValue) -> str:
     """The value of an edit as JSON, spaced as the text is."""
     if edit.spelled is not None:
         return edit.spelled
-    separators = f",{_spaces(_AFTER_COMMA, text)}", f":{_spaces(_AFTER_COLON, text)}"
+    separators = f",{_usual_spaces(_AFTER_COMMA, text)}", f":{_usual_spaces(_AFTER_COLON, text)}"
     return json.dumps(edit.value, ensure_ascii=text.isascii(), separators=separators)
 
 
-def _spaces(pattern: re.Pattern[str], text: str) -> str:
+def _usual_spaces(pattern: re.Pattern[str], text: str) -> str:
     found = pattern.search(text)
     return found[1] if found else " "
 
 
-def _spliced(text: str, node: Node, part: str) -> str:
+def _splice(text: str, node: JsonNode, part: str) -> str:
     return text[: node.start] + part + text[node.end :]
 
 
-def _edited_dict(value: dict[str, Any], step: str, rest: Path, edit: Edit) -> dict[str, Any]:
-    if rest or isinstance(edit, Put | RemoveRepeated):
-        if step not in value and not isinstance(edit, Put):
-            raise EditError(f"there is no {shown_path(edit.path)}")
+def _edit_dict(value: dict[str, Any], step: str, rest: ValuePath, edit: Edit) -> dict[str, Any]:
+    if rest or isinstance(edit, PutValue | RemoveRepeatedKey):
+        if step not in value and not isinstance(edit, PutValue):
+            raise EditError(f"there is no {path_in_words(edit.path)}")
         if rest and step not in value:
             raise EditError(f"there is no {step}")
         return {**value, step: edit_value(value.get(step), replace(edit, path=rest))}
     if step not in value:
-        raise EditError(f"there is no {shown_path(edit.path)}")
-    if isinstance(edit, Rename):
+        raise EditError(f"there is no {path_in_words(edit.path)}")
+    if isinstance(edit, RenameKey):
         return {edit.key if key == step else key: item for key, item in value.items()}
     return {key: item for key, item in value.items() if key != step}

@@ -19,22 +19,22 @@ from truetune.render.renderer import Renderer
 from truetune.render.rendering import Rendering
 
 
-class Judge:
+class RowJudge:
     """Renders and encodes rows, and asks rules about them."""
 
     def __init__(self, setup: Setup | None, *, only_reference: bool = False) -> None:
         self.setup = setup
-        self._renderer: _Remembering | None = None
+        self._renderer: _CachingRenderer | None = None
         self._encoder: Encoder | None = None
         if setup is not None:
-            self._renderer = _Remembering(setup.probes.renderer())
+            self._renderer = _CachingRenderer(setup.probes.renderer())
             self._encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
 
-    def __call__(self, rows: Sequence[Conversation]) -> Judged:
+    def __call__(self, rows: Sequence[Conversation]) -> JudgedRows:
         """The rows, rendered and encoded where there is a tokenizer."""
         if self._renderer is None or self._encoder is None:
-            return Judged(_unrendered(list(rows)), None)
-        return Judged(one_batch(list(rows), self._renderer, self._encoder), self.setup)
+            return JudgedRows(_batch_without_tokens(list(rows)), None)
+        return JudgedRows(one_batch(list(rows), self._renderer, self._encoder), self.setup)
 
     def prove(self) -> None:
         """Raises FastPathError where a shortcut of the renderer was wrong."""
@@ -47,7 +47,7 @@ class Judge:
             self._renderer.known.clear()
 
 
-class _Remembering:
+class _CachingRenderer:
     """A renderer that renders each row once, however often it is judged: beside others, before an edit and after."""
 
     def __init__(self, inner: Renderer) -> None:
@@ -70,7 +70,7 @@ class _Remembering:
         return self.inner.exact(row)
 
 
-class Judged:
+class JudgedRows:
     """Some rows, as one batch of a check."""
 
     def __init__(self, batch: Batch, setup: Setup | None) -> None:
@@ -121,7 +121,7 @@ class Judged:
         return found
 
 
-def _unrendered(rows: list[Conversation]) -> Batch:
+def _batch_without_tokens(rows: list[Conversation]) -> Batch:
     none = np.zeros(0, dtype=np.int32)
     return Batch(
         rows,

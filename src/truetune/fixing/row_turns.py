@@ -8,11 +8,11 @@ from typing import Any
 
 from truetune.data.columns import COLUMN_ALIASES
 from truetune.data.messages import FUNCTION_CALL
-from truetune.fixing.row_edits import Path
+from truetune.fixing.row_edits import ValuePath
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
-OF_MESSAGES = (
+MESSAGE_COLUMNS = (
     "messages",
     "conversations",
     "prompt",
@@ -22,7 +22,7 @@ OF_MESSAGES = (
     "instruction",
 )
 """truetune's names of columns that may hold messages"""
-_NAMES = {alias: ours for ours in OF_MESSAGES for alias in COLUMN_ALIASES[ours]}
+_NAMES = {alias: ours for ours in MESSAGE_COLUMNS for alias in COLUMN_ALIASES[ours]}
 ROLE_KEYS = ("role", "from")
 TEXT_KEYS = ("content", "value")
 
@@ -31,7 +31,7 @@ TEXT_KEYS = ("content", "value")
 class Turn:
     """A message in its place."""
 
-    path: Path
+    path: ValuePath
     message: dict[str, Any]
 
     @property
@@ -45,17 +45,17 @@ class Turn:
         return self.message.get(self.role_key) if self.role_key else None
 
     @property
-    def calls(self) -> list[tuple[Path, dict[str, Any]]]:
+    def calls(self) -> list[tuple[ValuePath, dict[str, Any]]]:
         """The tool calls, each the object that has `name` and `arguments`, in its place."""
-        path: Path = (*self.path, "tool_calls")
+        path: ValuePath = (*self.path, "tool_calls")
         if self.role == FUNCTION_CALL:
             return self._of_function_call()
-        found = loaded(self.message.get("tool_calls"))
+        found = parse_json_value(self.message.get("tool_calls"))
         made = []
         for index, call in enumerate(found if isinstance(found, list) else ()):
-            call = loaded(call)
+            call = parse_json_value(call)
             if isinstance(call, dict):
-                function = loaded(call.get("function"))
+                function = parse_json_value(call.get("function"))
                 inner = isinstance(function, dict)
                 made.append(
                     (
@@ -65,17 +65,17 @@ class Turn:
                 )
         return made
 
-    def _of_function_call(self) -> list[tuple[Path, dict[str, Any]]]:
+    def _of_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
         """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
         key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
-        found = loaded(self.message.get(key))
+        found = parse_json_value(self.message.get(key))
         if isinstance(found, dict):
             return [((*self.path, key), found)]
         calls = enumerate(found) if isinstance(found, list) else ()
         return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
 
 
-def loaded(value: Any) -> Any:
+def parse_json_value(value: Any) -> Any:
     """A list or object that stands as JSON text, as the reader takes it; anything else as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         try:
@@ -96,9 +96,9 @@ def turns_of(
         unused: columns that reach neither prompt nor answer; nothing in them is touched.
     """
     for column, value in row.items():
-        if column in unused or names.get(column, _NAMES.get(column)) not in OF_MESSAGES:
+        if column in unused or names.get(column, _NAMES.get(column)) not in MESSAGE_COLUMNS:
             continue
-        found = loaded(value)
+        found = parse_json_value(value)
         if isinstance(found, dict):
             yield Turn((column,), found)
         for index, message in enumerate(found if isinstance(found, list) else ()):

@@ -28,26 +28,26 @@ from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
 from truetune.fixing.fixer import Change, Fixer, FixRow
 from truetune.fixing.remedy import Context, Remedy
-from truetune.fixing.remedy_catalogue import remedies
+from truetune.fixing.remedy_catalogue import all_remedies
 from truetune.fixing.row_body import Body, JsonBody, TableBody
-from truetune.fixing.row_edits import Edit, EditError, shown_path
-from truetune.fixing.row_judge import Judge
+from truetune.fixing.row_edits import Edit, EditError, path_in_words
+from truetune.fixing.row_judge import RowJudge
 from truetune.spec.run import RunSpec
 
 TRIED_RULES = ("template-rejects-rows", "values-printed-as-python")
 """Rules whose remedy depends on row and template; the others know theirs by themselves"""
-ROWS_OF_A_TEXT = 3
+MAX_ROWS_OF_A_TEXT = 3
 """Rows that are tried of those of which a finding says the same"""
-MAX_TRIED = 48
+MAX_TRIED_ROWS = 48
 """Rows that are tried for one finding, so that a check stays nearly as quick as without"""
-FARTHEST = 50_000
+MAX_ROW_NUMBER = 50_000
 """Rows from this one on are not tried: to read them may take as long as the check"""
-SHOWN_EDITS = 2
+MAX_SHOWN_EDITS = 2
 """Edits of a row that a remedy spells out"""
 
 
 @dataclass
-class _Tried:
+class _CauseGroup:
     """Rows of one cause, and what became of them."""
 
     cause: str
@@ -73,7 +73,7 @@ class _CellsOfText(TableBody):
         return _CellsOfText(found)
 
 
-def with_tried_edits(report: AnyReport) -> AnyReport:
+def with_suggested_edits(report: AnyReport) -> AnyReport:
     """The report, its findings on the form of rows with the edit that helps as their remedy.
 
     As it is where it has no such finding, where no edit helps, or where the rows can't be read any more.
@@ -97,7 +97,7 @@ def _is_tried(finding: Finding) -> bool:
 def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
     """The finding with what came of trying its rule's remedies. Raises TruetuneError, OSError."""
     rows = list(rows_again(spec, _places_to_try(finding)))
-    tried = _try(rows, finding.rule, spec)
+    tried = _try_remedies(rows, finding.rule, spec)
     best = max(
         (group for group in tried if group.example),
         key=lambda g: (g.example_is_safe, g.rows),
@@ -107,7 +107,7 @@ def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
         *finding.evidence,
         *(_evidence_line(group, is_best=group is best) for group in tried),
     )
-    remedy = finding.remedy if best is None else _remedy(finding, best, spec)
+    remedy = finding.remedy if best is None else _remedy_in_words(finding, best, spec)
     return replace(finding, remedy=remedy, evidence=evidence)
 
 
@@ -118,31 +118,31 @@ def _places_to_try(finding: Finding) -> list[Origin]:
     for case in finding.cases:
         if (
             case.origin is None
-            or case.origin.row >= FARTHEST
-            or taken.get(case.text, 0) >= ROWS_OF_A_TEXT
+            or case.origin.row >= MAX_ROW_NUMBER
+            or taken.get(case.text, 0) >= MAX_ROWS_OF_A_TEXT
         ):
             continue
         taken[case.text] = taken.get(case.text, 0) + 1
         places.append(case.origin)
-        if len(places) == MAX_TRIED:
+        if len(places) == MAX_TRIED_ROWS:
             break
     return places
 
 
-def _try(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_Tried]:
+def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_CauseGroup]:
     """Try the rule's remedies on rows, the safe ones first; by cause, the most frequent first."""
     setup = prepare(spec, only_reference=True)
-    judge, context = Judge(setup, only_reference=True), Context(spec, setup)
-    kinds = [remedy for remedy in remedies() if remedy.rule == rule]
-    bodies = dict(zip((row.origin for row in rows), _bodies(rows, spec), strict=True))
-    groups: dict[str, _Tried] = {}
+    judge, context = RowJudge(setup, only_reference=True), Context(spec, setup)
+    kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]
+    bodies = dict(zip((row.origin for row in rows), _bodies_of_rows(rows, spec), strict=True))
+    groups: dict[str, _CauseGroup] = {}
     for row in rows:
         reason = judge([row]).rejected.get(row.origin.row)
         cause = "" if reason is None else cause_of(row, reason)
-        group = groups.setdefault(cause, _Tried(cause))
+        group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
         for is_safe in (True, False):
-            made = _changes(
+            made = _changes_that_help(
                 row,
                 bodies[row.origin],
                 [kind for kind in kinds if kind.safe == is_safe],
@@ -150,13 +150,13 @@ def _try(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_Tried]
                 judge,
             )
             if made:
-                _count(group, made, is_safe=is_safe)
+                _count_row(group, made, is_safe=is_safe)
                 break
     return sorted(groups.values(), key=lambda group: -group.rows)
 
 
-def _changes(
-    row: Conversation, body: Body, kinds: Sequence[type[Remedy]], context: Context, judge: Judge
+def _changes_that_help(
+    row: Conversation, body: Body, kinds: Sequence[type[Remedy]], context: Context, judge: RowJudge
 ) -> list[Change]:
     """The edits that remedies make in a row, one remedy alone first; none where it would go, or where none helps."""
     for kind in kinds:
@@ -167,7 +167,7 @@ def _changes(
     return []
 
 
-def _count(group: _Tried, made: list[Change], *, is_safe: bool) -> None:
+def _count_row(group: _CauseGroup, made: list[Change], *, is_safe: bool) -> None:
     if is_safe:
         group.rendered += 1
     else:
@@ -176,7 +176,7 @@ def _count(group: _Tried, made: list[Change], *, is_safe: bool) -> None:
         group.example, group.example_is_safe = made, is_safe
 
 
-def _bodies(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
+def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
     """The rows as their files hold them, so far as that says which edits can be made."""
     sources = {str(source.path): source for source in find_sources(spec.data)}
     schemas: dict[str, Any] = {}
@@ -186,18 +186,18 @@ def _bodies(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
             yield _CellsOfText(row.raw or {})
         elif source.kind in ("parquet", "arrow"):
             if row.origin.file not in schemas:
-                schemas[row.origin.file] = _schema(source)
+                schemas[row.origin.file] = _schema_of(source)
             yield TypedBody(row.raw or {}, schemas[row.origin.file])
         else:
             yield JsonBody(json.dumps(row.raw, ensure_ascii=False))
 
 
-def _schema(source: Source) -> Any:
+def _schema_of(source: Source) -> Any:
     with open_raw(source.path) as raw:
         return next(iter(read_batches(source, raw))).schema
 
 
-def _evidence_line(group: _Tried, *, is_best: bool) -> str:
+def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:
     """One line on what came of trying: `tried on 3 rows: ...`. The edit of the best group is the remedy."""
     about = f"tried on {group.rows:,} row{'s' * (group.rows != 1)}" + (
         f" ({group.cause})" if group.cause else ""
@@ -205,17 +205,17 @@ def _evidence_line(group: _Tried, *, is_best: bool) -> str:
     if not group.example:
         return f"{about}: no mechanical edit helps"
     helped = group.rendered or group.unsafe
-    edit = "the edit below" if is_best else _spelled(group.example)
+    edit = "the edit below" if is_best else _changes_in_words(group.example)
     caution = "" if group.rendered else ", and may change what the row means"
     return f"{about}: {edit} helps in {helped:,} of them{caution}"
 
 
-def _remedy(finding: Finding, best: _Tried, spec: RunSpec) -> str:
+def _remedy_in_words(finding: Finding, best: _CauseGroup, spec: RunSpec) -> str:
     """The edit that helps most rows, and the command that makes it in all."""
-    edit = f"{_spelled(best.example)} ({best.example[0].origin})"
+    edit = f"{_changes_in_words(best.example)} ({best.example[0].origin})"
     others = len({origin.file for case in finding.cases if (origin := case.origin) is not None}) - 1
     files = f", and so for the {others:,} other file{'s' * (others != 1)}" if others else ""
-    command = _command(finding.rule, best, spec)
+    command = _fix_command(finding.rule, best, spec)
     if command is None:
         return f"{edit}, and the same in the other rows"
     if best.example_is_safe:
@@ -224,7 +224,7 @@ def _remedy(finding: Finding, best: _Tried, spec: RunSpec) -> str:
     return f"{edit}, {unsafe}; {command} makes such edits, and drops rows that none helps{files}"
 
 
-def _command(rule: str, best: _Tried, spec: RunSpec) -> str | None:
+def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
     """`truetune fix` on the file of the edit; None where it can't be fixed in place of its format."""
     name = best.example[0].origin.file
     source = next(source for source in find_sources(spec.data) if str(source.path) == name)
@@ -253,22 +253,22 @@ def _fixed_name(name: str) -> str:
     return f"{path.name.removesuffix(ending)}.fixed{ending}"
 
 
-def _spelled(changes: Sequence[Change]) -> str:
+def _changes_in_words(changes: Sequence[Change]) -> str:
     """`messages[1].content: null -> ""`, the first edits of a row"""
     shown = [
-        f"{shown_path(change.path)}: {_value(change.before)} -> {_after(change)}"
+        f"{path_in_words(change.path)}: {_value_in_words(change.before)} -> {_value_after(change)}"
         for change in changes
     ]
-    more = len(shown) - SHOWN_EDITS
-    return ", ".join(shown[:SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(shown) - MAX_SHOWN_EDITS
+    return ", ".join(shown[:MAX_SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _after(change: Change) -> str:
+def _value_after(change: Change) -> str:
     """A turn that a remedy takes out is not a turn of null."""
     is_turn = isinstance(change.path[-1], int) and isinstance(change.before, dict)
-    return "taken out" if change.after is None and is_turn else _value(change.after)
+    return "taken out" if change.after is None and is_turn else _value_in_words(change.after)
 
 
-def _value(value: Any) -> str:
+def _value_in_words(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -15,7 +15,7 @@ from truetune.parsing.limits import (
     size_text,
 )
 
-SKIPPED_AT_ONCE = 1 << 20
+SKIP_BYTES = 1 << 20
 
 
 def read_bounded(path: Path, limits: Limits) -> bytes:
@@ -76,7 +76,7 @@ def check_blank_lines(blank: int, others: int, first: int = 1) -> None:
         )
 
 
-def too_long(max_bytes: int = ROW.max_bytes) -> str:
+def too_long_in_words(max_bytes: int = ROW.max_bytes) -> str:
     """What a message says of such a line."""
     return (
         f"longer than {size_text(max_bytes)}, the limit for one row; "
@@ -88,7 +88,7 @@ def _skip_line(file: IO[bytes], begin: bytes) -> int:
     """Read up to the end of the line that begins so; how many bytes were read."""
     size = 0
     while not begin.endswith(b"\n"):
-        begin = file.readline(SKIPPED_AT_ONCE)
+        begin = file.readline(SKIP_BYTES)
         if not begin:
             break
         size += len(begin)

@@ -21,7 +21,7 @@ from truetune.parsing.limits import (
 
 UNREADABLE = (arrow.ArrowException, UnicodeDecodeError, OSError, InputLimitError)
 """What reading a broken table raises"""
-_BUFFER = 1 << 18
+_BUFFER_BYTES = 1 << 18
 
 
 def open_parquet(source: Any) -> Any:
@@ -29,7 +29,7 @@ def open_parquet(source: Any) -> Any:
 
     It is read page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it.
     """
-    file = parquet.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    file = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     _check_schema(file.schema_arrow)
     return file
 

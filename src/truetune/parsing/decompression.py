@@ -19,9 +19,9 @@ from truetune.parsing.limits import (
     MIN_DECOMPRESSED_BYTES,
 )
 
-CHUNK = 1 << 17
+CHUNK_BYTES = 1 << 17
 """Bytes that a buffered read takes from the stream"""
-ZST_CHUNK = 1 << 11
+ZST_CHUNK_BYTES = 1 << 11
 """Compressed bytes given to Zstandard at once. Four bytes may unpack to 128 KiB and its reader has no bound on what it
 returns, so one piece yields 64 MiB at most."""
 BROKEN_STREAM = (EOFError, zlib.error, lzma.LZMAError)
@@ -47,7 +47,7 @@ class _GzipMember:
         self._inner = zlib.decompressobj(wbits=31)
 
     def unpack(self, packed: bytes) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK)
+        return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK_BYTES)
 
     @property
     def wants_input(self) -> bool:
@@ -69,7 +69,7 @@ class _BoundedMember:
         self._inner = inner
 
     def unpack(self, packed: bytes) -> bytes:
-        return bytes(self._inner.decompress(packed, CHUNK))
+        return bytes(self._inner.decompress(packed, CHUNK_BYTES))
 
     @property
     def wants_input(self) -> bool:
@@ -116,7 +116,7 @@ _MEMBERS: dict[str, Callable[[], _Member]] = {
     ".xz": lambda: _BoundedMember(lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_MEMORY)),
     ".zst": _ZstMember,
 }
-SUFFIXES = tuple(_MEMBERS)
+COMPRESSED_SUFFIXES = tuple(_MEMBERS)
 """How the names of compressed files end"""
 
 
@@ -126,8 +126,8 @@ def open_decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
     Reading raises EOFError where the file ends inside a member, and OSError, zlib.error or LZMAError (`UNREADABLE`)
     where it is broken, or unpacks to more than MAX_DECOMPRESSED_RATIO times its size.
     """
-    chunk = ZST_CHUNK if suffix == ".zst" else CHUNK
-    return io.BufferedReader(_Decompressed(raw, _MEMBERS[suffix], chunk), CHUNK)
+    chunk = ZST_CHUNK_BYTES if suffix == ".zst" else CHUNK_BYTES
+    return io.BufferedReader(_Decompressed(raw, _MEMBERS[suffix], chunk), CHUNK_BYTES)
 
 
 class _Decompressed(io.RawIOBase):

@@ -14,11 +14,11 @@ from truetune.errors import DataError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import LOG, InputLimitError
 
-SIGNS = frozenset(
+HARNESS_KEYS = frozenset(
     ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
 )
 """Keys of which its results hold some, beside `results` and `config`"""
-SINCE = "chat_template"
+TEMPLATE_KEY = "chat_template"
 """The key that says which template was used; earlier releases write none, and nothing is known then"""
 
 
@@ -33,7 +33,7 @@ def is_harness_results(path: Path) -> bool:
     return (
         isinstance(content, dict)
         and {"results", "config"} <= content.keys()
-        and not SIGNS.isdisjoint(content)
+        and not HARNESS_KEYS.isdisjoint(content)
     )
 
 
@@ -46,12 +46,12 @@ def harness_words(path: Path) -> tuple[str, ...]:
         content = read_json(path, LOG)
     except (OSError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
-    if not isinstance(content, dict) or SINCE not in content:
+    if not isinstance(content, dict) or TEMPLATE_KEY not in content:
         return ()
-    return tuple(_words(content))
+    return tuple(_command_words(content))
 
 
-def _words(content: Mapping[str, Any]) -> Iterator[str]:
+def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
     config, tasks = content.get("config"), content.get("results")
     settings = config if isinstance(config, dict) else {}
     yield "lm_eval"
@@ -67,7 +67,7 @@ def _words(content: Mapping[str, Any]) -> Iterator[str]:
     counts = [one for one in shots.values() if type(one) is int] if isinstance(shots, dict) else []
     if counts:
         yield from ("--num_fewshot", str(max(counts)))
-    if content.get(SINCE):
+    if content.get(TEMPLATE_KEY):
         yield "--apply_chat_template"
     if content.get("fewshot_as_multiturn") is True:
         yield "--fewshot_as_multiturn"

@@ -71,7 +71,7 @@ def parse_json(
     _check_structure(text, limits)
     try:
         value = json.loads(
-            text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant
+            text, parse_int=int if exact_integers else _parse_integer, parse_constant=parse_constant
         )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
@@ -184,7 +184,7 @@ def replace_surrogates(
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return _replaced(value), True
+        return _without_lone_halves(value), True
     return value, False
 
 
@@ -232,7 +232,7 @@ def _line_of_depth(text: str, allowed: int) -> int:
     return 1
 
 
-def _integer(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
 
 
@@ -247,12 +247,14 @@ def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
     return value
 
 
-def _replaced(value: Any) -> Any:
+def _without_lone_halves(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_replaced(key): _replaced(item) for key, item in value.items()}
-    return [_replaced(item) for item in value] if isinstance(value, list) else value
+        return {
+            _without_lone_halves(key): _without_lone_halves(item) for key, item in value.items()
+        }
+    return [_without_lone_halves(item) for item in value] if isinstance(value, list) else value
 
 
 def _quote_key(key: str) -> str:

@@ -15,14 +15,14 @@ from truetune.errors import UsageError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 
-NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
+MODELFILE_NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
 """`Modelfile`, `Modelfile.q8`, `support.modelfile`"""
 INSTRUCTION = re.compile(
     r"[ \t]*(from|adapter|parameter|template|system|message|license|requires)\b[ \t]*"
     r"(\"\"\".*?(?:\"\"\"|\Z)|[^\n]*)",
     re.I | re.S,
 )
-OFF = re.compile(r"[ \t]*#[ \t]*adapter\b[ \t]*(\S+)", re.I)
+COMMENTED_ADAPTER = re.compile(r"[ \t]*#[ \t]*adapter\b[ \t]*(\S+)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Modelfile:
         found = {}
         for one in self.all("parameter"):
             name, _, value = one.value.partition(" ")
-            found[name.lower()] = Instruction(name.lower(), _bare(value), one.line)
+            found[name.lower()] = Instruction(name.lower(), _strip_quotes(value), one.line)
         return found
 
     def local(self, word: str) -> Path | None:
@@ -77,7 +77,7 @@ class Modelfile:
 
 def is_modelfile(path: Path) -> bool:
     """Is it a Modelfile, by its name?"""
-    return NAME.search(path.name) is not None
+    return MODELFILE_NAME.search(path.name) is not None
 
 
 def read_modelfile(path: Path) -> Modelfile:
@@ -89,12 +89,12 @@ def read_modelfile(path: Path) -> Modelfile:
     found, off, start = [], None, 0
     while start < len(text):
         line = text.count("\n", 0, start) + 1
-        match, comment = INSTRUCTION.match(text, start), OFF.match(text, start)
+        match, comment = INSTRUCTION.match(text, start), COMMENTED_ADAPTER.match(text, start)
         if match is not None:
-            found.append(Instruction(match[1].lower(), _bare(match[2]), line))
+            found.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
             start = match.end()
         elif comment is not None:
-            off = Instruction("adapter", _bare(comment[1]), line)
+            off = Instruction("adapter", _strip_quotes(comment[1]), line)
         end = text.find("\n", start)
         start = len(text) if end < 0 else end + 1
     if not found:
@@ -102,7 +102,7 @@ def read_modelfile(path: Path) -> Modelfile:
     return Modelfile(str(path), tuple(found), off)
 
 
-def _bare(value: str) -> str:
+def _strip_quotes(value: str) -> str:
     """Without quotes around it."""
     value = value.strip()
     for quote in ('"""', '"', "'"):

@@ -15,24 +15,26 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
-from truetune.parsing.harness_results import SINCE, harness_words, is_harness_results
+from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
 
-SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
-NAMES = frozenset(("Dockerfile", "Containerfile"))
+SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
+DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|'[^']*')\s*(?:#.*)?")
-SET = re.compile(r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|\$\{(\w+):=")
+SETS_A_VARIABLE = re.compile(
+    r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|\$\{(\w+):="
+)
 """Anything that sets a variable: `X=1`, `read X`, `${X:=1}`"""
-OPENS = re.compile(r"(?:if|case|for|while|until|select)\b")
-CLOSES = re.compile(r"(?:fi|esac|done)\b")
+BLOCK_BEGIN = re.compile(r"(?:if|case|for|while|until|select)\b")
+BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 """Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
-REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
-INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
-IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
+SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
+DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
+DOCKER_IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +76,15 @@ class CommandFile:
 
 def is_command_file(path: Path) -> bool:
     """Does the name say that a file holds commands, or does it record the command of an evaluation (lm_eval)?"""
-    by_name = path.suffix in SUFFIXES or path.name in NAMES or path.name.startswith("Dockerfile.")
+    by_name = (
+        path.suffix in SCRIPT_SUFFIXES
+        or path.name in DOCKERFILE_NAMES
+        or path.name.startswith("Dockerfile.")
+    )
     return by_name or is_harness_results(path)
 
 
-def option(words: tuple[str, ...], *names: str) -> str | None:
+def last_option(words: tuple[str, ...], *names: str) -> str | None:
     """The value of the last option of these names (dashes and underscores are the same); "" for one without a value,
     None where none is given."""
     wanted = {name.replace("_", "-") for name in names}
@@ -112,7 +118,7 @@ def _commands_of_results(path: Path) -> CommandFile:
     words = harness_words(path)
     text = shlex.join(words)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    line = next((n for n, one in enumerate(lines, 1) if f'"{SINCE}"' in one), 1)
+    line = next((n for n, one in enumerate(lines, 1) if f'"{TEMPLATE_KEY}"' in one), 1)
     command = ShellCommand(words, line, text)
     return CommandFile(str(path), text, (command,) if words else ())
 
@@ -120,19 +126,23 @@ def _commands_of_results(path: Path) -> CommandFile:
 def parse_commands(text: str, path: str) -> CommandFile:
     """A CommandFile of a text."""
     lines = list(_logical_lines(text))
-    variables = _variables(lines)
+    variables = _plain_variables(lines)
     if not _is_dockerfile(path):
         commands = tuple(
-            command for number, line in lines for command in _commands(line, number, variables)
+            command
+            for number, line in lines
+            for command in _commands_of_line(line, number, variables)
         )
-        return CommandFile(path, text, commands, _requests(text))
-    images = [match[1] for _, line in lines if (match := IMAGE.match(line))]
-    return CommandFile(path, text, tuple(_of_dockerfile(lines)), image=images[-1] if images else "")
+        return CommandFile(path, text, commands, _scheduler_requests(text))
+    images = [match[1] for _, line in lines if (match := DOCKER_IMAGE.match(line))]
+    return CommandFile(
+        path, text, tuple(_commands_of_dockerfile(lines)), image=images[-1] if images else ""
+    )
 
 
 def _is_dockerfile(path: str) -> bool:
     name = Path(path).name
-    return name in NAMES or name.startswith("Dockerfile.")
+    return name in DOCKERFILE_NAMES or name.startswith("Dockerfile.")
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -160,30 +170,38 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def assigned_once(text: str) -> dict[str, str]:
     """What a script sets once, under no condition, on a line of its own: name -> value, with the variables in it."""
-    return _assigned(list(_logical_lines(text)))
+    return _variables_set_once(list(_logical_lines(text)))
 
 
-def _assigned(lines: list[tuple[int, str]]) -> dict[str, str]:
+def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
     """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
-    counts = Counter(name for _, line in lines for found in SET.findall(line) for name in found)
+    counts = Counter(
+        name for _, line in lines for found in SETS_A_VARIABLE.findall(line) for name in found
+    )
     values: dict[str, str] = {}
     depth = 0
     for _, line in lines:
-        depth += OPENS.match(line) is not None
+        depth += BLOCK_BEGIN.match(line) is not None
         match = ASSIGNMENT.fullmatch(line)
         if match is not None and not depth and counts[match[1]] <= 1:
             values[match[1]] = match[2].strip("\"'")
-        if CLOSES.search(line):
+        if BLOCK_END.search(line):
             depth = max(0, depth - 1)
     return values
 
 
-def _variables(lines: list[tuple[int, str]]) -> dict[str, str]:
+def _plain_variables(lines: list[tuple[int, str]]) -> dict[str, str]:
     """What the file sets once, to plain text."""
-    return {name: value for name, value in _assigned(lines).items() if not set(value) & set("$`(")}
+    return {
+        name: value
+        for name, value in _variables_set_once(lines).items()
+        if not set(value) & set("$`(")
+    }
 
 
-def _commands(line: str, number: int, variables: Mapping[str, str]) -> Iterator[ShellCommand]:
+def _commands_of_line(
+    line: str, number: int, variables: Mapping[str, str]
+) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
@@ -198,13 +216,13 @@ def _commands(line: str, number: int, variables: Mapping[str, str]) -> Iterator[
                 VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
             )
             continue
-        command = _command(part, number)
+        command = _command_of_words(part, number)
         if command is not None:
             yield command
         part = []
 
 
-def _command(words: list[str], number: int) -> ShellCommand | None:
+def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
     own: dict[str, str] = {}
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         name, _, value = words[0].partition("=")
@@ -212,15 +230,15 @@ def _command(words: list[str], number: int) -> ShellCommand | None:
     return ShellCommand(tuple(words), number, shlex.join(words), own) if words else None
 
 
-def _of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellCommand]:
+def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellCommand]:
     """What RUN, ENTRYPOINT and CMD start; an ENTRYPOINT takes the CMD behind it as its arguments."""
     entry: ShellCommand | None = None
     for number, line in lines:
-        found = INSTRUCTION.match(line)
+        found = DOCKER_INSTRUCTION.match(line)
         if found is None:
             continue
         rest = line[found.end() :]
-        made = _exec_form(rest, number) or list(_commands(rest, number, {}))
+        made = _exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
         kind = found[0].split()[0].upper()
         if kind == "ENTRYPOINT" and len(made) == 1:
             entry = made[0]
@@ -246,11 +264,11 @@ def _exec_form(text: str, number: int) -> list[ShellCommand]:
     return [ShellCommand(tuple(words), number, shlex.join(words))]
 
 
-def _requests(text: str) -> dict[str, tuple[str, int]]:
+def _scheduler_requests(text: str) -> dict[str, tuple[str, int]]:
     """What the `#SBATCH` lines ask for."""
     found: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        match = REQUEST.match(line.strip())
+        match = SBATCH_REQUEST.match(line.strip())
         if match is not None:
             found[match[1]] = (match[2] or "", number)
     return found

@@ -23,7 +23,7 @@ from truetune.parsing.limits import (
 )
 
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SMALL = 1 << 16
+_MAX_PYTHON_PARSED = 1 << 16
 """Characters of a text that is given to PyYAML's own parser where libyaml refuses it: `{what:}` is YAML for the one and
 none for the other. It takes 2 s for a megabyte, and names the context of an error."""
 _CONSTRUCTION_ERRORS = (
@@ -35,11 +35,11 @@ _CONSTRUCTION_ERRORS = (
     ValueError,
 )
 """What PyYAML raises for `!!timestamp x`, `!!bool x`, `!!int ""` and their like."""
-PLAIN = (str, int, float, type(None))
+_PLAIN_TYPES = (str, int, float, type(None))
 _LONG_NUMBER = re.compile(r"[-+]?(0x[0-9a-fA-F_]{17,}|0b[01_]{65,}|[0-9_]{20,}|[0-9_:.]{100,})")
 """Whole numbers past 64 bits. Numbers to the base 60 (`1:30:00`) are among them: the time that PyYAML takes for one
 grows with the square of its length."""
-_SHOWN = 200
+_MAX_MESSAGE = 200
 """Characters of PyYAML's message that are shown: it repeats what it found"""
 
 
@@ -78,19 +78,19 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     check_size(len(text), limits)
     try:
         try:
-            document = _parse(text, limits, _FAST_LOADER)
+            document = _load_document(text, limits, _FAST_LOADER)
         except yaml.YAMLError:
-            if len(text) > _SMALL:
+            if len(text) > _MAX_PYTHON_PARSED:
                 raise
-            document = _parse(text, limits, yaml.SafeLoader)
+            document = _load_document(text, limits, yaml.SafeLoader)
     except (InputLimitError, YamlError):
         raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise YamlError(_reason(error), None if mark is None else mark.line + 1) from None
+        raise YamlError(_error_in_words(error), None if mark is None else mark.line + 1) from None
     except _CONSTRUCTION_ERRORS as error:
         reason = (
-            _reason(error)
+            _error_in_words(error)
             if isinstance(error, ValueError)
             else f"a value that does not fit its tag ({error!r:.60})"
         )
@@ -98,7 +98,7 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     return document
 
 
-def _parse(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
+def _load_document(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
     _check_events(text, limits, new_loader)
     loader = new_loader(text)
     try:
@@ -168,7 +168,7 @@ def _check_kinds(value: Any) -> None:
     """Raises YamlError for what JSON and TOML don't have: sets, bytes, keys that hold values, halves of characters."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, PLAIN) and not _is_date(key):
+            if not isinstance(key, _PLAIN_TYPES) and not _is_date(key):
                 raise YamlError(f"a key is {type(key).__name__}; expected text")
             _check_kinds(key)
             _check_kinds(item)
@@ -181,7 +181,7 @@ def _check_kinds(value: Any) -> None:
                 "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole"
                 " character"
             )
-    elif not isinstance(value, PLAIN) and not _is_date(value):
+    elif not isinstance(value, _PLAIN_TYPES) and not _is_date(value):
         raise YamlError(
             f"a value of the kind {type(value).__name__}; expected text, numbers, lists and"
             " mappings"
@@ -194,5 +194,5 @@ def _is_date(value: Hashable) -> bool:
     return isinstance(value, date)
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "problem", None) or error).split())[:_SHOWN]
+def _error_in_words(error: Exception) -> str:
+    return " ".join(str(getattr(error, "problem", None) or error).split())[:_MAX_MESSAGE]

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import SpecError, UsageError, name_list
-from truetune.parsing.decompression import SUFFIXES
+from truetune.parsing.decompression import COMPRESSED_SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.parsing.modelfile import is_modelfile
@@ -69,7 +69,7 @@ PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
 """How a text begins that is no JSON: `Epoch 1`, `{'loss': 2.1}`, `[INFO|trainer.py:2134]`"""
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
-PACKED = frozenset(SUFFIXES)
+PACKED = frozenset(COMPRESSED_SUFFIXES)
 DESCRIBES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "adapter_config.json", "trainer_state.json", "preprocessor_config.json",

@@ -19,11 +19,11 @@ from truetune.encoding.stream import batches, with_proof
 from truetune.errors import DataError
 from truetune.render.probes import Probes, prepared
 from truetune.spec.run import RunSpec
-from truetune.tokenized.place_tokens import Placer
-from truetune.tokenized.row_chunks import Chunk, chunks
-from truetune.tokenized.token_cache import Cache
+from truetune.tokenized.place_tokens import TokenPlacer
+from truetune.tokenized.row_chunks import Chunk, read_chunks
+from truetune.tokenized.token_cache import TokenCache
 
-KEPT = 20
+MAX_KEPT_PLACES = 20
 """Places of each kind that are kept"""
 
 
@@ -80,16 +80,18 @@ class Comparison:
 
     def note(self, what: str, origin: Origin) -> None:
         """Keep a place, of each kind the first ones."""
-        if sum(kind == what for kind, _ in self.places) < KEPT:
+        if sum(kind == what for kind, _ in self.places) < MAX_KEPT_PLACES:
             self.places.append((what, origin))
 
 
-def verify(spec: RunSpec, cache: Cache) -> Comparison:
+def verify_cache(spec: RunSpec, cache: TokenCache) -> Comparison:
     """Encode the data of `spec` and compare with a cache.
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
-    return with_proof(lambda only_reference: _verify(spec, cache, only_reference=only_reference))
+    return with_proof(
+        lambda only_reference: _compare_cache(spec, cache, only_reference=only_reference)
+    )
 
 
 @dataclass
@@ -101,10 +103,10 @@ class _Stored:
     places: dict[bytes, Origin] = field(default_factory=dict)
 
 
-def _verify(spec: RunSpec, cache: Cache, *, only_reference: bool) -> Comparison:
+def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> Comparison:
     made = prepared(spec)
     found = Comparison()
-    stored = _read(cache, made, found)
+    stored = _read_stored(cache, made, found)
     encoder = Encoder(made.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
     for batch in batches(rows, made.renderer(), encoder):
@@ -112,7 +114,9 @@ def _verify(spec: RunSpec, cache: Cache, *, only_reference: bool) -> Comparison:
         for i, example in enumerate(batch.examples):
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             found.examples += 1
-            _match(batch.ids[part], batch.supervised[part], example.row.origin, stored, found)
+            _match_example(
+                batch.ids[part], batch.supervised[part], example.row.origin, stored, found
+            )
     for ids, labels in stored.labels.items():
         if left := labels.total():
             found.extra += left
@@ -120,13 +124,15 @@ def _verify(spec: RunSpec, cache: Cache, *, only_reference: bool) -> Comparison:
     return found
 
 
-def _match(ids: Any, supervised: Any, origin: Origin, stored: _Stored, found: Comparison) -> None:
-    labels = stored.labels.get(_digest(ids))
+def _match_example(
+    ids: Any, supervised: Any, origin: Origin, stored: _Stored, found: Comparison
+) -> None:
+    labels = stored.labels.get(_digest_of_values(ids))
     if labels is None or not labels.total():
         found.missing += 1
         found.note("missing", origin)
         return
-    wanted = _digest(_learned(supervised))
+    wanted = _digest_of_values(_trained_labels(supervised))
     if labels[wanted] > 0:
         found.same += 1
         labels[wanted] -= 1
@@ -136,40 +142,40 @@ def _match(ids: Any, supervised: Any, origin: Origin, stored: _Stored, found: Co
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
-def _read(cache: Cache, made: Probes, found: Comparison) -> _Stored:
-    placer, stored = Placer(made), _Stored()
-    for chunk in chunks(cache.sources):
+def _read_stored(cache: TokenCache, made: Probes, found: Comparison) -> _Stored:
+    placer, stored = TokenPlacer(made), _Stored()
+    for chunk in read_chunks(cache.sources):
         if chunk.broken:
             origin, reason = chunk.broken[0]
             raise DataError(f"{origin}: {reason}; write the cache again")
         found.labels &= chunk.labels is not None or bool(chunk.masks)
         padding = placer.place(chunk).padding
-        for row, start, end in _documents(chunk):
+        for row, start, end in _document_ranges(chunk):
             kept = ~padding[start:end]
             ids = chunk.ids[start:end][kept]
             if not len(ids):
                 continue
             found.documents += 1
-            key = _digest(ids)
+            key = _digest_of_values(ids)
             stored.labels.setdefault(key, Counter())[
-                _digest(_learned(chunk.supervised[start:end][kept]))
+                _digest_of_values(_trained_labels(chunk.supervised[start:end][kept]))
             ] += 1
             stored.places.setdefault(key, chunk.origin(row))
     return stored
 
 
-def _documents(chunk: Chunk) -> list[tuple[int, int, int]]:
+def _document_ranges(chunk: Chunk) -> list[tuple[int, int, int]]:
     """(row, start, end) of each document, as far as columns part them."""
     starts = np.flatnonzero(chunk.borders)
     ends = np.append(starts[1:], len(chunk.ids))
     return list(zip(chunk.row_of(starts).tolist(), starts.tolist(), ends.tolist(), strict=True))
 
 
-def _learned(supervised: Any) -> Any:
+def _trained_labels(supervised: Any) -> Any:
     """Without the first token, whose label no trainer uses."""
     return np.asarray(supervised, np.bool_)[1:]
 
 
-def _digest(values: Any) -> bytes:
+def _digest_of_values(values: Any) -> bytes:
     kind = np.bool_ if values.dtype == np.bool_ else np.int64
     return blake2b(np.ascontiguousarray(values, kind).tobytes(), digest_size=16).digest()

@@ -46,7 +46,7 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Placed:
+class PlacedChunk:
     """A chunk with its tokens placed: (tokens,) each."""
 
     chunk: Chunk
@@ -60,7 +60,7 @@ class Placed:
     """Headers that stand there as ordinary text, not as the tokens that the template writes"""
 
 
-class Placer:
+class TokenPlacer:
     """Places chunks by one tokenizer and template."""
 
     def __init__(self, probes: Probes) -> None:
@@ -75,21 +75,21 @@ class Placer:
             sorted(id for id, token in added.items() if token.special), np.int64
         )
 
-    def place(self, chunk: Chunk) -> Placed:
+    def place(self, chunk: Chunk) -> PlacedChunk:
         """The sources and turns of a chunk's tokens."""
         valid = (chunk.ids >= 0) & (chunk.ids < len(self.vocabulary.lengths))
         padding = self._padding(chunk)
         turns, spelled = self._turns(chunk, valid, padding)
         source = self._sources(chunk, padding, turns) if chunk.sources is None else chunk.sources
-        return Placed(chunk, valid, padding, source, turns, spelled)
+        return PlacedChunk(chunk, valid, padding, source, turns, spelled)
 
     def _padding(self, chunk: Chunk) -> Mask:
         """What the attention mask hides at the ends of rows, else runs of the pad token there."""
         if chunk.attended is not None and not chunk.attended.all():
-            return _outside(chunk, chunk.attended)
+            return _outside_of_text(chunk, chunk.attended)
         if self.pad is None:
             return np.zeros(len(chunk.ids), np.bool_)
-        outside = _outside(chunk, chunk.ids != self.pad)
+        outside = _outside_of_text(chunk, chunk.ids != self.pad)
         if self.pad in self.stops:  # the first of a run of stop tokens may end the text
             first = outside.copy()
             first[1:] &= ~outside[:-1]
@@ -154,7 +154,7 @@ class Placer:
             in_chats[rows] = True
             source[np.repeat(in_chats, chunk.lengths)] = Source.TEMPLATE
             self._before_headers(chunk, turns, source)
-        _paint(source, turns.start, turns.end, turns.role)
+        _assign_ranges(source, turns.start, turns.end, turns.role)
         closed = turns.stop >= 0
         answers = closed & (turns.role == Source.ASSISTANT)
         source[turns.stop[closed]] = Source.TEMPLATE
@@ -173,7 +173,7 @@ class Placer:
         rows, first = np.unique(turns.row, return_index=True)
         role = Source.OTHER if self.layout.has(Source.SYSTEM) else Source.SYSTEM
         starts, ends = chunk.offsets[rows], turns.header[first]
-        _paint(source, starts, ends, np.full(len(rows), role, np.uint8))
+        _assign_ranges(source, starts, ends, np.full(len(rows), role, np.uint8))
         source[np.isin(chunk.ids, self.control) & (source == role)] = Source.TEMPLATE
 
 
@@ -182,7 +182,9 @@ def _no_turns() -> Turns:
     return Turns(empty.astype(np.uint8), empty, empty, empty, empty, empty)
 
 
-def _paint(source: NDArray[np.uint8], starts: Ints, ends: Ints, values: NDArray[np.uint8]) -> None:
+def _assign_ranges(
+    source: NDArray[np.uint8], starts: Ints, ends: Ints, values: NDArray[np.uint8]
+) -> None:
     """Give the tokens of each range its value."""
     lengths = ends - starts
     first = np.cumsum(lengths) - lengths
@@ -190,7 +192,7 @@ def _paint(source: NDArray[np.uint8], starts: Ints, ends: Ints, values: NDArray[
     source[places] = np.repeat(values, lengths)
 
 
-def _outside(chunk: Chunk, text: Mask) -> Mask:
+def _outside_of_text(chunk: Chunk, text: Mask) -> Mask:
     """(tokens,) the places of each row before its first or behind its last place of text."""
     count = len(text)
     if not count:

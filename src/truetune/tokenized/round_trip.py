@@ -21,17 +21,17 @@ from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.tokenized.place_tokens import Placed
+from truetune.tokenized.place_tokens import PlacedChunk
 from truetune.tokenized.row_chunks import Ints, Mask
-from truetune.tokenized.turn_headers import ROLES, layout_of
+from truetune.tokenized.turn_headers import ROLE_NAMES, layout_of
 
-SAMPLED = 256
+MAX_SAMPLED_ROWS = 256
 """Rows that are tried at most"""
-FIRST, LATER = 16, 1
+ROWS_OF_FIRST_CHUNK, ROWS_OF_LATER_CHUNK = 16, 1
 """... of the first chunk, and of each one behind it"""
-LONGEST = 4_096
+MAX_ROW_TOKENS = 4_096
 """Tokens of a row that are read"""
-FEWEST = 40
+MIN_TEXT_BYTES = 40
 """Bytes; a shorter text tells nothing"""
 
 
@@ -49,7 +49,7 @@ class RoundTrip:
     """Those whose rendering has other ids, with the first difference"""
 
 
-class RoundTrips:
+class RoundTripSampler:
     """Takes rows while chunks are read."""
 
     def __init__(self, probes: Probes) -> None:
@@ -63,27 +63,27 @@ class RoundTrips:
         self._tried = 0
         self.found = RoundTrip()
 
-    def add(self, placed: Placed) -> None:
+    def add(self, placed: PlacedChunk) -> None:
         """Try a few rows of a chunk."""
         rows = len(placed.chunk.rows)
-        if self._tried >= SAMPLED or not rows:
+        if self._tried >= MAX_SAMPLED_ROWS or not rows:
             return
-        wanted = LATER if self._tried else FIRST
+        wanted = ROWS_OF_LATER_CHUNK if self._tried else ROWS_OF_FIRST_CHUNK
         for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
             self._tried += 1
             self._try_tokens(placed, row)
             self._try_template(placed, row)
 
-    def _try_tokens(self, placed: Placed, row: int) -> None:
+    def _try_tokens(self, placed: PlacedChunk, row: int) -> None:
         chunk = placed.chunk
         part = slice(
             int(chunk.offsets[row]),
-            min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + LONGEST),
+            min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + MAX_ROW_TOKENS),
         )
         kept = placed.valid[part] & ~placed.padding[part]
         pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
         text = b" ".join(pieces)
-        if len(text) < FEWEST:
+        if len(text) < MIN_TEXT_BYTES:
             return
         self.found.read += 1
         if (
@@ -107,30 +107,36 @@ class RoundTrips:
     def _text(self, ids: Ints) -> str:
         return self._spell(ids).decode("utf-8", "replace")
 
-    def _try_template(self, placed: Placed, row: int) -> None:
+    def _try_template(self, placed: PlacedChunk, row: int) -> None:
         """Render the row's conversation again, and compare the ids."""
         ids, messages = self._conversation(placed, row)
         if not messages:
             return
-        wanted = [made for made in map(self._rendered, _variants(messages)) if made is not None]
+        wanted = [
+            made for made in map(self._rendered, _message_variants(messages)) if made is not None
+        ]
         if not wanted:
             return
         self.found.rendered += 1
         if not any(_begins_alike(ids, made) for made in wanted):
-            at = max((_common(ids, made) for made in wanted), default=0)
-            best = max(wanted, key=lambda made: _common(ids, made))
+            at = max((_common_prefix_length(ids, made) for made in wanted), default=0)
+            best = max(wanted, key=lambda made: _common_prefix_length(ids, made))
             around = slice(max(0, at - 2), at + 10)
             text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
 
-    def _conversation(self, placed: Placed, row: int) -> tuple[Ints, list[Message]]:
+    def _conversation(self, placed: PlacedChunk, row: int) -> tuple[Ints, list[Message]]:
         """(ids without BOS, messages); no messages where the row is no single conversation of plain turns."""
         chunk, turns = placed.chunk, placed.turns
         start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
         text = ~placed.padding[start:end] & self._without_bos(placed.source[start:end])
         mine = turns.only(turns.row == row)
         roles = [Source(int(role)) for role in mine.role]
-        if end - start > LONGEST or not _is_plain(roles) or chunk.borders[start + 1 : end].any():
+        if (
+            end - start > MAX_ROW_TOKENS
+            or not _is_plain(roles)
+            or chunk.borders[start + 1 : end].any()
+        ):
             return chunk.ids[:0], []
         messages: list[Message] = []
         before = chunk.ids[start : int(mine.header[0])][
@@ -145,7 +151,7 @@ class RoundTrips:
             )
         for role, first, last in zip(roles, mine.start.tolist(), mine.end.tolist(), strict=True):
             content = self._text(chunk.ids[first:last])
-            messages.append({"role": ROLES[role], "content": content.strip()})
+            messages.append({"role": ROLE_NAMES[role], "content": content.strip()})
         return chunk.ids[start:end][text], messages
 
     def _without_bos(self, source: NDArray[np.uint8]) -> Mask:
@@ -182,7 +188,7 @@ def _is_plain(roles: list[Source]) -> bool:
     return len(turns) > 1 and turns == expected[: len(turns)]
 
 
-def _variants(messages: list[Message]) -> Iterator[list[Message]]:
+def _message_variants(messages: list[Message]) -> Iterator[list[Message]]:
     """The messages, and without what a template may write into its system turn by itself (a date, a default)."""
     yield messages
     if messages[0]["role"] == "system":
@@ -191,7 +197,7 @@ def _variants(messages: list[Message]) -> Iterator[list[Message]]:
         yield [{**messages[0], "content": own}, *messages[1:]]
 
 
-def _common(one: Ints, other: Ints) -> int:
+def _common_prefix_length(one: Ints, other: Ints) -> int:
     """How many ids two sequences share at their beginning."""
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
@@ -202,4 +208,4 @@ def _begins_alike(stored: Ints, rendered: NDArray[np.int64]) -> bool:
     """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
     size = min(len(stored), len(rendered))
     short = abs(len(stored) - len(rendered)) <= 2 or len(stored) < len(rendered)
-    return _common(stored, rendered) == size and short
+    return _common_prefix_length(stored, rendered) == size and short

@@ -24,18 +24,18 @@ from truetune.errors import DataError
 from truetune.render.rendering import IGNORED
 from truetune.tokenized.token_columns import (
     ATTENTION,
+    DOCUMENT_COLUMNS,
     IDS,
     LABELS,
-    LENGTHS,
-    MASKS,
-    NUMBERS,
+    LENGTH_COLUMNS,
+    MASK_COLUMNS,
     POSITIONS,
-    READ,
+    READ_COLUMNS,
     SOURCES,
     refuse_pairs,
 )
 
-ROWS = 512
+CHUNK_ROWS = 512
 """Rows of a chunk: enough to spread the cost of numpy's calls, a few MB of packs of 4,096 tokens"""
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -101,15 +101,15 @@ class _Column:
         return self.values[np.repeat(kept, self.lengths)]
 
 
-def chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
+def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
     """The rows of some files in order; memory does not grow with their number. Raises DataError."""
     sizes = [source.path.stat().st_size for source in sources]
     row = done = 0
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
-            for part in _parts(source, raw):
+            for part in _read_parts(source, raw):
                 refuse_pairs(part.batch.schema.names, str(source.path))
-                made = _chunk(str(source.path), row + part.numbers, part.lines, part.batch)
+                made = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
                 yield replace(made, broken=(*made.broken, *part.unread)) if part.unread else made
                 row += part.size
                 if progress is not None:
@@ -121,8 +121,8 @@ def chunks(sources: Sequence[Source], progress: Progress | None = None) -> Itera
 
 def chunk_of(source: Source, found: Sequence[Record], first: int) -> Chunk:
     """Some records of a file as a chunk; `first` is the number of the first of them. Raises DataError."""
-    part = _table_of(source, list(found))
-    made = _chunk(str(source.path), first + part.numbers, part.lines, part.batch)
+    part = _part_of_records(source, list(found))
+    made = _build_chunk(str(source.path), first + part.numbers, part.lines, part.batch)
     return replace(made, broken=(*made.broken, *part.unread))
 
 
@@ -139,22 +139,22 @@ class _Part:
     unread: tuple[tuple[Origin, str], ...] = ()
 
 
-def _parts(source: Source, raw: Any) -> Iterator[_Part]:
+def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
     if source.kind in ("parquet", "arrow"):
         line = 1
-        for batch in read_batches(source, raw, None, ROWS):
-            for start in range(0, batch.num_rows, ROWS):
-                part = batch.slice(start, ROWS)
+        for batch in read_batches(source, raw, None, CHUNK_ROWS):
+            for start in range(0, batch.num_rows, CHUNK_ROWS):
+                part = batch.slice(start, CHUNK_ROWS)
                 size = part.num_rows
                 yield _Part(size, np.arange(size), np.arange(line, line + size), part)
                 line += size
         return
     found = read_records(source, raw)
-    while part := list(islice(found, ROWS)):
-        yield _table_of(source, part)
+    while part := list(islice(found, CHUNK_ROWS)):
+        yield _part_of_records(source, part)
 
 
-def _table_of(source: Source, part: list[Record]) -> _Part:
+def _part_of_records(source: Source, part: list[Record]) -> _Part:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
     numbers = [
         i for i, record in enumerate(part) if record.error is None and isinstance(record.row, dict)
@@ -165,7 +165,9 @@ def _table_of(source: Source, part: list[Record]) -> _Part:
         for record in part
         if record.error is not None or not isinstance(record.row, dict)
     )
-    names = list(dict.fromkeys(name for record in whole for name in record.row if name in READ))
+    names = list(
+        dict.fromkeys(name for record in whole for name in record.row if name in READ_COLUMNS)
+    )
     columns = [_array_of(source, name, whole) for name in names]
     batch = (
         arrow.RecordBatch.from_arrays(columns, names=names)
@@ -179,7 +181,9 @@ def _table_of(source: Source, part: list[Record]) -> _Part:
 def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
     values = [record.row.get(name) for record in rows]
     try:
-        return arrow.array(values, arrow.list_(arrow.float64() if name in MASKS else arrow.int64()))
+        return arrow.array(
+            values, arrow.list_(arrow.float64() if name in MASK_COLUMNS else arrow.int64())
+        )
     except (arrow.ArrowException, TypeError, OverflowError):
         line = next(
             (record.line for record in rows if not _is_numbers(record.row.get(name))), rows[0].line
@@ -198,7 +202,7 @@ def _is_numbers(value: object) -> bool:
     )
 
 
-def _column(batch: Any, name: str, file: str) -> _Column | None:
+def _flat_column(batch: Any, name: str, file: str) -> _Column | None:
     """A column of lists of numbers; None where there is none, or it is null throughout. Raises DataError."""
     if name not in batch.schema.names:
         return None
@@ -238,18 +242,23 @@ def _is_numeric(kind: Any) -> bool:
     )
 
 
-def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
-    ids = _column(batch, IDS, file)
+def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
+    ids = _flat_column(batch, IDS, file)
     if ids is None:
         ids = _Column(
             np.zeros(0, np.int64), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
         )
-    names = (LABELS, ATTENTION, POSITIONS, SOURCES, *MASKS, *NUMBERS)
+    names = (LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *DOCUMENT_COLUMNS)
     parallel = {
-        name: column for name in names if (column := _column(batch, name, file)) is not None
+        name: column for name in names if (column := _flat_column(batch, name, file)) is not None
     }
     lengths = next(
-        (found for name in LENGTHS if (found := _column(batch, name, file)) is not None), None
+        (
+            found
+            for name in LENGTH_COLUMNS
+            if (found := _flat_column(batch, name, file)) is not None
+        ),
+        None,
     )
     reasons = (
         [_why_broken(i, ids, parallel) for i in range(len(rows))]
@@ -271,7 +280,7 @@ def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
     flat_ids = ids.of_rows(kept).astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(ids.lengths[kept])))
     labels = flat[LABELS].astype(np.int64) if LABELS in flat else None
-    masks = tuple(name for name in MASKS if name in flat)
+    masks = tuple(name for name in MASK_COLUMNS if name in flat)
     return Chunk(
         file=file,
         rows=rows[kept],
@@ -280,9 +289,9 @@ def _chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
         ids=flat_ids,
         labels=labels,
         masks=masks,
-        supervised=_supervised(labels, [flat[name] for name in masks], len(flat_ids)),
+        supervised=_supervised_tokens(labels, [flat[name] for name in masks], len(flat_ids)),
         attended=flat[ATTENTION] != 0 if ATTENTION in flat else None,
-        borders=_borders(flat, offsets, lengths, kept),
+        borders=_document_starts(flat, offsets, lengths, kept),
         sources=flat[SOURCES].astype(np.uint8) if SOURCES in flat else None,
         broken=broken,
     )
@@ -309,7 +318,7 @@ def _why_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:
     return ""
 
 
-def _supervised(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
+def _supervised_tokens(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
     if labels is not None:
         return np.asarray(labels != IGNORED)
     if not masks:
@@ -317,25 +326,27 @@ def _supervised(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
     return np.asarray(np.logical_and.reduce([mask != 0 for mask in masks]))
 
 
-def _borders(flat: Mapping[str, Any], offsets: Ints, lengths: _Column | None, kept: Mask) -> Mask:
+def _document_starts(
+    flat: Mapping[str, Any], offsets: Ints, lengths: _Column | None, kept: Mask
+) -> Mask:
     """(tokens,) where documents begin by lengths, position ids, numbers of documents, or a mask that numbers them."""
     tokens = int(offsets[-1])
     borders = np.zeros(tokens, np.bool_)
     if POSITIONS in flat and tokens:
         positions = flat[POSITIONS]
         borders[1:] |= positions[1:] < positions[:-1]
-    for name in NUMBERS:
+    for name in DOCUMENT_COLUMNS:
         if name in flat:
             borders[1:] |= flat[name][1:] != flat[name][:-1]
     if ATTENTION in flat and tokens and flat[ATTENTION].max() > 1:
         borders[1:] |= flat[ATTENTION][1:] != flat[ATTENTION][:-1]
     if lengths is not None:
-        _add_lengths(borders, offsets, lengths, kept)
+        _add_starts_by_length(borders, offsets, lengths, kept)
     borders[offsets[:-1]] = True
     return borders
 
 
-def _add_lengths(borders: Mask, offsets: Ints, lengths: _Column, kept: Mask) -> None:
+def _add_starts_by_length(borders: Mask, offsets: Ints, lengths: _Column, kept: Mask) -> None:
     values = lengths.of_rows(kept).astype(np.int64)
     rows = np.repeat(np.arange(int(kept.sum())), lengths.lengths[kept])
     if not len(values):

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.render.probes import Probes
-from truetune.tokenized.place_tokens import Placer
-from truetune.tokenized.row_chunks import chunks
-from truetune.tokenized.token_cache import Cache
+from truetune.tokenized.place_tokens import TokenPlacer
+from truetune.tokenized.row_chunks import read_chunks
+from truetune.tokenized.token_cache import TokenCache
 
 
 @dataclass(frozen=True)
@@ -25,13 +25,13 @@ class Frequencies:
     """Of the supervised tokens of each row together"""
 
 
-def frequencies(cache: Cache, probes: Probes) -> Frequencies:
+def count_supervised(cache: TokenCache, probes: Probes) -> Frequencies:
     """Count what a cache supervises. Raises DataError."""
-    placer = Placer(probes)
+    placer = TokenPlacer(probes)
     tokens = np.zeros(len(placer.vocabulary.lengths), np.int64)
     answers: Counter[bytes] = Counter()
     rows = 0
-    for chunk in chunks(cache.sources):
+    for chunk in read_chunks(cache.sources):
         placed = placer.place(chunk)
         says = chunk.labels is not None or bool(chunk.masks)
         learned = (

@@ -19,15 +19,15 @@ from truetune.render.tokenizer_folder import files_of
 from truetune.spec.kind import recognise
 from truetune.spec.run import RunSpec
 
-SAVED = ("dataset_dict.json", "state.json")
+SAVED_FILES = ("dataset_dict.json", "state.json")
 """What `datasets` writes into a folder of `save_to_disk`"""
-DEEPEST = 3
+MAX_FOLDER_DEPTH = 3
 """Folders below one that is named, in which saved data sets are looked for: Axolotl and open-instruct name them by a
 hash, and each may hold splits"""
 
 
 @dataclass(frozen=True)
-class Cache:
+class TokenCache:
     """Files of tokenized rows that belong together."""
 
     path: str
@@ -47,7 +47,7 @@ class Difference:
     now: str
 
 
-def cache_at(path: str) -> Cache:
+def cache_at(path: str) -> TokenCache:
     """The files of a cache: data files, a saved data set, a folder of them, or what `truetune encode` wrote.
 
     Of a folder that holds several saved data sets the newest is taken, and the others are named.
@@ -55,17 +55,17 @@ def cache_at(path: str) -> Cache:
     Raises DataError where there are no rows.
     """
     folder = Path(path)
-    if (folder / MANIFEST).is_file() and (manifest := _manifest(folder)) is not None:
+    if (folder / MANIFEST).is_file() and (manifest := _read_manifest(folder)) is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
-        return Cache(path, tuple(find_sources(map(str, shards))), manifest)
+        return TokenCache(path, tuple(find_sources(map(str, shards))), manifest)
     if folder.is_dir() and (saved := saved_below(folder)):
         newest = max(saved, key=lambda each: each.stat().st_mtime)
         others = tuple(str(each) for each in saved if each != newest)
-        return Cache(str(newest), tuple(find_sources([str(newest)])), others=others)
-    return Cache(path, tuple(find_sources([path])))
+        return TokenCache(str(newest), tuple(find_sources([str(newest)])), others=others)
+    return TokenCache(path, tuple(find_sources([path])))
 
 
-def _manifest(folder: Path) -> dict[str, Any] | None:
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
     """What `truetune encode` says of a folder; None where the file is another program's. Raises DataError."""
     found = manifest_in(folder)
     if found is not None and isinstance(found.get("shards"), list):
@@ -79,28 +79,30 @@ def _manifest(folder: Path) -> dict[str, Any] | None:
 
 def saved_below(folder: Path) -> list[Path]:
     """Saved data sets below a folder that is none itself; those of splits belong to the one above them."""
-    if any((folder / name).is_file() for name in SAVED):
+    if any((folder / name).is_file() for name in SAVED_FILES):
         return []
     found: list[Path] = []
     level = [folder]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_FOLDER_DEPTH):
         level = sorted(below for above in level for below in above.iterdir() if below.is_dir())
-        found += [each for each in level if any((each / name).is_file() for name in SAVED)]
+        found += [each for each in level if any((each / name).is_file() for name in SAVED_FILES)]
         level = [each for each in level if each not in found]
     return found
 
 
-def differences(cache: Cache, spec: RunSpec, made: Probes) -> list[Difference]:
+def find_differences(cache: TokenCache, spec: RunSpec, made: Probes) -> list[Difference]:
     """What the cache was made with and is another one now, as far as its maker wrote it down."""
-    return [] if cache.manifest is None else _of_manifest(cache.manifest, spec, made)
+    return [] if cache.manifest is None else _differences_from_manifest(cache.manifest, spec, made)
 
 
-def _of_manifest(manifest: Mapping[str, Any], spec: RunSpec, made: Probes) -> list[Difference]:
+def _differences_from_manifest(
+    manifest: Mapping[str, Any], spec: RunSpec, made: Probes
+) -> list[Difference]:
     inputs = manifest.get("inputs")
     if not isinstance(inputs, dict):
         return []
     found = []
-    theirs = _part(inputs, "tokenizer")
+    theirs = _mapping_at(inputs, "tokenizer")
     mine = {
         path.name: file_digest(path)
         for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
@@ -108,8 +110,8 @@ def _of_manifest(manifest: Mapping[str, Any], spec: RunSpec, made: Probes) -> li
     differ = sorted(name for name in theirs.keys() & mine.keys() if theirs[name] != mine[name])
     if differ:
         found.append(Difference("tokenizer files", "others of the same name", ", ".join(differ)))
-    found += _of_templates(inputs, made)
-    settings = _part(inputs, "settings")
+    found += _template_difference(inputs, made)
+    settings = _mapping_at(inputs, "settings")
     for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
         now = getattr(spec, name)
         if name in settings and settings[name] != now:
@@ -117,13 +119,13 @@ def _of_manifest(manifest: Mapping[str, Any], spec: RunSpec, made: Probes) -> li
     return found
 
 
-def _part(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _mapping_at(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
     found = inputs.get(name)
     return found if isinstance(found, dict) else {}
 
 
-def _of_templates(inputs: Mapping[str, Any], made: Probes) -> list[Difference]:
-    theirs = _part(inputs, "templates")
+def _template_difference(inputs: Mapping[str, Any], made: Probes) -> list[Difference]:
+    theirs = _mapping_at(inputs, "templates")
     if made.template is None or not theirs:
         return []
     if digest_of(made.template.source.encode()) in theirs.values():
@@ -131,7 +133,7 @@ def _of_templates(inputs: Mapping[str, Any], made: Probes) -> list[Difference]:
     return [Difference("chat template", "another text", made.template.name)]
 
 
-def named_tokenizer(cache: Cache) -> str | None:
+def named_tokenizer(cache: TokenCache) -> str | None:
     """The tokenizer that a cache says it was made with: open-instruct writes config.json into its cache."""
     try:
         value = parse_json((Path(cache.path) / "config.json").read_bytes(), MODEL_FILE)

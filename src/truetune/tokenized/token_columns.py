@@ -14,18 +14,26 @@ IDS = "input_ids"
 LABELS = "labels"
 ATTENTION = "attention_mask"
 POSITIONS = "position_ids"
-MASKS = ("loss_mask", "completion_mask", "assistant_masks", "assistant_mask")
+MASK_COLUMNS = ("loss_mask", "completion_mask", "assistant_masks", "assistant_mask")
 """Columns that are 1 where a token is in the loss"""
-LENGTHS = ("seq_lengths", "seq_lens")
+LENGTH_COLUMNS = ("seq_lengths", "seq_lens")
 """Columns with the lengths of the documents of a pack"""
-NUMBERS = ("seq_idx", "sequence_ids", "document_ids", "segment_ids")
+DOCUMENT_COLUMNS = ("seq_idx", "sequence_ids", "document_ids", "segment_ids")
 """Columns with the number of each token's document"""
 SOURCES = "sources"
 """Column of `truetune encode` with the source of each token"""
-PAIRS = ("chosen_input_ids", "rejected_input_ids", "prompt_input_ids", "chosen_ids", "rejected_ids")
+PAIR_COLUMNS = (
+    "chosen_input_ids",
+    "rejected_input_ids",
+    "prompt_input_ids",
+    "chosen_ids",
+    "rejected_ids",
+)
 """Columns of tokenized preference pairs, which are not read here"""
-READ = frozenset((IDS, LABELS, ATTENTION, POSITIONS, SOURCES, *MASKS, *LENGTHS, *NUMBERS))
-LOOKED_AT = 20
+READ_COLUMNS = frozenset(
+    (IDS, LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *LENGTH_COLUMNS, *DOCUMENT_COLUMNS)
+)
+MAX_SAMPLED_ROWS = 20
 """Rows at the beginning of a file in which a row with ids is looked for: the first ones may be empty or broken"""
 
 
@@ -48,7 +56,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
         return False
     try:
         with open_raw(first.path) as raw:
-            rows = [record.row for record in islice(read_records(first, raw), LOOKED_AT)]
+            rows = [record.row for record in islice(read_records(first, raw), MAX_SAMPLED_ROWS)]
     except (TruetuneError, OSError):
         return False
     rows = [row for row in rows if isinstance(row, dict)]
@@ -59,7 +67,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
 
 def refuse_pairs(columns: Iterable[str], where: str) -> None:
     """Raise DataError for rows that are both sides of a pair as ids."""
-    pairs = sorted(set(columns) & set(PAIRS))
+    pairs = sorted(set(columns) & set(PAIR_COLUMNS))
     if pairs:
         raise DataError(
             f"{where}: the rows are tokenized preference pairs ({', '.join(pairs)}), which are not"

@@ -7,35 +7,35 @@ from dataclasses import dataclass
 from truetune.errors import DataError
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.tokenized.place_tokens import Placed, Placer
-from truetune.tokenized.round_trip import RoundTrip, RoundTrips
-from truetune.tokenized.row_chunks import Chunk, Progress, chunks
-from truetune.tokenized.token_cache import Cache, Difference, differences
-from truetune.tokenized.tokenized_summary import Summary
+from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
+from truetune.tokenized.round_trip import RoundTrip, RoundTripSampler
+from truetune.tokenized.row_chunks import Chunk, Progress, read_chunks
+from truetune.tokenized.token_cache import Difference, TokenCache, find_differences
+from truetune.tokenized.tokenized_summary import TokenizedSummary
 from truetune.trainers import TrainerFacts
 
-STRANGE = 0.1
+MIN_STRANGE_SHARE = 0.1
 """Share of rows that mean nothing under the tokenizer, from which on it is said to be another one: measured on five
 public data sets in English and Chinese with ten tokenizers, none of 800 rows that a tokenizer made itself spells no
 text under it. Of the rows of another one it is mostly more, but 0.06 for a few pairs that have many tokens alike, and 0
 where they share their ids (Llama 2 and Phi-3): there only the headers tell"""
-FEWEST = 2
+MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
 def _is_many(strange: int, read: int) -> bool:
-    return strange >= FEWEST and strange >= STRANGE * read
+    return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
 
 @dataclass(frozen=True)
 class TokenizedData:
     """Rows that are token ids already, with what is known of them."""
 
-    cache: Cache
+    cache: TokenCache
     spec: RunSpec
     probes: Probes
-    placer: Placer
-    summary: Summary
+    placer: TokenPlacer
+    summary: TokenizedSummary
     round_trip: RoundTrip
     trainer: TrainerFacts
     differences: tuple[Difference, ...]
@@ -67,7 +67,9 @@ class TokenizedData:
     def why_ids_mean_nothing(self) -> str:
         """Why what the ids mean can't be told: another tokenizer or template made them; empty where it can."""
         found, trip = self.summary, self.round_trip
-        if found.beyond.count >= STRANGE * found.rows > 0 or _is_many(len(trip.strange), trip.read):
+        if found.beyond.count >= MIN_STRANGE_SHARE * found.rows > 0 or _is_many(
+            len(trip.strange), trip.read
+        ):
             return "another tokenizer made the rows"
         headers_missing = bool(self.placer.layout.headers) and not found.chats
         if (
@@ -80,16 +82,16 @@ class TokenizedData:
 
 
 def read_tokenized(
-    cache: Cache,
+    cache: TokenCache,
     spec: RunSpec,
     probes: Probes,
     trainer: TrainerFacts,
     progress: Progress | None = None,
 ) -> TokenizedData:
     """Read all rows of a cache once, in bulk. Raises DataError."""
-    placer = Placer(probes)
-    summary, trips = Summary(placer), RoundTrips(probes)
-    for chunk in chunks(cache.sources, progress):
+    placer = TokenPlacer(probes)
+    summary, trips = TokenizedSummary(placer), RoundTripSampler(probes)
+    for chunk in read_chunks(cache.sources, progress):
         placed = placer.place(chunk)
         summary.add(placed)
         trips.add(placed)
@@ -104,16 +106,16 @@ def read_tokenized(
         summary,
         trips.found,
         trainer,
-        tuple(differences(cache, spec, probes)),
+        tuple(find_differences(cache, spec, probes)),
     )
 
 
 def row_at(
-    cache: Cache, probes: Probes, *, row: int = 0, line: int | None = None
-) -> tuple[Placed, int]:
+    cache: TokenCache, probes: Probes, *, row: int = 0, line: int | None = None
+) -> tuple[PlacedChunk, int]:
     """The chunk that holds a row, by its number or its line, and its place in it. Raises DataError."""
-    placer, last = Placer(probes), -1
-    for chunk in chunks(cache.sources):
+    placer, last = TokenPlacer(probes), -1
+    for chunk in read_chunks(cache.sources):
         at = _place_in(chunk, row, line)
         if at is not None:
             return placer.place(chunk), at

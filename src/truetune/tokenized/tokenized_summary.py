@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.render.rendering import IGNORED, Source
-from truetune.tokenized.place_tokens import Placed, Placer
+from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, Ints, Mask
 
-KEPT = 200
+MAX_KEPT_ROWS = 200
 """Rows of each kind that are kept as places"""
-CONTENT = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT)
+PROMPT_SOURCES = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT)
 """What a model is given, and must not learn to write"""
 
 
 @dataclass
-class Places:
+class RowPlaces:
     """How many rows are of a kind, and the first of them."""
 
     count: int = 0
@@ -34,7 +34,7 @@ class Places:
         """These rows of a chunk, with what is to be said of each."""
         rows = np.asarray(rows)
         self.count += len(rows)
-        room = KEPT - len(self.first)
+        room = MAX_KEPT_ROWS - len(self.first)
         said = list(texts) if texts is not None else [text] * min(len(rows), room)
         for row, of_row in zip(rows[: max(room, 0)].tolist(), said, strict=False):
             self.first.append((chunk.origin(row), of_row))
@@ -59,10 +59,10 @@ class AnswerCounts:
     """Learned ones without a stop token, which are not at the end of their row"""
 
 
-class Summary:
+class TokenizedSummary:
     """Counts over all rows."""
 
-    def __init__(self, placer: Placer) -> None:
+    def __init__(self, placer: TokenPlacer) -> None:
         self._placer = placer
         self._stops = np.array(sorted(placer.stops), np.int64)
         self.rows = self.tokens = self.documents = 0
@@ -73,29 +73,29 @@ class Summary:
         self.broken = 0
         self.broken_rows: list[tuple[Origin, str]] = []
         self.padding = self.padding_supervised = self.padding_attended = 0
-        self.padded = Places()
-        self.without_label, self.all_supervised = Places(), Places()
+        self.padded = RowPlaces()
+        self.without_label, self.all_supervised = RowPlaces(), RowPlaces()
         self.chats = 0
         """Rows with a turn"""
         self.answers = AnswerCounts()
-        self.cut_answers = Places()
-        self.prompts_learned = Places()
-        self.headers_learned, self.stops_masked, self.partly = Places(), Places(), Places()
+        self.cut_answers = RowPlaces()
+        self.prompts_learned = RowPlaces()
+        self.headers_learned, self.stops_masked, self.partly = RowPlaces(), RowPlaces(), RowPlaces()
         self.labels_compared = self.labels_differ = self.labels_shifted = 0
-        self.odd_labels = Places()
-        self.beyond = Places()
+        self.odd_labels = RowPlaces()
+        self.beyond = RowPlaces()
         self.highest = -1
         self.headers_as_text = 0
         self.begins_with_bos = self.begins_with_two = self.bos_inside = 0
-        self.two_bos, self.without_bos = Places(), Places()
-        self.joined = Places()
+        self.two_bos, self.without_bos = RowPlaces(), RowPlaces()
+        self.joined = RowPlaces()
         """Rows that hold several documents, and no column that parts them"""
         self.parted = 0
         """Rows whose documents a column parts"""
         self.lengths: NDArray[np.int64] = np.zeros(1, np.int64)
         self.open_lengths: NDArray[np.int64] = np.zeros(1, np.int64)
         """By length: rows whose text ends without a stop token"""
-        self.open_rows = Places()
+        self.open_rows = RowPlaces()
         self.control_seen: Counter[int] = Counter()
         """Control tokens that occur, without padding"""
 
@@ -108,11 +108,11 @@ class Summary:
         """Is there a column of labels, or a mask?"""
         return self.labels or bool(self.masks)
 
-    def add(self, placed: Placed) -> None:
+    def add(self, placed: PlacedChunk) -> None:
         """The next rows."""
         chunk = placed.chunk
         self.broken += len(chunk.broken)
-        self.broken_rows += chunk.broken[: KEPT - len(self.broken_rows)]
+        self.broken_rows += chunk.broken[: MAX_KEPT_ROWS - len(self.broken_rows)]
         if not len(chunk.ids):
             return
         text = ~placed.padding
@@ -131,12 +131,12 @@ class Summary:
         self._add_labels(chunk, text)
         self._add_bos(chunk, placed)
         self._add_documents(chunk, placed)
-        answers = _answers(placed, self._stops)
+        answers = _find_answers(placed, self._stops)
         if answers is not None:
             self._add_answers(placed, answers)
         self._add_prompts(placed)
 
-    def _add_padding(self, placed: Placed) -> None:
+    def _add_padding(self, placed: PlacedChunk) -> None:
         chunk, pads = placed.chunk, placed.padding
         self.padding += int(pads.sum())
         self.padding_supervised += int((pads & chunk.supervised).sum())
@@ -146,7 +146,7 @@ class Summary:
             chunk, np.unique(chunk.row_of(np.flatnonzero(pads))), "padding is stored with the row"
         )
 
-    def _add_rows(self, placed: Placed, text: Mask) -> None:
+    def _add_rows(self, placed: PlacedChunk, text: Mask) -> None:
         chunk = placed.chunk
         of_row = np.add.reduceat(text, chunk.offsets[:-1])
         supervised = np.add.reduceat(chunk.supervised & text, chunk.offsets[:-1])
@@ -162,11 +162,11 @@ class Summary:
             np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
             texts=_beyond_texts(placed),
         )
-        self.lengths = _summed(self.lengths, np.bincount(of_row))
+        self.lengths = _add_histograms(self.lengths, np.bincount(of_row))
         last = _last_of_text(chunk, text)
         ended = np.isin(chunk.ids[last], self._stops) | _closed_behind(placed, last)
         is_open = np.flatnonzero(~ended & (of_row > 0))
-        self.open_lengths = _summed(self.open_lengths, np.bincount(of_row[is_open]))
+        self.open_lengths = _add_histograms(self.open_lengths, np.bincount(of_row[is_open]))
         self.open_rows.add(
             chunk,
             is_open,
@@ -187,7 +187,7 @@ class Summary:
             chunk, np.unique(chunk.row_of(np.flatnonzero(differ))), "labels of other tokens"
         )
 
-    def _add_bos(self, chunk: Chunk, placed: Placed) -> None:
+    def _add_bos(self, chunk: Chunk, placed: PlacedChunk) -> None:
         bos = self._placer.bos
         if bos is None:
             return
@@ -200,7 +200,7 @@ class Summary:
         self.two_bos.add(chunk, np.flatnonzero(twice), "it begins with two BOS tokens")
         self.without_bos.add(chunk, np.flatnonzero(~first), "it begins without BOS")
 
-    def _add_documents(self, chunk: Chunk, placed: Placed) -> None:
+    def _add_documents(self, chunk: Chunk, placed: PlacedChunk) -> None:
         text = ~placed.padding
         borders = chunk.borders & text
         per_row = np.add.reduceat(borders, chunk.offsets[:-1])
@@ -212,7 +212,7 @@ class Summary:
             chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several)
         )
 
-    def _add_answers(self, placed: Placed, answers: _Answers) -> None:
+    def _add_answers(self, placed: PlacedChunk, answers: _Answers) -> None:
         chunk, count = placed.chunk, self.answers
         count.total += len(answers.start)
         some = answers.supervised > 0
@@ -238,12 +238,12 @@ class Summary:
         count.open += int(inside.sum())
         self.cut_answers.add(chunk, answers.row[inside], "no stop token ends the answer")
 
-    def _add_prompts(self, placed: Placed) -> None:
+    def _add_prompts(self, placed: PlacedChunk) -> None:
         turns = placed.turns
-        given = turns.only(np.isin(turns.role, CONTENT) & (turns.end > turns.start))
+        given = turns.only(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
         if not len(given.row):
             return
-        learned = _sums(placed.chunk.supervised, given.start, given.end) > 0
+        learned = _sum_ranges(placed.chunk.supervised, given.start, given.end) > 0
         rows, first = np.unique(given.row[learned], return_index=True)
         roles = given.role[learned][first]
         said = (f"{Source(int(role)).label} text is learned" for role in roles)
@@ -264,7 +264,7 @@ class _Answers:
     """Does the row's text end with it?"""
 
 
-def _answers(placed: Placed, stops: Ints) -> _Answers | None:
+def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
     """The assistant's turns; of rows without turns the range of their labels."""
     chunk, turns = placed.chunk, placed.turns
     mine = turns.only((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
@@ -275,20 +275,20 @@ def _answers(placed: Placed, stops: Ints) -> _Answers | None:
     )
     if not len(row):
         return None
-    supervised = _sums(chunk.supervised, start, end)
+    supervised = _sum_ranges(chunk.supervised, start, end)
     ends = _last_of_text(chunk, ~placed.padding)[row]
     return _Answers(
         row,
         start,
         stop,
         supervised,
-        _sums(chunk.supervised, header, start),
+        _sum_ranges(chunk.supervised, header, start),
         _has_gap(chunk.supervised, start, end, supervised),
         np.maximum(end - 1, stop) >= ends,
     )
 
 
-def _labelled_ranges(placed: Placed, stops: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _labelled_ranges(placed: PlacedChunk, stops: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
     """(row, header, start, end, stop) of rows without turns of which a part is in the loss, a prompt before it."""
     chunk = placed.chunk
     is_chat = np.zeros(len(chunk.rows), np.bool_)
@@ -314,7 +314,7 @@ def _has_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
     return np.asarray((learned > 0) & (learned < end - np.minimum(first, end)))
 
 
-def _sums(mask: Mask, start: Ints, end: Ints) -> Ints:
+def _sum_ranges(mask: Mask, start: Ints, end: Ints) -> Ints:
     """How many are true in each range."""
     total = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
     return np.asarray(total[end] - total[start])
@@ -332,7 +332,7 @@ def _first_of_text(chunk: Chunk, text: Mask) -> Ints:
     return np.asarray(np.minimum(first, chunk.offsets[1:] - 1))
 
 
-def _closed_behind(placed: Placed, last: Ints) -> Mask:
+def _closed_behind(placed: PlacedChunk, last: Ints) -> Mask:
     """(rows,) is the last turn closed, with nothing but template text behind it: a line break, or a header without an
     answer, which some templates always end with?"""
     turns = placed.turns.only(placed.turns.end > placed.turns.start)
@@ -343,7 +343,7 @@ def _closed_behind(placed: Placed, last: Ints) -> Mask:
     return closed
 
 
-def _documents_seen(placed: Placed, placer: Placer) -> Ints:
+def _documents_seen(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
     """(rows,) how many documents a row holds by its tokens: a BOS, or a stop of a whole text, inside of it.
 
     In a chat, a system turn behind another turn begins a new one.
@@ -367,14 +367,14 @@ def _documents_seen(placed: Placed, placer: Placer) -> Ints:
     return np.asarray(np.maximum(seen, np.where(is_chat, system, texts)))
 
 
-def _beyond_texts(placed: Placed) -> list[str]:
+def _beyond_texts(placed: PlacedChunk) -> list[str]:
     chunk = placed.chunk
     places = np.flatnonzero(~placed.valid)
     _, first = np.unique(chunk.row_of(places), return_index=True)
-    return [f"id {chunk.ids[place]}" for place in places[first][:KEPT].tolist()]
+    return [f"id {chunk.ids[place]}" for place in places[first][:MAX_KEPT_ROWS].tolist()]
 
 
-def _summed(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+def _add_histograms(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
     total = np.zeros(max(len(one), len(other)), np.int64)
     total[: len(one)] += one
     total[: len(other)] += other

@@ -21,17 +21,17 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Rendering, Source
 
-SHORTEST = 4
+MIN_HEADER_BYTES = 4
 """Bytes of a header without a control token: a shorter one stands in ordinary text"""
-SYSTEM, TOOL = "Be brief and kind.", "The light is on."
-QUESTIONS = ("Where is the lighthouse?", "When was it built?", "Who keeps it now?")
-ANSWERS = ("On the northern cliff.", "Two hundred years ago.", "A family of four.")
-CALL = {
+PROBE_SYSTEM, PROBE_RESULT = "Be brief and kind.", "The light is on."
+PROBE_QUESTIONS = ("Where is the lighthouse?", "When was it built?", "Who keeps it now?")
+PROBE_ANSWERS = ("On the northern cliff.", "Two hundred years ago.", "A family of four.")
+PROBE_CALL = {
     "type": "function",
     "id": "call00001",
     "function": {"name": "see", "arguments": {"what": "light"}},
 }
-ROLES: Mapping[Source, str] = {
+ROLE_NAMES: Mapping[Source, str] = {
     Source.SYSTEM: "system",
     Source.USER: "user",
     Source.ASSISTANT: "assistant",
@@ -76,7 +76,7 @@ class Layout:
         return any(header.role is role for header in self.headers)
 
 
-class Between(NamedTuple):
+class TextBetween(NamedTuple):
     """What a rendering has between the content of one turn and that of the next."""
 
     before: Source
@@ -89,12 +89,16 @@ class Between(NamedTuple):
 def layout_of(probes: Probes) -> Layout:
     """The headers of a template; none where there is no template, or it renders none of the probes."""
     stops = {stop.token: stop.id for stop in probes.stops}
-    betweens = [between for messages in _conversations() for between in _betweens(probes, messages)]
+    betweens = [
+        between
+        for messages in _probe_conversations()
+        for between in _texts_between_contents(probes, messages)
+    ]
     added = {
         token.content: id
         for id, token in probes.tokenizer.backend.get_added_tokens_decoder().items()
     }
-    closers = _closers(betweens, added)
+    closers = _closing_tokens(betweens, added)
     bos = probes.tokenizer.special.get("bos")
     ends = {
         token
@@ -103,36 +107,38 @@ def layout_of(probes: Probes) -> Layout:
         if _ends_several_roles(token, closers)
     } | {*stops}
     opens = bos is not None and any(
-        b.role is Source.ASSISTANT and bos.token in _header(b, ends) for b in betweens
+        b.role is Source.ASSISTANT and bos.token in _header_text(b, ends) for b in betweens
     )
     texts: defaultdict[Source, list[str]] = defaultdict(list)
     for between in betweens:
-        header = _header(between, ends)
+        header = _header_text(between, ends)
         if bos is not None and not opens:
             header = header.removeprefix(bos.token).lstrip()
         if between.role is not Source.TEMPLATE and header.strip():
             texts[between.role].append(_without_text_of_its_own(header, added))
     return Layout(
-        headers=tuple(_unambiguous(_headers(texts, added, probes.tokenizer.backend))),
+        headers=tuple(
+            _without_ambiguous(_headers_of_roles(texts, added, probes.tokenizer.backend))
+        ),
         closers={
             role: frozenset([*stops.values(), *(added[token] for token in closers[role])])
-            for role in ROLES
+            for role in ROLE_NAMES
         },
         bos_opens_turns=opens,
-        bos_in_every_turn=bos is not None and _writes_again(probes, bos.token),
+        bos_in_every_turn=bos is not None and _repeats_token(probes, bos.token),
         header_is_learned=_learns_a_header(probes, added),
     )
 
 
-def _writes_again(probes: Probes, token: str) -> bool:
-    text = probes.text(_conversations()[0]) or ""
+def _repeats_token(probes: Probes, token: str) -> bool:
+    text = probes.text(_probe_conversations()[0]) or ""
     return text.count(token) > 1
 
 
 def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
     """Does a supervised span begin with an added token before the content?"""
     try:
-        renderings = probes.renderings(_conversations()[2], history="single")
+        renderings = probes.renderings(_probe_conversations()[2], history="single")
     except TruetuneError:
         return False
     for rendering in renderings:
@@ -143,40 +149,42 @@ def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
     return False
 
 
-def _conversations() -> list[list[dict[str, Any]]]:
+def _probe_conversations() -> list[list[dict[str, Any]]]:
     turns: list[dict[str, Any]] = []
-    for question, answer in zip(QUESTIONS, ANSWERS, strict=True):
+    for question, answer in zip(PROBE_QUESTIONS, PROBE_ANSWERS, strict=True):
         turns += {"role": "user", "content": question}, {"role": "assistant", "content": answer}
-    system = {"role": "system", "content": SYSTEM}
-    called = {"role": "assistant", "content": "", "tool_calls": [CALL]}
-    answered = {"role": "tool", "name": "see", "tool_call_id": "call00001", "content": TOOL}
+    system = {"role": "system", "content": PROBE_SYSTEM}
+    called = {"role": "assistant", "content": "", "tool_calls": [PROBE_CALL]}
+    answered = {"role": "tool", "name": "see", "tool_call_id": "call00001", "content": PROBE_RESULT}
     return [turns, [system, *turns], turns[:2], [*turns[:1], called, answered, *turns[1:2]]]
 
 
-def _betweens(probes: Probes, messages: list[dict[str, Any]]) -> list[Between]:
+def _texts_between_contents(probes: Probes, messages: list[dict[str, Any]]) -> list[TextBetween]:
     try:
         renderings = probes.renderings(messages, history="single")
     except TruetuneError:
         return []
-    return list(_split(renderings[0])) if len(renderings) == 1 else []
+    return list(_split_rendering(renderings[0])) if len(renderings) == 1 else []
 
 
-def _split(rendering: Rendering) -> Iterator[Between]:
+def _split_rendering(rendering: Rendering) -> Iterator[TextBetween]:
     before, at = Source.TEMPLATE, 0
     for run in rendering.runs:
-        if run.source not in ROLES:
+        if run.source not in ROLE_NAMES:
             continue
-        yield Between(before, run.source, rendering.text[at : run.start])
+        yield TextBetween(before, run.source, rendering.text[at : run.start])
         before, at = run.source, run.end
     if before is not Source.TEMPLATE:
-        yield Between(before, Source.TEMPLATE, rendering.text[at:])
+        yield TextBetween(before, Source.TEMPLATE, rendering.text[at:])
 
 
-def _closers(betweens: Sequence[Between], added: Mapping[str, int]) -> dict[Source, set[str]]:
+def _closing_tokens(
+    betweens: Sequence[TextBetween], added: Mapping[str, int]
+) -> dict[Source, set[str]]:
     """By role, the added tokens that stand right behind its content."""
-    closers: dict[Source, set[str]] = {role: set() for role in ROLES}
+    closers: dict[Source, set[str]] = {role: set() for role in ROLE_NAMES}
     for between in betweens:
-        token = _added_at(between.text.lstrip(), added)
+        token = _added_token_at_start(between.text.lstrip(), added)
         if between.before in closers and token:
             closers[between.before].add(token)
     return closers
@@ -187,12 +195,12 @@ def _ends_several_roles(token: str, closers: Mapping[Source, set[str]]) -> bool:
     return sum(token in tokens for tokens in closers.values()) > 1
 
 
-def _added_at(text: str, added: Mapping[str, int]) -> str:
+def _added_token_at_start(text: str, added: Mapping[str, int]) -> str:
     """The added token with which a text begins; empty where it begins with none."""
     return max((token for token in added if text.startswith(token)), key=len, default="")
 
 
-def _header(between: Between, ends: set[str]) -> str:
+def _header_text(between: TextBetween, ends: set[str]) -> str:
     """The text without what ends the turn before."""
     end = max(
         (between.text.rfind(token) + len(token) for token in ends if token in between.text),
@@ -209,7 +217,7 @@ def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
     return header if not last or empty_line < 0 else header[: empty_line + 2]
 
 
-def _headers(
+def _headers_of_roles(
     texts: Mapping[Source, Sequence[str]], added: Mapping[str, int], backend: tokenizers.Tokenizer
 ) -> Iterator[Header]:
     """The header that all turns of a role share; where they share none, each of them.
@@ -218,17 +226,17 @@ def _headers(
     """
     vocabulary = TokenBytes(backend)
     for role, found in texts.items():
-        shared = _common(found, added)
-        for text in [shared] if len(shared.strip()) >= SHORTEST else dict.fromkeys(found):
-            first = _added_at(text, added)
+        shared = _shared_beginning(found, added)
+        for text in [shared] if len(shared.strip()) >= MIN_HEADER_BYTES else dict.fromkeys(found):
+            first = _added_token_at_start(text, added)
             is_found_by_token = bool(first) or role is not Source.TOOL_RESULT
-            if len(text.strip()) >= SHORTEST and is_found_by_token:
+            if len(text.strip()) >= MIN_HEADER_BYTES and is_found_by_token:
                 ids = backend.encode(text, add_special_tokens=False).ids
                 spelled = b"".join(vocabulary.spell(id) for id in ids).lstrip()
                 yield Header(role, spelled, added[first] if first else None)
 
 
-def _common(texts: Sequence[str], added: Mapping[str, int]) -> str:
+def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
     """What all texts begin with, in whole added tokens."""
     low, high = min(texts), max(texts)
     size = min(len(low), len(high))
@@ -240,7 +248,7 @@ def _common(texts: Sequence[str], added: Mapping[str, int]) -> str:
     return low[:count]
 
 
-def _unambiguous(headers: Iterator[Header]) -> list[Header]:
+def _without_ambiguous(headers: Iterator[Header]) -> list[Header]:
     """Longest first; of two roles with the same header (a system text in the user's turn) the user's."""
     by_text: dict[bytes, Header] = {}
     for header in headers:

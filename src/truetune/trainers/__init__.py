@@ -18,9 +18,9 @@ from truetune.trainers import (
     truetune_facts,
     unsloth_facts,
 )
-from truetune.trainers.trainer_facts import NAMES, UNKNOWN, TrainerFacts, TrainerName
+from truetune.trainers.trainer_facts import TRAINER_NAMES, UNKNOWN, TrainerFacts, TrainerName
 
-__all__ = ["NAMES", "TRAINERS", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
+__all__ = ["TRAINERS", "TRAINER_NAMES", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
 
 TRAINERS: Mapping[TrainerName, TrainerFacts] = {
     facts.name: facts

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
 
-SAID: Mapping[str, str] = {
+FACT_TITLES: Mapping[str, str] = {
     "learns": "learns, by default and with settings",
     "finds_answers_by": "finds the assistant's turns by",
     "pads_masked_by": "masks pads in the labels by",
@@ -25,7 +25,7 @@ SAID: Mapping[str, str] = {
     "packs": "packs by default",
     "shuffles": "shuffles the rows by default",
 }
-WORDS: Mapping[object, str] = {
+VALUE_WORDS: Mapping[object, str] = {
     None: "not known",
     True: "yes",
     False: "no",
@@ -38,7 +38,7 @@ WORDS: Mapping[object, str] = {
     "replaced": "replaced",
     "error": "error",
 }
-ENDS = {
+CUT_WORDS = {
     "end": "the end is cut",
     "both": "prompt and answer are cut",
     "drop": "left out",
@@ -47,12 +47,12 @@ ENDS = {
 }
 
 
-def tables() -> str:
+def render_tables() -> str:
     """One section for each trainer: its facts, and where each was read."""
-    return "\n".join(line for facts in TRAINERS.values() for line in _section(facts))
+    return "\n".join(line for facts in TRAINERS.values() for line in _render_section(facts))
 
 
-def _section(facts: TrainerFacts) -> Iterator[str]:
+def _render_section(facts: TrainerFacts) -> Iterator[str]:
     yield f"## {facts.called.replace(f' {facts.release}', '') if facts.release else facts.called}"
     yield ""
     proved = {
@@ -69,24 +69,24 @@ def _section(facts: TrainerFacts) -> Iterator[str]:
     yield "| | | where |"
     yield "|---|---|---|"
     for name, fact in facts.facts().items():
-        yield f"| {SAID[name]} | {_value(name, fact)} | `{fact.file}`: {fact.symbol} |"
+        yield f"| {FACT_TITLES[name]} | {_describe_value(name, fact)} | `{fact.file}`: {fact.symbol} |"
     yield ""
 
 
-def _value(name: str, fact: Fact[object]) -> str:
+def _describe_value(name: str, fact: Fact[object]) -> str:
     value = fact.value
     if isinstance(value, Learning):
-        return _learning(value)
+        return _describe_learning(value)
     if isinstance(value, Cut):
-        return _cut(value)
+        return _describe_cut(value)
     if isinstance(value, frozenset):
         return " and ".join(sorted(value)) or "nothing"
     if name == "packs":
         return str(value or "no")
-    return WORDS.get(value, str(value))
+    return VALUE_WORDS.get(value, str(value))
 
 
-def _learning(value: Learning) -> str:
+def _describe_learning(value: Learning) -> str:
     parts = [
         f"{kind}: {learned or 'as your code renders it'}"
         for kind, learned in value.by_default.items()
@@ -99,7 +99,7 @@ def _learning(value: Learning) -> str:
     return "; ".join(parts)
 
 
-def _cut(value: Cut) -> str:
+def _describe_cut(value: Cut) -> str:
     limit = "no limit" if value.limit is None else f"`{value.setting}` {value.limit:,} by default"
     if value.limit is None:
         return limit
@@ -110,5 +110,5 @@ def _cut(value: Cut) -> str:
     )
     return (
         f"{limit}:"
-        f" {ENDS[value.action]}{empties}{'; plain text is split' if value.splits_text else ''}"
+        f" {CUT_WORDS[value.action]}{empties}{'; plain text is split' if value.splits_text else ''}"
     )

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from truetune.trainers.trainer_facts import TrainerName
 
 
-class TokenRows(NamedTuple):
+class LabelColumns(NamedTuple):
     """One trainer's rule."""
 
     masks: tuple[str, ...]
@@ -23,35 +23,37 @@ class TokenRows(NamedTuple):
     """File and function of its package"""
 
 
-TOKEN_ROWS: Mapping[TrainerName, TokenRows] = {
-    "trl": TokenRows(
+LABEL_COLUMNS: Mapping[TrainerName, LabelColumns] = {
+    "trl": LabelColumns(
         ("assistant_masks",),
         "copies input_ids into labels; completion_mask counts with completion_only_loss: true"
         " alone",
         "trl/trainer/sft_trainer.py: SFTTrainer._prepare_dataset,"
         " DataCollatorForLanguageModeling.torch_call",
     ),
-    "unsloth": TokenRows(
+    "unsloth": LabelColumns(
         ("assistant_masks",),
         "copies input_ids into labels, as TRL's SFTTrainer does",
         "trl/trainer/sft_trainer.py: SFTTrainer._prepare_dataset",
     ),
-    "transformers": TokenRows(
+    "transformers": LabelColumns(
         (),
         "drops columns that the model does not take; its language-modelling collator makes labels"
         " of all input_ids",
         "transformers/data/data_collator.py: DataCollatorForLanguageModeling.torch_call",
     ),
-    "axolotl": TokenRows(
+    "axolotl": LabelColumns(
         (), "trains on the column labels alone", "axolotl/utils/collators/batching.py"
     ),
-    "llama-factory": TokenRows(
+    "llama-factory": LabelColumns(
         (), "trains on the column labels alone", "llamafactory/data/loader.py: get_dataset"
     ),
-    "truetune": TokenRows((), "takes rows as text, and encodes them itself", "truetune/training"),
+    "truetune": LabelColumns(
+        (), "takes rows as text, and encodes them itself", "truetune/training"
+    ),
 }
 
 
-def rule_of(name: TrainerName | None) -> TokenRows | None:
+def label_columns_of(name: TrainerName | None) -> LabelColumns | None:
     """The rule of a trainer; None where it is not known, or the user's code decides."""
-    return None if name is None else TOKEN_ROWS.get(name)
+    return None if name is None else LABEL_COLUMNS.get(name)

@@ -12,12 +12,12 @@ from typing import Generic, Literal, NamedTuple, TypeVar, get_args
 TrainerName = Literal[
     "trl", "transformers", "axolotl", "llama-factory", "unsloth", "truetune", "torch"
 ]
-NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
+TRAINER_NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
 
 
 def trainer_called(name: str) -> TrainerName | None:
     """The trainer of this name; None where there is none, as for a program that a plug-in reads the settings of."""
-    return next((trainer for trainer in NAMES if trainer == name), None)
+    return next((trainer for trainer in TRAINER_NAMES if trainer == name), None)
 
 
 RowKind = Literal["chat", "prompt-completion", "instruction", "text"]
@@ -167,9 +167,9 @@ class TrainerFacts:
         user's code makes the labels."""
         if how == self.pads_masked_by.value:
             return self
-        changed = replace(self, pads_masked_by=unread(how))
+        changed = replace(self, pads_masked_by=unsourced_fact(how))
         if self.collator:
-            changed = replace(changed, learns=unread(Learning({})), collator="")
+            changed = replace(changed, learns=unsourced_fact(Learning({})), collator="")
         return changed
 
     def facts(self) -> Mapping[str, Fact[object]]:
@@ -178,7 +178,7 @@ class TrainerFacts:
         return {name: value for name, value in values.items() if isinstance(value, Fact)}
 
 
-def unread(value: T) -> Fact[T]:
+def unsourced_fact(value: T) -> Fact[T]:
     """A value that no source is needed for."""
     return Fact(value, "", "")
 
@@ -191,21 +191,21 @@ UNKNOWN = TrainerFacts(
     release="",
     proof="none",
     calls=(),
-    learns=unread(Learning({})),
-    finds_answers_by=unread(None),
-    pads_masked_by=unread(None),
-    pads_on=unread(None),
-    missing_pad=unread(None),
-    clashing_pad=unread(None),
-    appends_eos=unread(None),
-    doubles_bos=unread(None),
-    stops_learned=unread(None),
-    cut=unread(Cut(None, "max_length", "end", "kept")),
-    template=unread(None),
-    as_served=unread(None),
-    file_truncation=unread(None),
-    prepares_model=unread(False),
-    packs=unread(None),
-    shuffles=unread(None),
+    learns=unsourced_fact(Learning({})),
+    finds_answers_by=unsourced_fact(None),
+    pads_masked_by=unsourced_fact(None),
+    pads_on=unsourced_fact(None),
+    missing_pad=unsourced_fact(None),
+    clashing_pad=unsourced_fact(None),
+    appends_eos=unsourced_fact(None),
+    doubles_bos=unsourced_fact(None),
+    stops_learned=unsourced_fact(None),
+    cut=unsourced_fact(Cut(None, "max_length", "end", "kept")),
+    template=unsourced_fact(None),
+    as_served=unsourced_fact(None),
+    file_truncation=unsourced_fact(None),
+    prepares_model=unsourced_fact(False),
+    packs=unsourced_fact(None),
+    shuffles=unsourced_fact(None),
 )
 """Nobody named a trainer"""

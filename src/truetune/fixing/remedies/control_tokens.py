@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.encoding.text_pieces import any_of
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Path, Put
-from truetune.fixing.row_turns import loaded
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue, ValuePath
+from truetune.fixing.row_turns import parse_json_value
 from truetune.render.template import REASONING_KEYS
 
 CONTENT_KEYS = ("content", "value", "text", "tool_calls", *REASONING_KEYS)
@@ -35,13 +35,13 @@ class _RemoveTokens(Remedy):
             text = less
         return text
 
-    def _edits(self, value: Any, path: Path) -> Iterator[Edit]:
+    def _edits(self, value: Any, path: ValuePath) -> Iterator[Edit]:
         if isinstance(value, str):
-            inner = loaded(value)
+            inner = parse_json_value(value)
             if inner is not value:
                 yield from self._edits(inner, path)
             elif (less := self._without(value)) != value:
-                yield Put(path, less)
+                yield PutValue(path, less)
         elif isinstance(value, dict):
             for key, item in value.items():
                 yield from self._edits(item, (*path, key))
@@ -55,7 +55,7 @@ class RemoveFromContent(_RemoveTokens):
     what = "remove control tokens from contents"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(
+        yield from as_one_attempt(
             edit
             for turn in row.turns
             for key in CONTENT_KEYS
@@ -65,7 +65,7 @@ class RemoveFromContent(_RemoveTokens):
         texts = (
             row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
         )
-        yield from one(
+        yield from as_one_attempt(
             edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,))
         )
 

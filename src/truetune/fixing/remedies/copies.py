@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hashlib import blake2b
 
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
-from truetune.fixing.row_edits import Drop
+from truetune.fixing.row_edits import DropRow
 
 
 class DropCopies(Remedy):
@@ -26,16 +26,16 @@ class DropCopies(Remedy):
         self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        found = _print(row)
+        found = _fingerprint_of(row)
         if found in self._seen:
-            yield [Drop()]
+            yield [DropRow()]
         elif row.fingerprint in self._contents:
             row.notes.append("the contents are those of an earlier row, roles or tools are not")
         self._seen.add(found)
         self._contents.add(row.fingerprint)
 
 
-def _print(row: RowView) -> int:
+def _fingerprint_of(row: RowView) -> int:
     roles = [message.get("role") for message in row.conversation.messages]
     surroundings = json.dumps(
         [row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str
@@ -55,4 +55,4 @@ class DropLeaked(Remedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         if row.normal_fingerprint in self.context.eval_prints:
-            yield [Drop()]
+            yield [DropRow()]

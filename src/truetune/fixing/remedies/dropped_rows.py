@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedy import Attempt, ProblemRemedy, Remedy, RowView, Stage
-from truetune.fixing.row_edits import Drop
-from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_edits import DropRow
+from truetune.fixing.row_judge import JudgedRows
 
 
 class DropHollowRows(ProblemRemedy):
@@ -20,7 +20,7 @@ class DropHollowRows(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         if any(problem.kind in self.kinds for problem in row.conversation.problems):
-            yield [Drop()]
+            yield [DropRow()]
 
 
 class _DropRow(Remedy):
@@ -28,7 +28,7 @@ class _DropRow(Remedy):
     stage = Stage.ROW
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield [Drop()]
+        yield [DropRow()]
 
 
 class DropEmptyAnswers(_DropRow):
@@ -43,7 +43,7 @@ class DropEmptyAnswers(_DropRow):
         if not conversation.is_chat:
             answers = [conversation.completion] if conversation.text is None else []
         if answers and not str(answers[0] or "").strip():
-            yield [Drop()]
+            yield [DropRow()]
 
 
 class DropUntaughtRows(_DropRow):
@@ -52,7 +52,7 @@ class DropUntaughtRows(_DropRow):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         if not row.supervised and row.rejected is None:
-            yield [Drop()]
+            yield [DropRow()]
 
 
 class DropForgedRows(_DropRow):
@@ -70,7 +70,7 @@ class DropEqualPairs(_DropRow):
             or row.conversation.completion
         )
         if row.conversation.rejected is not None and chosen == row.conversation.rejected:
-            yield [Drop()]
+            yield [DropRow()]
 
 
 class DropOneSidedPairs(_DropRow):
@@ -84,7 +84,7 @@ class DropRejectedRows(_DropRow):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         if row.rejected is not None:
-            yield [Drop()]
+            yield [DropRow()]
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         return len(judged.rejected)

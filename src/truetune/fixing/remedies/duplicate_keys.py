@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.row_edits import RemoveRepeated
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import RemoveRepeatedKey
 
 
 class RemoveEqualKeys(ProblemRemedy):
@@ -19,7 +19,9 @@ class RemoveEqualKeys(ProblemRemedy):
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         found = list(row.body.repeated())
-        yield from one(RemoveRepeated(path, key) for path, key, differ in found if not differ)
+        yield from as_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, differ in found if not differ
+        )
 
 
 class KeepLastKey(ProblemRemedy):
@@ -32,4 +34,6 @@ class KeepLastKey(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(RemoveRepeated(path, key) for path, key, _ in row.body.repeated())
+        yield from as_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated()
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedies.role_alias import role_meant
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_turns import Turn
 from truetune.render.template import REASONING_KEYS
 
@@ -23,14 +23,14 @@ class WriteEmptyContent(ProblemRemedy):
     kinds = ("no-content",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(edit for turn in row.turns for edit in _edits(turn))
+        yield from as_one_attempt(edit for turn in row.turns for edit in _edits_of_turn(turn))
 
 
-def _edits(turn: Turn) -> Iterator[Edit]:
+def _edits_of_turn(turn: Turn) -> Iterator[Edit]:
     message, key = turn.message, "value" if turn.role_key == "from" else "content"
     if turn.role_key is None or any(
         message.get(name) is not None for name in ("content", "value", "tool_calls")
     ):
         return
     if role_meant(turn.role) in MAY_BE_EMPTY or any(message.get(name) for name in REASONING_KEYS):
-        yield Put((*turn.path, key), "")
+        yield PutValue((*turn.path, key), "")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.row_edits import Put
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import PutValue
 
 
 def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
@@ -26,8 +26,8 @@ class UnlistOneString(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(
-            Put(path, parts[0], row.spelled((*path, 0)))
+        yield from as_one_attempt(
+            PutValue(path, parts[0], row.spelled((*path, 0)))
             for path, parts in strings_in(row)
             if len(parts) == 1
         )
@@ -43,4 +43,6 @@ class JoinStrings(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(Put(path, "\n".join(parts)) for path, parts in strings_in(row))
+        yield from as_one_attempt(
+            PutValue(path, "\n".join(parts)) for path, parts in strings_in(row)
+        )

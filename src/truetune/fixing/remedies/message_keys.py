@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedies.role_alias import role_meant
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Rename
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, RenameKey
 from truetune.fixing.row_turns import ROLE_KEYS, TEXT_KEYS, Turn
 
 ROLE_NAMES = ("speaker", "author", "sender", "Role", "ROLE", "From")
@@ -21,20 +21,20 @@ class RenameKeys(ProblemRemedy):
     kinds = ("unknown-role", "no-content")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(edit for turn in row.turns for edit in _edits(turn))
+        yield from as_one_attempt(edit for turn in row.turns for edit in _edits_of_turn(turn))
 
 
-def _edits(turn: Turn) -> Iterator[Edit]:
+def _edits_of_turn(turn: Turn) -> Iterator[Edit]:
     """Where the role is plain and one key alone can be its text."""
     message = turn.message
     key = turn.role_key or next((name for name in ROLE_NAMES if name in message), None)
     if key is None or (role_meant(message[key]) is None and key not in ROLE_KEYS):
         return
     if key not in ROLE_KEYS:
-        yield Rename((*turn.path, key), "role")
+        yield RenameKey((*turn.path, key), "role")
     # readers take `from` with `content`, and `role` with `content` alone
     if "content" in message or (key == "from" and "value" in message) or message.get("tool_calls"):
         return
     texts = [name for name in (*TEXT_KEYS, *CONTENT_NAMES) if isinstance(message.get(name), str)]
     if len(texts) == 1:
-        yield Rename((*turn.path, texts[0]), "content")
+        yield RenameKey((*turn.path, texts[0]), "content")

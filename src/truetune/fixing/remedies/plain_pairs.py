@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 
 
 class WriteStringsAsMessages(Remedy):
@@ -18,7 +18,7 @@ class WriteStringsAsMessages(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(self._edits(row))
+        yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         roles = {
@@ -33,4 +33,4 @@ class WriteStringsAsMessages(Remedy):
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))
             if role is not None and isinstance(text, str) and column not in row.conversation.unused:
-                yield Put((column,), [{"role": role, "content": text.strip()}])
+                yield PutValue((column,), [{"role": role, "content": text.strip()}])

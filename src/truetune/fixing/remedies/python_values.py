@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from truetune.fixing.remedies.template_form import (
-    Way,
+    FormChange,
     arguments_as_text,
     join_text_parts,
     write_missing_content,
 )
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 
-WAYS: tuple[Way, ...] = (join_text_parts, arguments_as_text, write_missing_content)
+TEXT_CHANGES: tuple[FormChange, ...] = (join_text_parts, arguments_as_text, write_missing_content)
 
 
 class WriteAsText(Remedy):
@@ -25,7 +25,7 @@ class WriteAsText(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        edits = {way: found for way in WAYS if (found := way(row))}
-        for size in range(1, len(WAYS) + 1):
+        edits = {way: found for way in TEXT_CHANGES if (found := way(row))}
+        for size in range(1, len(TEXT_CHANGES) + 1):
             for ways in combinations(edits, size):
                 yield [edit for way in ways for edit in edits[way]]

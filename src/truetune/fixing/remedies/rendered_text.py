@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 
 
-def _texts(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
+def _texts_of_columns(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
     """(column, text) of those columns that hold text"""
     names = {alias: name for name in columns for alias in COLUMN_ALIASES[name]} | dict(
         row.context.names
@@ -31,9 +31,9 @@ class RemoveLeadingBos(Remedy):
         assert row.context.setup is not None
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
-            columns = _texts(row, "text", "prompt", "instruction")
-            yield from one(
-                Put((name,), text.removeprefix(bos.token))
+            columns = _texts_of_columns(row, "text", "prompt", "instruction")
+            yield from as_one_attempt(
+                PutValue((name,), text.removeprefix(bos.token))
                 for name, text in columns
                 if text != bos.token and text.startswith(bos.token)
             )
@@ -50,14 +50,14 @@ class RemoveTrailingStop(Remedy):
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        yield from one(self._edits(row, stops))
+        yield from as_one_attempt(self._edits(row, stops))
 
     def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
-        for name, text in _texts(row, "text", "completion", "output"):
+        for name, text in _texts_of_columns(row, "text", "completion", "output"):
             bare = text.rstrip()
             stop = next((stop for stop in stops if bare.endswith(stop)), None)
             if stop is not None:
-                yield Put((name,), bare.removesuffix(stop))
+                yield PutValue((name,), bare.removesuffix(stop))
 
 
 class EndBothSides(Remedy):
@@ -71,15 +71,15 @@ class EndBothSides(Remedy):
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        sides = list(_texts(row, "chosen", "rejected"))
+        sides = list(_texts_of_columns(row, "chosen", "rejected"))
         ends = [
             next((stop for stop in stops if text.rstrip().endswith(stop)), None)
             for _, text in sides
         ]
         stop = next(filter(None, ends), None)
         if len(sides) == 2 and stop is not None:
-            yield from one(
-                Put((name,), text + stop)
+            yield from as_one_attempt(
+                PutValue((name,), text + stop)
                 for (name, text), end in zip(sides, ends, strict=True)
                 if not end
             )
@@ -94,15 +94,15 @@ class MoveSpaceToAnswer(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        prompts = list(_texts(row, "prompt"))
-        answers = list(_texts(row, "completion", "chosen", "rejected"))
+        prompts = list(_texts_of_columns(row, "prompt"))
+        answers = list(_texts_of_columns(row, "completion", "chosen", "rejected"))
         if len(prompts) == 1 and answers:
             (name, text), bare = prompts[0], prompts[0][1].rstrip(" ")
             space = text[len(bare) :]
             if space:
                 yield [
-                    Put((name,), bare),
-                    *(Put((column,), space + answer) for column, answer in answers),
+                    PutValue((name,), bare),
+                    *(PutValue((column,), space + answer) for column, answer in answers),
                 ]
 
 
@@ -119,8 +119,8 @@ class EndTextWithEos(Remedy):
         eos = row.context.setup.tokenizer.special.get("eos")
         if eos is not None:
             columns = (
-                _texts(row, "text")
+                _texts_of_columns(row, "text")
                 if row.conversation.text is not None
-                else _texts(row, "completion", "chosen")
+                else _texts_of_columns(row, "completion", "chosen")
             )
-            yield from one(Put((name,), text + eos.token) for name, text in columns)
+            yield from as_one_attempt(PutValue((name,), text + eos.token) for name, text in columns)

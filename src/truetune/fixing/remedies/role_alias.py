@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.data.messages import ROLE_BY_SHAREGPT_NAME, ROLES
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.row_edits import Edit, Put
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 from truetune.fixing.row_turns import Turn
 
 _SPOKEN = {
@@ -67,7 +67,7 @@ class RenameRoles(ProblemRemedy):
     kinds = ("unknown-role",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(edit for turn in row.turns for edit in self._edits(row, turn))
+        yield from as_one_attempt(edit for turn in row.turns for edit in self._edits(row, turn))
 
     def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
         key, name = turn.role_key, turn.role
@@ -78,7 +78,7 @@ class RenameRoles(ProblemRemedy):
         if meant is None:
             row.notes.append(f"the role {str(name)[:40]!r} could be any; rename it yourself")
             return
-        yield Put((*turn.path, key), self._spelling(row, meant) if key == "from" else meant)
+        yield PutValue((*turn.path, key), self._spelling(row, meant) if key == "from" else meant)
 
     def _spelling(self, row: RowView, role: str) -> str:
         """`from` takes ShareGPT's names, but where the other turns of the row have OpenAI's."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from truetune.fixing.remedies.role_alias import role_meant
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
-from truetune.fixing.row_edits import Edit, Put, Remove
-from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_edits import Edit, PutValue, RemoveEntry
+from truetune.fixing.row_judge import JudgedRows
 from truetune.fixing.row_turns import TEXT_KEYS, Turn
 
 JOINABLE = ("user", "assistant", "system")
@@ -26,20 +26,20 @@ class OrderTurns(Remedy):
         if row.rejected is None or len({turn.path[0] for turn in turns}) != 1:
             return
         first = _leading_answers(turns)
-        joined = _joined(turns)
+        joined = _join_runs(turns)
         if joined:
             yield joined
         if first:
-            yield _removed(first)
+            yield _remove_turns(first)
             rest = [turn for turn in turns if turn not in first]
-            if more := _joined(rest):
-                yield [*more, *_removed(first)]
+            if more := _join_runs(rest):
+                yield [*more, *_remove_turns(first)]
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         return len(judged.rejected)
 
 
-def _joined(turns: list[Turn]) -> list[Edit]:
+def _join_runs(turns: list[Turn]) -> list[Edit]:
     """Each run of turns of one role becomes its first turn; turns that go are removed from the last on."""
     puts: list[Edit] = []
     gone: list[Turn] = []
@@ -49,11 +49,13 @@ def _joined(turns: list[Turn]) -> list[Edit]:
         if len(run) > 1:
             key = _text_key(run[0])
             puts.append(
-                Put((*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run))
+                PutValue(
+                    (*run[0].path, key), "\n\n".join(turn.message[_text_key(turn)] for turn in run)
+                )
             )
             gone += run[1:]
         at += len(run)
-    return [*puts, *_removed(gone)]
+    return [*puts, *_remove_turns(gone)]
 
 
 def _run_from(turns: list[Turn], first: int) -> list[Turn]:
@@ -90,5 +92,5 @@ def _leading_answers(turns: list[Turn]) -> list[Turn]:
     return found if len(found) < len(turns) else []
 
 
-def _removed(turns: list[Turn]) -> list[Edit]:
-    return [Remove(turn.path) for turn in reversed(turns)]
+def _remove_turns(turns: list[Turn]) -> list[Edit]:
+    return [RemoveEntry(turn.path) for turn in reversed(turns)]

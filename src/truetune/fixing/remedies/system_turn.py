@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
-from truetune.fixing.row_edits import Put, Remove
-from truetune.fixing.row_judge import Judged
+from truetune.fixing.row_edits import PutValue, RemoveEntry
+from truetune.fixing.row_judge import JudgedRows
 
 
 class MoveSystemTurn(Remedy):
@@ -30,7 +30,7 @@ class MoveSystemTurn(Remedy):
             and first.path[:-1] == asked.path[:-1]
         ):
             joined = f"{said}\n\n{question}" if said.strip() else question
-            yield [Put((*asked.path, key), joined), Remove(first.path)]
+            yield [PutValue((*asked.path, key), joined), RemoveEntry(first.path)]
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         return len(judged.rejected)

@@ -15,22 +15,22 @@ from typing import Any
 
 from truetune.data.columns import COLUMN_ALIASES
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
-from truetune.fixing.row_edits import Edit, Put
-from truetune.fixing.row_judge import Judged
-from truetune.fixing.row_turns import Turn, loaded
+from truetune.fixing.row_edits import Edit, PutValue
+from truetune.fixing.row_judge import JudgedRows
+from truetune.fixing.row_turns import Turn, parse_json_value
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
 ID_LENGTH = 9
 """Mistral's templates take ids of nine letters and digits, and no others."""
 ALPHANUMERIC = string.ascii_letters + string.digits
-Way = Callable[[RowView], list[Edit]]
+FormChange = Callable[[RowView], list[Edit]]
 
 
 def write_missing_content(row: RowView) -> list[Edit]:
     """`content: null`, or none, on turns that call tools becomes an empty text."""
     return [
-        Put((*turn.path, "content"), "")
+        PutValue((*turn.path, "content"), "")
         for turn in row.turns
         if turn.role_key == "role" and turn.message.get("content") is None
     ]
@@ -39,7 +39,7 @@ def write_missing_content(row: RowView) -> list[Edit]:
 def join_text_parts(row: RowView) -> list[Edit]:
     """Contents that are parts of text become one text."""
     return [
-        Put((*turn.path, key), "".join(part["text"] for part in parts))
+        PutValue((*turn.path, key), "".join(part["text"] for part in parts))
         for turn in row.turns
         for key in ("content", "value")
         if isinstance(parts := turn.message.get(key), list) and is_text_parts(parts)
@@ -49,7 +49,7 @@ def join_text_parts(row: RowView) -> list[Edit]:
 def arguments_as_text(row: RowView) -> list[Edit]:
     """Arguments that are objects become JSON text."""
     return [
-        Put((*path, "arguments"), _one_line(row.spelled((*path, "arguments"))))
+        PutValue((*path, "arguments"), _one_line(row.spelled((*path, "arguments"))))
         for turn in row.turns
         for path, call in turn.calls
         if isinstance(call.get("arguments"), dict | list)
@@ -58,10 +58,10 @@ def arguments_as_text(row: RowView) -> list[Edit]:
 
 def arguments_as_objects(row: RowView) -> list[Edit]:
     """Arguments that are JSON text become objects."""
-    return [edit for turn in row.turns for edit in objects_of(turn)]
+    return [edit for turn in row.turns for edit in argument_objects(turn)]
 
 
-def short_ids(row: RowView) -> list[Edit]:
+def shorten_ids(row: RowView) -> list[Edit]:
     """Ids of calls and of their results become nine letters and digits; results without one get that of their call."""
     edits: list[Edit] = []
     waiting: list[str] = []
@@ -70,20 +70,20 @@ def short_ids(row: RowView) -> list[Edit]:
             place = path[:-1] if path[-1] == "function" else path
             old = _id_at(turn, index)
             new = (
-                _short(old)
+                _short_id(old)
                 if isinstance(old, str)
-                else _short(f"{place}{json.dumps(call, sort_keys=True)}")
+                else _short_id(f"{place}{json.dumps(call, sort_keys=True)}")
             )
             waiting.append(new)
             if new != old:
-                edits.append(Put((*place, "id"), new))
+                edits.append(PutValue((*place, "id"), new))
         if turn.role == "tool":
             old = turn.message.get("tool_call_id")
-            result = _short(old) if isinstance(old, str) else (waiting[0] if waiting else None)
+            result = _short_id(old) if isinstance(old, str) else (waiting[0] if waiting else None)
             if result in waiting:
                 waiting.remove(result)
             if result is not None and result != old:
-                edits.append(Put((*turn.path, "tool_call_id"), result))
+                edits.append(PutValue((*turn.path, "tool_call_id"), result))
     return edits
 
 
@@ -91,26 +91,26 @@ def tools_as_functions(row: RowView) -> list[Edit]:
     """Tools that are bare descriptions of functions get the object around them that OpenAI's form has."""
     edits: list[Edit] = []
     for column in COLUMN_ALIASES["tools"]:
-        tools = loaded(row.value.get(column))
+        tools = parse_json_value(row.value.get(column))
         for index, tool in enumerate(tools if isinstance(tools, list) else ()):
             if isinstance(tool, dict) and "name" in tool and "function" not in tool:
                 path = (column, index)
                 spelled = f'{{"type": "function", "function": {row.spelled(path)}}}'
-                edits.append(Put(path, {"type": "function", "function": tool}, spelled))
+                edits.append(PutValue(path, {"type": "function", "function": tool}, spelled))
     return edits
 
 
 def developer_as_system(row: RowView) -> list[Edit]:
     """The role developer becomes system, which is its older name."""
     return [
-        Put((*turn.path, "role"), "system")
+        PutValue((*turn.path, "role"), "system")
         for turn in row.turns
         if turn.message.get("role") == "developer"
     ]
 
 
-WAYS: tuple[Way, ...] = (
-    write_missing_content, join_text_parts, arguments_as_text, arguments_as_objects, developer_as_system, short_ids,
+FORM_CHANGES: tuple[FormChange, ...] = (
+    write_missing_content, join_text_parts, arguments_as_text, arguments_as_objects, developer_as_system, shorten_ids,
     tools_as_functions,
 )  # fmt: skip
 
@@ -123,26 +123,26 @@ class FitTheTemplate(Remedy):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._order: list[tuple[Way, ...]] = [
+        self._order: list[tuple[FormChange, ...]] = [
             ways
-            for size in range(1, len(WAYS) + 1)
-            for ways in combinations(WAYS, size)
-            if not _opposed(ways)
+            for size in range(1, len(FORM_CHANGES) + 1)
+            for ways in combinations(FORM_CHANGES, size)
+            if not _are_opposed(ways)
         ]
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         if row.rejected is None:
             return
-        edits = {way: found for way in WAYS if (found := way(row))}
+        edits = {way: found for way in FORM_CHANGES if (found := way(row))}
         for ways in tuple(self._order):
             if all(way in edits for way in ways):
                 yield [edit for way in ways for edit in edits[way]]
 
-    def measure(self, judged: Judged) -> int:
+    def measure(self, judged: JudgedRows) -> int:
         return len(judged.rejected)
 
 
-def _opposed(ways: tuple[Way, ...]) -> bool:
+def _are_opposed(ways: tuple[FormChange, ...]) -> bool:
     return arguments_as_text in ways and arguments_as_objects in ways
 
 
@@ -157,11 +157,11 @@ def is_text_parts(value: list[Any]) -> bool:
     )
 
 
-def objects_of(turn: Turn) -> Iterator[Put]:
+def argument_objects(turn: Turn) -> Iterator[PutValue]:
     """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
     for path, call in turn.calls:
         if (text := object_text(call.get("arguments"))) is not None:
-            yield Put(
+            yield PutValue(
                 (*path, "arguments"),
                 parse_json(text, ROW, surrogates="keep", exact_integers=True),
                 text,
@@ -194,12 +194,14 @@ def _one_line(text: str) -> str:
 
 
 def _id_at(turn: Turn, index: int) -> Any:
-    calls = loaded(turn.message.get("tool_calls"))
-    call = loaded(calls[index]) if isinstance(calls, list) and index < len(calls) else None
+    calls = parse_json_value(turn.message.get("tool_calls"))
+    call = (
+        parse_json_value(calls[index]) if isinstance(calls, list) and index < len(calls) else None
+    )
     return call.get("id") if isinstance(call, dict) else None
 
 
-def _short(id: str) -> str:
+def _short_id(id: str) -> str:
     """The id itself where it is short enough, else one made of it: the same id gives the same."""
     if len(id) == ID_LENGTH and id.isascii() and id.isalnum():
         return id

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.remedies.template_form import object_text, objects_of
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.remedies.template_form import argument_objects, object_text
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
 from truetune.fixing.row_edits import Edit
 
 
@@ -16,11 +16,11 @@ class MakeArgumentsObjects(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(self._edits(row))
+        yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         for turn in row.turns:
-            yield from objects_of(turn)
+            yield from argument_objects(turn)
             for _, call in turn.calls:
                 arguments = call.get("arguments")
                 if isinstance(arguments, str) and object_text(arguments) is None:
