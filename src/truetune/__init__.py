@@ -164,7 +164,7 @@ def fix(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
-    from truetune.fixing.fix_file import fix as run
+    from truetune.fixing.fix_file import fix_data_file as run
     from truetune.spec.files import spec_of
 
     given = {"data": _listed(data), "tokenizer": tokenizer, **settings}

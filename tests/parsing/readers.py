@@ -124,10 +124,12 @@ def _kind(path: Path) -> Any:
 
 
 def _fixed(path: Path) -> Any:
-    from truetune.fixing.fix_file import fix
+    from truetune.fixing.fix_file import fix_data_file
     from truetune.spec.run import RunSpec
 
-    return fix(RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True)
+    return fix_data_file(
+        RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True
+    )
 
 
 def _columns(path: Path) -> Any:

@@ -125,11 +125,11 @@ def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if _has_null_fields(column)
     ]
-    found: list[Row] = batch.to_pylist()
-    for row in found:
+    rows: list[Row] = batch.to_pylist()
+    for row in rows:
         for name in gaps:
             row[name] = drop_null_fields(row[name])
-    return found
+    return rows
 
 
 def _has_null_fields(column: Any) -> bool:

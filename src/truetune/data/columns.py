@@ -209,7 +209,7 @@ def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[
     Raises SpecError for a name that truetune does not know.
     """
     by_column = _column_renamer(
-        {ours: theirs for ours, theirs in columns.items() if not is_inside_messages(ours)}, format
+        {ours: column for ours, column in columns.items() if not is_inside_messages(ours)}, format
     )
     inside = MessageNames.of_map(columns)
     if inside is None:
@@ -222,9 +222,9 @@ def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[
 
 def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """As `make_renamer`, of a map that speaks of columns alone."""
-    names = {theirs: _own_name(ours, theirs, format) for ours, theirs in columns.items()}
+    names = {column: _own_name(ours, column, format) for ours, column in columns.items()}
     if len(set(names.values())) < len(columns):
-        pairs = ", ".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+        pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
         raise SpecError(f"--map names a column twice: {pairs}")
     taken = {alias for name in names.values() for alias in column_aliases()[name]}
     is_exchanged = names.get("chosen") == "rejected" and names.get("rejected") == "chosen"
@@ -241,7 +241,7 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
     return lambda row: {rename(key): value for key, value in row.items()}
 
 
-def _own_name(ours: str, theirs: str, format: Format | None) -> str:
+def _own_name(ours: str, column: str, format: Format | None) -> str:
     """The column of truetune's that the left side of --map OURS=THEIRS means. Raises SpecError where it is none."""
     name = _MAP_ALIASES.get(ours, ours)
     if format == "prompt-completion" and ours in _MAP_ALIASES:
@@ -250,7 +250,7 @@ def _own_name(ours: str, theirs: str, format: Format | None) -> str:
         return name
     near = difflib.get_close_matches(ours, [*column_aliases(), *_MAP_ALIASES], n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(column_aliases())}"
-    raise SpecError(f"--map {ours}={theirs}: {ours} is no column that truetune knows; {hint}")
+    raise SpecError(f"--map {ours}={column}: {ours} is no column that truetune knows; {hint}")
 
 
 def _name_beside_exchanged_sides(key: str) -> str:
@@ -264,8 +264,8 @@ def _name_beside_exchanged_sides(key: str) -> str:
 
 def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
-    for ours, theirs in columns.items():
-        if theirs not in row and not is_inside_messages(ours):
-            near = difflib.get_close_matches(theirs, list(row), n=1)
+    for ours, column in columns.items():
+        if column not in row and not is_inside_messages(ours):
+            near = difflib.get_close_matches(column, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
-            raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{hint}")
+            raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

@@ -83,12 +83,12 @@ def read_json_lines(
             continue
         try:
             text = line.decode()
-            found = decoder.read_line(text)
-            whole = found.end == len(text) or text[found.end :].isspace()
+            decoded = decoder.read_line(text)
+            whole = decoded.end == len(text) or text[decoded.end :].isspace()
         except ValueError:
             whole = False
         if whole:
-            yield _record_of_line(number, found, text)
+            yield _record_of_line(number, decoded, text)
         elif not line:
             yield Record(number, None, error=DataError(f"{path}:{number}: {too_long_in_words()}"))
         elif line.strip():
@@ -107,19 +107,19 @@ def _numbered_lines(
         raise DataError(f"{path}:{error.lineno}: {error.msg}") from None
 
 
-def _record_of_line(number: int, found: Decoded, text: str) -> Record:
-    row, mended = replace_surrogates(found.value, text)
-    return Record(number, row, mended, None, 0, found.duplicate_key)
+def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
+    row, mended = replace_surrogates(decoded.value, text)
+    return Record(number, row, mended, None, 0, decoded.duplicate_key)
 
 
 def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
-        found = RowDecoder().read_line(text)
-        if found.end < len(text):
-            raise JSONDecodeError("Extra data", text, found.end)
-        return _record_of_line(number, found, text)
+        decoded = RowDecoder().read_line(text)
+        if decoded.end < len(text):
+            raise JSONDecodeError("Extra data", text, decoded.end)
+        return _record_of_line(number, decoded, text)
     except UnicodeDecodeError as error:
         return Record(number, None, error=not_utf8(path, number, offset, error))
     except InputLimitError as error:

@@ -41,24 +41,24 @@ class Source(NamedTuple):
 
 def find_sources(paths: Iterable[str]) -> list[Source]:
     """The files, in order. Raises DataError for a path that is not there or holds no data."""
-    found: list[Source] = []
+    sources: list[Source] = []
     for name in paths:
         path = parse_place(name)
         name = str(path) if isinstance(path, Remote) else name
         if path.is_dir():
-            found += _sources_of_folder(path)
+            sources += _sources_of_folder(path)
         elif path.is_file():
-            found.append(Source(path, file_kind(path)))
+            sources.append(Source(path, file_kind(path)))
         elif glob.has_magic(name):
             files = _files_of(_expand_glob(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
-            found += [Source(match, file_kind(match)) for match in files]
+            sources += [Source(match, file_kind(match)) for match in files]
         elif is_hub_name(name) and (cached := find_cached_data(name)):
-            found += [Source(file, file_kind(file)) for file in cached]
+            sources += [Source(file, file_kind(file)) for file in cached]
         else:
             raise DataError(_missing_in_words(name, path))
-    return found
+    return sources
 
 
 def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
@@ -68,8 +68,8 @@ def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
     return map(Path, glob.glob(str(pattern), recursive=True))
 
 
-def _files_of(found: Iterable[DataPath]) -> list[DataPath]:
-    return sorted((path for path in found if path.is_file()), key=str)
+def _files_of(paths: Iterable[DataPath]) -> list[DataPath]:
+    return sorted((path for path in paths if path.is_file()), key=str)
 
 
 def file_kind(path: DataPath) -> str:
@@ -150,10 +150,10 @@ def _read_description(path: DataPath, key: str) -> list[Any]:
     """The list of this name in a file that `datasets` wrote beside its tables. Raises DataError."""
     wrong = f"{path}: not as `datasets` saves it"
     try:
-        found = parse_json(path.read_bytes(), MODEL_FILE)
+        description = parse_json(path.read_bytes(), MODEL_FILE)
     except ValueError as error:
         raise DataError(f"{wrong} ({str(error)[:200]}); save the data set again") from None
-    listed = found.get(key) if isinstance(found, dict) else None
+    listed = description.get(key) if isinstance(description, dict) else None
     if not isinstance(listed, list):
         raise DataError(f"{wrong} (no list `{key}` in it); save the data set again")
     return listed

@@ -221,10 +221,9 @@ def _example_of_map(row: Row) -> str:
         return f"--map text={texts[0]}"
     if not texts:
         return "--map prompt=input --map completion=target"
-    asked, answered = texts[0], max(texts[1:], key=lambda name: len(row[name]))
+    prompt, answer = texts[0], max(texts[1:], key=lambda name: len(row[name]))
     return (
-        f"--map prompt={asked} --map completion={answered} (or --map text={answered} for plain"
-        " text)"
+        f"--map prompt={prompt} --map completion={answer} (or --map text={answer} for plain text)"
     )
 
 

@@ -61,10 +61,10 @@ def datasets_cache() -> Path:
 
 def is_hub_name(name: str) -> bool:
     """Can it be the name of a repository, and is nothing of this name here? `data/rows.jsonl` is a path."""
-    found = HUB_NAME.fullmatch(name)
-    if found is None or Path(name).exists() or Path(found[1]).exists():
+    match = HUB_NAME.fullmatch(name)
+    if match is None or Path(name).exists() or Path(match[1]).exists():
         return False
-    return Path(found[2]).suffix.lower() not in ROW_SUFFIXES | {
+    return Path(match[2]).suffix.lower() not in ROW_SUFFIXES | {
         ".yaml",
         ".yml",
         ".py",
@@ -79,10 +79,10 @@ def find_cached_data(name: str) -> list[Path]:
 
     Raises DataError where it has several splits or configurations and the name tells none of them.
     """
-    found = HUB_NAME.fullmatch(name)
-    if found is None:
+    match = HUB_NAME.fullmatch(name)
+    if match is None:
         return []
-    owner, repository, wanted = found[1], found[2], found[3]
+    owner, repository, wanted = match[1], match[2], match[3]
     splits: dict[str, list[Path]] = {}
     for split, path in [*_files_of_snapshot(owner, repository)] or _files_of_prepared(
         owner, repository
@@ -95,10 +95,10 @@ def find_cached_data(name: str) -> list[Path]:
 
 def not_cached_in_words(name: str) -> str:
     """What is said of the name of a repository that is not cached as data."""
-    found = HUB_NAME.fullmatch(name)
-    assert found is not None, "it is asked for names of repositories"
-    repository = f"{found[1]}/{found[2]}"
-    if (hub_cache() / f"models--{found[1]}--{found[2]}").is_dir():
+    match = HUB_NAME.fullmatch(name)
+    assert match is not None, "it is asked for names of repositories"
+    repository = f"{match[1]}/{match[2]}"
+    if (hub_cache() / f"models--{match[1]}--{match[2]}").is_dir():
         return (
             f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t"
             " (--tokenizer)"
@@ -185,10 +185,10 @@ def _split_of(path: Path) -> str:
 
 
 def _row_files(folder: Path) -> Iterable[Path]:
-    found = (
+    paths = (
         path for path in folder.rglob("*") if path.suffix.lower() in ROW_SUFFIXES and path.is_file()
     )
-    return (path for path, _ in zip(found, range(MAX_FILES), strict=False))
+    return (path for path, _ in zip(paths, range(MAX_FILES), strict=False))
 
 
 def _folder_entries(folder: Path) -> list[Path]:

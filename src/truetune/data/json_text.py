@@ -24,12 +24,12 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:
-        found = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
+        parsed = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
     except ValueError:
         return value
     if (key := duplicate_key(value)) is not None:
         problems.append(duplicate_key_problem(key))
-    found, broken = replace_surrogates(found, value)
+    parsed, broken = replace_surrogates(parsed, value)
     if broken:
         problems.append(LONE_SURROGATE)
-    return found
+    return parsed

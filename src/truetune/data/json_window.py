@@ -54,12 +54,12 @@ class Window:
 
     def close(self, bracket: str) -> None:
         """Pass a closing bracket. Raises DataError where something else stands, or nothing."""
-        found = self.peek()
-        if found != bracket:
+        character = self.peek()
+        if character != bracket:
             what = f"expected {bracket or 'the end of the file'}, found {self.here}"
             raise DataError(
                 f"{self.path}:{self.line}:"
-                f" {what if found else 'the file ends too early; is it whole?'}"
+                f" {what if character else 'the file ends too early; is it whole?'}"
             )
         self.step()
 

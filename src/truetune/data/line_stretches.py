@@ -49,7 +49,7 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
     `progress` is told the bytes of each block that was read. Raises DataError where it can't be read.
     """
     digest = hashlib.blake2b(digest_size=20)
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     with open_raw(source.path) as raw:
         cuts = (
             source.kind == "jsonl"
@@ -63,8 +63,8 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
             if progress is not None:
                 progress(len(block))
             if stretch is not None:
-                found.append(stretch)
-    return Scan(digest.hexdigest(), tuple(found))
+                stretches.append(stretch)
+    return Scan(digest.hexdigest(), tuple(stretches))
 
 
 def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple[Stretch, bytes]]:
@@ -115,9 +115,9 @@ def read_stretch(
         )
         raw.seek(stretch.start)
         part = io.BytesIO(raw.read(stretch.stop - stretch.start))
-    found = read_json_lines(part, source.path, stretch.line, stretch.start)
+    records = read_json_lines(part, source.path, stretch.line, stretch.start)
     yield from iterate_conversations(
-        found, source, row, format=format, columns=columns, like=like, on_broken=on_broken
+        records, source, row, format=format, columns=columns, like=like, on_broken=on_broken
     )
 
 

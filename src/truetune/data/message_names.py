@@ -25,10 +25,10 @@ def is_inside_messages(name: str) -> bool:
 def roles_in_map(columns: Mapping[str, str]) -> dict[str, str]:
     """Each role as the file calls it -> truetune's, as far as a map says so."""
     return {
-        source: ours.removeprefix(ROLE_PREFIX)
-        for ours, theirs in columns.items()
-        if ours.startswith(ROLE_PREFIX)
-        for source in theirs.split(",")
+        source: name.removeprefix(ROLE_PREFIX)
+        for name, sources in columns.items()
+        if name.startswith(ROLE_PREFIX)
+        for source in sources.split(",")
     }
 
 

@@ -37,11 +37,11 @@ def read_messages_value(
         return []
     if not value:
         problems.append(Problem("empty", "a conversation without messages"))
-    made: list[Message] = []
+    messages: list[Message] = []
     for item in value:
         if isinstance(item, dict):
-            made.append(
-                _take_simple_message(item) or _read_message(item, len(made), problems, sharegpt)
+            messages.append(
+                _take_simple_message(item) or _read_message(item, len(messages), problems, sharegpt)
             )
         else:
             problems.append(
@@ -50,7 +50,7 @@ def read_messages_value(
                     f"expected a message with role and content, found {_describe_value(item)}",
                 )
             )
-    return made
+    return messages
 
 
 def _take_simple_message(item: Message) -> Message | None:
@@ -84,10 +84,10 @@ def _read_message(
     elif sharegpt:
         message["role"] = _translate_role(message.get("role"))
     if "role" not in item and "from" not in item:
-        found = name_list(item, empty="nothing")
+        keys = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
         problems.append(
-            Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message)
+            Problem("unknown-role", f"turn {index} has no role: found {keys}; {expected}", message)
         )
         # A role is needed further on; rules see the problem, not this word.
         message["role"] = "None"
@@ -163,11 +163,11 @@ def _take_content(message: Message, index: int, problems: list[Problem]) -> None
             problems.append(Problem("no-content", f"turn {index} ({role}) has no content", message))
             message["content"] = ""
     elif not isinstance(content, str):
-        found = type(content).__name__
+        type_name = type(content).__name__
         problems.append(
             Problem(
                 "not-a-string",
-                f"the content of turn {index} ({role}) is {found}, not text",
+                f"the content of turn {index} ({role}) is {type_name}, not text",
                 message,
             )
         )
@@ -236,9 +236,9 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
             problems.append(Problem("not-a-number", text, message))
         message["weight"] = other
     if "weight" in message and not _is_weight(message["weight"]):
-        found = _value_in_words(message.pop("weight"))
+        weight = _value_in_words(message.pop("weight"))
         text = (
-            f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
+            f"the weight of turn {index} is {weight}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
         )
         problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):

@@ -47,22 +47,22 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
         raise UsageError(f"{path}: can't be written: there is no folder {folder}")
     check_outside_own_folders(path)
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return
     except OSError as error:
         raise UsageError(f"{path}: can't be written: {error.strerror}") from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: can't be written: it is a folder; name a file")
-    if stat.S_ISCHR(found.st_mode) or stat.S_ISFIFO(found.st_mode):
+    if stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
         return
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
-    if any(_is_same_file(given, found) for given in inputs):
+    if any(_is_same_file(source, status) for source in inputs):
         raise UsageError(
             f"{path}: this command reads it, and would write over it; name another file"
         )
-    if found.st_size and not _is_ours(path, form):
+    if status.st_size and not _is_ours(path, form):
         raise UsageError(
             f"{path}: already exists and is not {form.what}; name another file, or remove this one"
         )
@@ -95,12 +95,12 @@ def starts_with(*heads: bytes) -> Callable[[Path], bool]:
     return is_ours
 
 
-def _is_same_file(given: Path, known: os.stat_result) -> bool:
+def _is_same_file(path: Path, known: os.stat_result) -> bool:
     try:
-        found = given.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return False
-    return stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+    return stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
         known.st_dev,
         known.st_ino,
     )

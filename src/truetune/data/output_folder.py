@@ -92,8 +92,14 @@ class StatDigests:
 
     def __call__(self, path: Path) -> str:
         """Raises OSError."""
-        found = path.stat()
-        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        status = path.stat()
+        identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
         if identity not in self._known:
             self._known[identity] = self._read(path)
         return self._known[identity]
@@ -112,7 +118,7 @@ def listing_from(value: Any) -> dict[str, Listed] | None:
     """
     if not isinstance(value, dict):
         return None
-    found = {}
+    listing = {}
     for name, entry in value.items():
         if not isinstance(name, str) or not is_name_below(name):
             return None
@@ -121,8 +127,8 @@ def listing_from(value: Any) -> dict[str, Listed] | None:
         size, digest = entry
         if not isinstance(size, int) or not isinstance(digest, str):
             return None
-        found[name] = Listed(size, digest)
-    return found
+        listing[name] = Listed(size, digest)
+    return listing
 
 
 def is_name_below(name: str) -> bool:
@@ -147,11 +153,11 @@ def check_output_folder(output: DataPath, inputs: Iterable[Input], option: str =
         inputs: what the command reads: files and folders; what is not there is skipped.
         option: the one that names the folder.
     """
-    for given in inputs:
-        relation = _relation_to_input(output, given.place)
+    for source in inputs:
+        relation = _relation_to_input(output, source.place)
         if relation is not None:
             raise UsageError(
-                f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
+                f"{output}: {relation} {source.place}, which this command reads ({source.what}); "
                 f"nothing was written: name a folder of its own with {option}"
             )
     check_outside_own_folders(output)
@@ -297,16 +303,16 @@ def _on_this_machine(place: DataPath) -> DataPath:
 
 def _same_file(path: Path, known: os.stat_result) -> bool:
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return False
-    return (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+    return (status.st_dev, status.st_ino) == (known.st_dev, known.st_ino)
 
 
 def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
-    for path, found in _walk_unlisted(folder):
-        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+    for path, status in _walk_unlisted(folder):
+        if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
             known.st_dev,
             known.st_ino,
         ):
@@ -315,19 +321,19 @@ def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
 
 
 def _remote_relation(
-    output: DataPath, given: DataPath, *, other_is_folder: bool | None = None
+    output: DataPath, source: DataPath, *, other_is_folder: bool | None = None
 ) -> str | None:
     """Of two places of which one is in a store at least: by their names alone.
 
     `other_is_folder`: is `given` one? The store is asked where None.
     """
-    if not isinstance(output, Remote) or not isinstance(given, Remote) or output.top != given.top:
+    if not isinstance(output, Remote) or not isinstance(source, Remote) or output.top != source.top:
         return None
-    if output.path == given.path:
+    if output.path == source.path:
         return "is"
-    if given.path.startswith(f"{output.path}/") or not output.path:
+    if source.path.startswith(f"{output.path}/") or not output.path:
         return "holds"
-    if output.path.startswith(f"{given.path}/") and (other_is_folder or given.is_dir()):
+    if output.path.startswith(f"{source.path}/") and (other_is_folder or source.is_dir()):
         return "lies inside"
     return None
 
@@ -353,17 +359,17 @@ def find_strangers(
     Raises OSError where the folder can't be read.
     """
     parents = {parent for name in listed for parent in PurePosixPath(name).parents}
-    for path, found in _walk_unlisted(folder, skip=also_ours):
+    for path, status in _walk_unlisted(folder, skip=also_ours):
         name = PurePosixPath(path.relative_to(folder).as_posix())
         why = None
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             why = "is a symbolic link, which truetune did not make"
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             why = None if name in parents or str(name) in folders else "truetune did not write it"
         elif str(name) not in listed:
             why = "truetune did not write it"
         else:
-            why = _difference_from_listing(path, found, listed[str(name)], digest)
+            why = _difference_from_listing(path, status, listed[str(name)], digest)
         if why is not None:
             yield Stranger(path, why)
 
@@ -384,23 +390,23 @@ def _walk_unlisted(
             if skip is not None and skip(path.relative_to(folder)):
                 continue
             try:
-                found = path.lstat()
+                status = path.lstat()
             except FileNotFoundError:
                 continue
-            yield path, found
-            if stat.S_ISDIR(found.st_mode):
+            yield path, status
+            if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
 
 
 def _difference_from_listing(
-    path: Path, found: os.stat_result, listed: Listed, digest: Digest
+    path: Path, status: os.stat_result, listed: Listed, digest: Digest
 ) -> str | None:
     """Why a file is not the one that a record lists; None where it is."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is no ordinary file"
-    if found.st_size != listed.size:
+    if status.st_size != listed.size:
         return (
-            f"is not as truetune wrote it: it has {found.st_size:,} bytes, {listed.size:,} were"
+            f"is not as truetune wrote it: it has {status.st_size:,} bytes, {listed.size:,} were"
             " written"
         )
     try:
@@ -468,7 +474,7 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
 def is_our_lock(path: Path) -> bool:
     """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and a lock may empty it."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0

@@ -97,16 +97,16 @@ def plain_name(name: str) -> str:
     return _GAPS.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
 
 
-def _check_map(names: Sequence[str], given: Mapping[str, str], where: str) -> None:
-    for ours, theirs in given.items():
+def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> None:
+    for ours, column in columns.items():
         if ours not in COLUMN_NAMES:
             raise UsageError(
-                f"--map {ours}={theirs}: {ours} is no column of predictions{near(ours, COLUMN_NAMES)};"
+                f"--map {ours}={column}: {ours} is no column of predictions{near(ours, COLUMN_NAMES)};"
                 f" known are {', '.join(COLUMN_NAMES)}"
             )
-        if theirs not in names and theirs.partition(".")[0] not in names:
+        if column not in names and column.partition(".")[0] not in names:
             raise DataError(
-                f"{where}: --map {ours}={theirs}: there is no column {theirs}{near(theirs, names)};"
+                f"{where}: --map {ours}={column}: there is no column {column}{near(column, names)};"
                 f" the rows have {name_list(names)}"
             )
 

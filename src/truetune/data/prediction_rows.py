@@ -50,19 +50,19 @@ def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
         return [
             RowLine({"id": name, "prediction": text}, path, line) for name, text in answers.items()
         ]
-    found = [RowLine(row, path, line) for value, path, line in values for row in _rows_in(value)]
-    if not found:
+    lines = [RowLine(row, path, line) for value, path, line in values for row in _rows_in(value)]
+    if not lines:
         return []
-    if any(_is_sampling(line.row) for line in found):
-        return list(_rows_of_evals(found))
-    if all("doc" in line.row and "resps" in line.row for line in found):
-        return list(_rows_of_lm_eval(found))
-    if all(_is_object(line.row.get(name)) for line in found for name in ("inputs", "outputs")):
+    if any(_is_sampling(line.row) for line in lines):
+        return list(_rows_of_evals(lines))
+    if all("doc" in line.row and "resps" in line.row for line in lines):
+        return list(_rows_of_lm_eval(lines))
+    if all(_is_object(line.row.get(name)) for line in lines for name in ("inputs", "outputs")):
         return [
             RowLine({name: _parse_cell(cell) for name, cell in row.items()}, path, line)
-            for row, path, line in found
+            for row, path, line in lines
         ]
-    return found
+    return lines
 
 
 def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
@@ -95,8 +95,8 @@ def messages_of(value: Any) -> list[dict[str, Any]] | None:
         return messages_of(inner) if inner is not None else None
     if not isinstance(value, list):
         return None
-    found = [message for message in value if is_message(message)]
-    return found or None
+    messages = [message for message in value if is_message(message)]
+    return messages or None
 
 
 def is_message(value: Any) -> bool:
@@ -106,8 +106,8 @@ def is_message(value: Any) -> bool:
 
 def _parse_messages(value: Any) -> Any:
     """The messages that a text holds, as CSV files have them; else the value itself. Other JSON may be the answer."""
-    found = _parse_cell(value)
-    return found if isinstance(found, list) and found and all(map(is_message, found)) else value
+    parsed = _parse_cell(value)
+    return parsed if isinstance(parsed, list) and parsed and all(map(is_message, parsed)) else value
 
 
 def _parse_cell(value: Any) -> Any:
@@ -208,11 +208,11 @@ def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
                 "expected samples of a task that generates (output_type: generate_until)"
             )
         doc = row["doc"] if isinstance(row["doc"], Mapping) else {}
-        asked = next(
+        question = next(
             (doc[name] for name in COLUMN_NAMES["prompt"] if isinstance(doc.get(name), str)), None
         )
         yield RowLine(
-            {"prompt": asked or _prompt_in_arguments(row.get("arguments")), **row}, path, line
+            {"prompt": question or _prompt_in_arguments(row.get("arguments")), **row}, path, line
         )
 
 

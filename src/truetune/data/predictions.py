@@ -62,8 +62,10 @@ class Prediction:
         """The last thing that was said before the answer."""
         if isinstance(self.prompt, str):
             return self.prompt
-        said = [_content_text(message) for message in self.prompt if _role_of(message) == "user"]
-        return said[-1] if said else ""
+        questions = [
+            _content_text(message) for message in self.prompt if _role_of(message) == "user"
+        ]
+        return questions[-1] if questions else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,26 +150,28 @@ def predictions_of(
 
     Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
     """
-    found = [_prediction_of(text, number) for number, text in enumerate(texts, 1)]
-    given: dict[str, Sequence[Any] | None] = {
+    predictions = [_prediction_of(text, number) for number, text in enumerate(texts, 1)]
+    columns: dict[str, Sequence[Any] | None] = {
         "prompt": prompts,
         "reference": references,
         "step": steps,
         "stopped": stopped,
     }
-    for name, values in given.items():
+    for name, values in columns.items():
         if values is None:
             continue
-        if len(values) != len(found):
+        if len(values) != len(predictions):
             raise UsageError(
-                f"truetune.score: {len(found):,} predictions, {len(values):,} of `{name}`; give as"
+                f"truetune.score: {len(predictions):,} predictions, {len(values):,} of `{name}`; give as"
                 " many"
             )
         over: list[dict[str, Any]] = [
             {name: parse_rendered_prompt(value) if name == "prompt" else value} for value in values
         ]
-        found = [replace(one, **changes) for one, changes in zip(found, over, strict=True)]
-    return tuple(found)
+        predictions = [
+            replace(one, **changes) for one, changes in zip(predictions, over, strict=True)
+        ]
+    return tuple(predictions)
 
 
 def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[Prediction, ...]:
@@ -218,17 +222,17 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
 
 def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
     """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
-    found: dict[str, Messages] = {}
+    requests: dict[str, Messages] = {}
     for source in find_sources(data):
         with open_raw(source.path) as raw:
             for record in read_records(source, raw):
                 row = record.row if isinstance(record.row, dict) else {}
                 if "custom_id" not in row:
                     return {}
-                found[str(row["custom_id"])] = tuple(
+                requests[str(row["custom_id"])] = tuple(
                     messages_of(row.get("body", row.get("params"))) or ()
                 )
-    return found
+    return requests
 
 
 def score_hint(path: str | PathLike[str]) -> str:
@@ -267,13 +271,13 @@ def score_hint(path: str | PathLike[str]) -> str:
 def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
     taken = find_columns([line.row for line in lines], columns, lines[0].path)
     by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
-    found = [one for row in by_row for one in row]
-    if not found:
+    predictions = [one for row in by_row for one in row]
+    if not predictions:
         raise DataError(
             f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a"
             " text"
         )
-    return ReadPredictions(tuple(found), taken, sum(not row for row in by_row))
+    return ReadPredictions(tuple(predictions), taken, sum(not row for row in by_row))
 
 
 def _predictions_of_row(
@@ -316,7 +320,7 @@ def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
     """What was asked, and the assistant's turn at its end, which is no part of it."""
     messages = messages_of(cell)
     if messages is None:
-        return parse_rendered_prompt(next((said.text for said in texts_in(cell)), "")), ""
+        return parse_rendered_prompt(next((answer.text for answer in texts_in(cell)), "")), ""
     if _role_of(messages[-1]) == "assistant":
         return tuple(messages[:-1]), _content_text(messages[-1])
     return tuple(messages), ""
@@ -327,23 +331,23 @@ def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
     return (chat_of_rendered(prompt) or prompt) if isinstance(prompt, str) else prompt
 
 
-def _prediction_of(given: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
-    if isinstance(given, Prediction):
-        return given
-    if isinstance(given, str):
-        return Prediction(given, line=number)
-    if not isinstance(given, Mapping):
+def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+    if isinstance(value, Prediction):
+        return value
+    if isinstance(value, str):
+        return Prediction(value, line=number)
+    if not isinstance(value, Mapping):
         raise UsageError(
-            f"truetune.score: prediction {number} is a {type(given).__name__}; expected a text, a"
+            f"truetune.score: prediction {number} is a {type(value).__name__}; expected a text, a"
             " row, or a Prediction"
         )
-    taken = find_columns([given], {}, f"row {number}")
-    found = next(_predictions_of_row(given, taken, "", number), None)
-    if found is None:
+    taken = find_columns([value], {}, f"row {number}")
+    prediction = next(_predictions_of_row(value, taken, "", number), None)
+    if prediction is None:
         raise DataError(
             f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text"
         )
-    return found
+    return prediction
 
 
 def _cell_at(row: Mapping[str, Any], name: str) -> Any:
@@ -381,8 +385,8 @@ def _parse_step(value: Any) -> int:
 
 
 def _parse_stop_reason(value: Any) -> bool | None:
-    said = str(value).strip().casefold()
-    return True if said in STOP_REASONS else False if said in LENGTH_REASONS else None
+    reason = str(value).strip().casefold()
+    return True if reason in STOP_REASONS else False if reason in LENGTH_REASONS else None
 
 
 def _question_and_answer(row: Conversation) -> tuple[str, str]:
@@ -390,10 +394,10 @@ def _question_and_answer(row: Conversation) -> tuple[str, str]:
         return row.prompt or "", row.completion or row.text or ""
     answers = [at for at, message in enumerate(row.messages) if message.get("role") == "assistant"]
     end = answers[-1] if answers else len(row.messages)
-    said = [
+    questions = [
         _content_text(message) for message in row.messages[:end] if message.get("role") == "user"
     ]
-    return said[-1] if said else "", _content_text(row.messages[end]) if answers else ""
+    return questions[-1] if questions else "", _content_text(row.messages[end]) if answers else ""
 
 
 def _normalize_text(text: str) -> str:

@@ -171,8 +171,8 @@ class Remote:
         skip = len(self._inside) - len(self.path)
         with self._told():
             selector = FileSelector(self._inside, allow_not_found=True, recursive=recursive)
-            found = self._filesystem.get_file_info(selector)
-        return (Remote(self.top, info.path[skip:], info) for info in found)
+            entries = self._filesystem.get_file_info(selector)
+        return (Remote(self.top, info.path[skip:], info) for info in entries)
 
     def missing(self) -> FileNotFoundError:
         """What is raised where there is no such file."""
@@ -216,14 +216,14 @@ def _matching_places(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
     if part == "**":
         if rest:
             yield from _matching_places(folder, rest)
-        for found in folder.iterdir():
-            if found.is_dir():
-                yield from _matching_places(found, pattern)
+        for place in folder.iterdir():
+            if place.is_dir():
+                yield from _matching_places(place, pattern)
             elif not rest:
-                yield found
+                yield place
     elif not glob.has_magic(part):
         yield from _matching_places(folder / part, rest) if rest else [folder / part]
     else:
-        for found in folder.iterdir():
-            if fnmatchcase(found.name, part):
-                yield from _matching_places(found, rest) if rest else [found]
+        for place in folder.iterdir():
+            if fnmatchcase(place.name, part):
+                yield from _matching_places(place, rest) if rest else [place]

@@ -41,15 +41,17 @@ _ROLES = {
 
 def chat_of_rendered(text: str) -> Messages | None:
     """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
-    found = list(_HEADER.finditer(text))
-    if len(found) < 2:
+    headers = list(_HEADER.finditer(text))
+    if len(headers) < 2:
         return None
-    ends = [*(header.start() for header in found[1:]), len(text)]
+    ends = [*(header.start() for header in headers[1:]), len(text)]
     turns = [
         (_role_of_header(header), _CONTROL.sub("", text[header.end() : end]).strip())
-        for header, end in zip(found, ends, strict=True)
+        for header, end in zip(headers, ends, strict=True)
     ]
-    if turns[-1] != ("assistant", "") or not any(role == "user" and said for role, said in turns):
+    if turns[-1] != ("assistant", "") or not any(
+        role == "user" and text_of_turn for role, text_of_turn in turns
+    ):
         return None
     return tuple(_join_turns(turns[:-1]))
 
@@ -64,10 +66,10 @@ def find_question_turn(text: str) -> tuple[int, str] | None:
 
 def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
     """A text without the stop tokens and pads at its end, and True where there was a stop token."""
-    found = _TAIL.search(text)
-    if found is None:
+    tail = _TAIL.search(text)
+    if tail is None:
         return text, None
-    return text[: found.start()], True if _STOPPED.search(found[0]) else None
+    return text[: tail.start()], True if _STOPPED.search(tail[0]) else None
 
 
 def _role_of_header(header: re.Match[str]) -> str:
@@ -78,9 +80,9 @@ def _role_of_header(header: re.Match[str]) -> str:
 def _join_turns(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
     """Messages; neighbours of one role (an instruction and its input) are one."""
     messages: list[dict[str, str]] = []
-    for role, said in turns:
+    for role, text in turns:
         if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += f"\n{said}"
+            messages[-1]["content"] += f"\n{text}"
         else:
-            messages.append({"role": role, "content": said})
+            messages.append({"role": role, "content": text})
     return [message for message in messages if message["content"]]

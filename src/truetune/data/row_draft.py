@@ -46,8 +46,10 @@ class Draft:
         value = self.take(name)
         if value is None or isinstance(value, str):
             return value
-        found = type(value).__name__
-        self.problems.append(Problem("not-a-string", f"the column {name} holds {found}, not text"))
+        type_name = type(value).__name__
+        self.problems.append(
+            Problem("not-a-string", f"the column {name} holds {type_name}, not text")
+        )
         return str(value)
 
     def turns(self, name: str) -> Any:
@@ -57,11 +59,11 @@ class Draft:
             return [value]
         if isinstance(value, str):
             odd: list[Problem] = []
-            found = parse_json_text(value, odd)
-            found = [found] if isinstance(found, dict) else found
-            if is_messages(found):
+            parsed = parse_json_text(value, odd)
+            parsed = [parsed] if isinstance(parsed, dict) else parsed
+            if is_messages(parsed):
                 self.problems += odd
-                return found
+                return parsed
         return value if isinstance(value, list) else self.text(name)
 
     def structure(self, name: str, kind: type) -> Any:
@@ -69,9 +71,11 @@ class Draft:
         value = parse_json_text(self.take(name), self.problems)
         if isinstance(value, kind) or value in (None, "", [], {}):
             return value or None
-        found = type(value).__name__
+        type_name = type(value).__name__
         self.problems.append(
-            Problem("bad-column", f"the column {name} holds {found}, not a JSON {kind.__name__}")
+            Problem(
+                "bad-column", f"the column {name} holds {type_name}, not a JSON {kind.__name__}"
+            )
         )
         return None
 

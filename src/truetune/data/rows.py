@@ -51,9 +51,9 @@ def read_conversations(
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             first = number
-            found = read_records(source, raw)
+            records = read_records(source, raw)
             for row in iterate_conversations(
-                found, source, number, format=format, columns=columns, on_broken=pass_over
+                records, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
                 number += 1
@@ -70,7 +70,7 @@ def read_conversations(
 
 
 def iterate_conversations(
-    found: Iterable[Record],
+    records: Iterable[Record],
     source: Source,
     row: int,
     *,
@@ -87,7 +87,7 @@ def iterate_conversations(
     file = str(source.path)
     rename = make_renamer(columns, format) if columns else None
     read_row = None if like is None else _make_reader(like, file, format, columns or {}, rename)
-    for number, record in enumerate(found, row):
+    for number, record in enumerate(records, row):
         origin = Origin(file, record.line, number)
         try:
             body = _row_of_record(record, file)
@@ -111,7 +111,7 @@ def iterate_conversations(
 
 
 def find_exemplar(
-    found: Iterable[Record],
+    records: Iterable[Record],
     source: Source,
     format: Format | None,
     columns: Mapping[str, str] | None,
@@ -123,7 +123,7 @@ def find_exemplar(
     With `skips` those that hold no row are passed over. Raises DataError.
     """
     rename = make_renamer(columns, format) if columns else None
-    for record in found:
+    for record in records:
         try:
             _make_reader(record, str(source.path), format, columns or {}, rename)
             return record
@@ -137,9 +137,9 @@ def _row_of_record(record: Record, file: str) -> Row:
     if record.error is not None:
         raise record.error
     if not isinstance(record.row, dict):
-        found = type(record.row).__name__
+        type_name = type(record.row).__name__
         raise DataError(
-            f"{file}:{record.line}: expected a JSON object with the columns of a row, found {found}"
+            f"{file}:{record.line}: expected a JSON object with the columns of a row, found {type_name}"
         )
     return record.row
 

@@ -103,7 +103,7 @@ class Fixed:
         return 3 if self.not_judged and not self.allow_unjudged else 0
 
 
-def fix(
+def fix_data_file(
     spec: RunSpec,
     output: str | None,
     *,
@@ -147,13 +147,13 @@ def fix(
 
 def _only_source(spec: RunSpec) -> Source:
     """The one file. Raises DataError, UsageError."""
-    found = find_sources(spec.data)
-    if len(found) != 1:
+    sources = find_sources(spec.data)
+    if len(sources) != 1:
         raise UsageError(
-            f"{', '.join(spec.data)}: {len(found):,} files; fix takes one at a time: name one of"
+            f"{', '.join(spec.data)}: {len(sources):,} files; fix takes one at a time: name one of"
             " them"
         )
-    (source,) = found
+    (source,) = sources
     if isinstance(source.path, Remote):
         raise UsageError(f"{source.path}: fix reads files of this machine; download it first")
     if source.kind in TABLES and source.path.suffix.lower() in COMPRESSION_SUFFIXES:
@@ -166,12 +166,12 @@ def _only_source(spec: RunSpec) -> Source:
 def _choose_remedies(spec: RunSpec) -> tuple[type[Remedy], ...]:
     """The remedies of the rules that are selected. Raises UsageError where these have none."""
     rules = {rule.name() for rule in choose(spec.select, spec.ignore, *DATA)}
-    found = tuple(remedy for remedy in all_remedies() if remedy.rule in rules)
-    if not found:
+    chosen = tuple(remedy for remedy in all_remedies() if remedy.rule in rules)
+    if not chosen:
         named = ", ".join(spec.select) or "the rules that are left"
         known = ", ".join(sorted({remedy.rule for remedy in all_remedies()}))
         raise UsageError(f"no edit of rows ends what {named} finds; fix knows {known}")
-    return found
+    return chosen
 
 
 def _input_paths(spec: RunSpec) -> list[Path]:
@@ -368,15 +368,15 @@ class _FixRun:
     def _rules_of(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
         if setup is None:
             return []
-        made = []
+        instances = []
         for name in sorted({remedy.rule for remedy in usable}):
             kind = find(name)
             assert issubclass(kind, DataRule)
             rule = kind(setup)
             if self._spec.eval_data:
                 rule.evaluation(self._eval_rows())
-            made.append(rule)
-        return made
+            instances.append(rule)
+        return instances
 
     def _eval_rows(self) -> Any:
         return read_conversations(
@@ -394,8 +394,8 @@ class _FixRun:
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _result(self) -> Fixed:
-        judged = Judgement.of(conclude(rule) for rule in self._rules)
-        findings = judged.findings
+        judgement = Judgement.of(conclude(rule) for rule in self._rules)
+        findings = judgement.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)
         if self._broken.rows and self._broken_fits:
@@ -415,7 +415,7 @@ class _FixRun:
             not_judged=(
                 *self._failed,
                 *self._fixer.failed,
-                *missing(judged.not_judged),
+                *missing(judgement.not_judged),
                 *self._unasked(),
             ),
             diff="".join(self._hunks) if self._diff is not None else None,

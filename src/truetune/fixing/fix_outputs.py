@@ -55,13 +55,13 @@ FIXED_FORM = Form("a file that truetune fixed, unchanged since", _is_fixed)
 
 def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
     """Raise UsageError where the fixed file or its record can't be written, or would replace something foreign."""
-    given = list(inputs)
+    sources = list(inputs)
     if output.exists() and not output.is_file() and not output.is_dir():
         raise UsageError(
             f"{output}: name an ordinary file: its changes are recorded in another one beside it"
         )
-    check_output_file(output, FIXED_FORM, given)
-    check_output_file(changes_path(output), CHANGES_FORM, given)
+    check_output_file(output, FIXED_FORM, sources)
+    check_output_file(changes_path(output), CHANGES_FORM, sources)
 
 
 def check_same_kind(data: Path, output: Path) -> None:

@@ -40,15 +40,15 @@ class TypedBody(TableBody):
 
     def edited(self, edit: Edit) -> TypedBody:
         """Raises EditError where the column has no room for the value."""
-        found = TableBody(self.value).edited(edit).value
-        for name, value in found.items():
+        row = TableBody(self.value).edited(edit).value
+        for name, value in row.items():
             if value is not self.value[name] and not _fits_type(
                 value, self.schema.field(name).type
             ):
                 raise EditError(
                     f"the column {name} of this table has no room for it; write the data as JSONL"
                 )
-        return TypedBody(found, self.schema)
+        return TypedBody(row, self.schema)
 
 
 def fix_table(
@@ -63,11 +63,11 @@ def fix_table(
     like: Record | None = None
     first = 0
     for batch in _read_slices(source, raw):
-        found = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
+        records = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
         if like is None:
-            like = find_exemplar(found, source, spec.format, spec.map, skips=True)
+            like = find_exemplar(records, source, spec.format, spec.map, skips=True)
         gone: set[int] = set()
-        rows = _rows_of_batch(batch, found, source, spec, like, first, on_broken, gone)
+        rows = _rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
         fix(rows)
         gone |= {row.origin.row for row in rows if row.dropped}
         changed = {
@@ -75,13 +75,13 @@ def fix_table(
             for row in rows
             if row.changes and not row.dropped
         }
-        made = _rebuild_batch(batch, changed)
+        rebuilt = _rebuild_batch(batch, changed)
         write(
-            made.filter(arrow.array([first + i not in gone for i in range(len(found))]))
+            rebuilt.filter(arrow.array([first + i not in gone for i in range(len(records))]))
             if gone
-            else made
+            else rebuilt
         )
-        first += len(found)
+        first += len(records)
 
 
 @contextmanager
@@ -141,7 +141,7 @@ def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
 
 def _rows_of_batch(
     batch: Any,
-    found: list[Record],
+    records: list[Record],
     source: Source,
     spec: RunSpec,
     like: Record | None,
@@ -157,7 +157,7 @@ def _rows_of_batch(
 
     values = batch.to_pylist()
     read = iterate_conversations(
-        found, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
+        records, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
     )
     return [
         FixRow(row.origin, TypedBody(values[row.origin.row - first], batch.schema), row)
@@ -194,10 +194,10 @@ def _fits_type(value: Any, kind: Any) -> bool:
     if arrow.types.is_dictionary(kind):
         return False
     try:
-        made = arrow.array([value], type=kind).to_pylist()[0]
+        stored = arrow.array([value], type=kind).to_pylist()[0]
     except (arrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
-    return bool(drop_null_fields(made) == drop_null_fields(value))
+    return bool(drop_null_fields(stored) == drop_null_fields(value))
 
 
 def _codec_name(name: str) -> str:

@@ -84,11 +84,15 @@ class Fixer:
     """Tries remedies on groups of rows, and counts what it did."""
 
     def __init__(
-        self, context: Context, judge: RowJudge, made: Sequence[Remedy], offered: Sequence[Remedy]
+        self,
+        context: Context,
+        judge: RowJudge,
+        applied: Sequence[Remedy],
+        offered: Sequence[Remedy],
     ) -> None:
         """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
         self._context, self._judge = context, judge
-        self._made, self._offered = made, offered
+        self._made, self._offered = applied, offered
         self.changed: Counter[tuple[str, str]] = Counter()
         """(rule, what was done) -> rows"""
         self.offers: dict[tuple[str, str], RowCount] = {}
@@ -99,18 +103,18 @@ class Fixer:
 
     def __call__(self, rows: list[FixRow]) -> JudgedRows:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
-        judged = self._judged(rows)
+        judged_rows = self._judged(rows)
         for remedy in self._made:
-            proved = self._contained(remedy, rows, judged)
-            for row, tried in proved:
-                self._commit(remedy, row, tried)
+            proved = self._contained(remedy, rows, judged_rows)
+            for row, candidate in proved:
+                self._commit(remedy, row, candidate)
             if proved:
-                judged = self._judged(rows)
+                judged_rows = self._judged(rows)
         for remedy in self._offered:
-            for row, _ in self._contained(remedy, rows, judged):
+            for row, _ in self._contained(remedy, rows, judged_rows):
                 self.offers.setdefault((remedy.rule, remedy.what), RowCount()).add(row.origin)
         self._judge.forget()
-        return judged
+        return judged_rows
 
     @property
     def failed(self) -> tuple[NotJudged, ...]:
@@ -118,13 +122,13 @@ class Fixer:
         return tuple(self._failures.values())
 
     def _contained(
-        self, remedy: Remedy, rows: list[FixRow], judged: JudgedRows
+        self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
     ) -> list[tuple[FixRow, _Candidate]]:
         """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
         if remedy in self._failures:
             return []
         try:
-            return self._proved(remedy, rows, judged)
+            return self._proved(remedy, rows, judged_rows)
         except TruetuneError:
             raise
         except Exception as error:
@@ -160,11 +164,11 @@ class Fixer:
                 self.refused.setdefault((remedy.rule, note), RowCount()).add(row.origin)
         return [found[number] for number in sorted(found)]
 
-    def _views(self, rows: list[FixRow], judged: JudgedRows) -> list[tuple[FixRow, RowView]]:
+    def _views(self, rows: list[FixRow], judged_rows: JudgedRows) -> list[tuple[FixRow, RowView]]:
         """The rows that stay, as remedies look at them."""
-        found = []
-        rejected, supervised = judged.rejected, judged.supervised()
-        prints = judged.batch.fingerprints
+        views = []
+        rejected, supervised = judged_rows.rejected, judged_rows.supervised()
+        prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
             number = row.origin.row
@@ -177,8 +181,8 @@ class Fixer:
                 int(prints.exact[place]),
                 int(prints.normal[place]),
             )
-            found.append((row, view))
-        return found
+            views.append((row, view))
+        return views
 
     def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Candidate | None:
         """The row after the next attempt that can be made at all."""
@@ -191,44 +195,46 @@ class Fixer:
                 self.refused.setdefault((remedy.rule, str(error)), RowCount()).add(row.origin)
         return None
 
-    def _helping(self, remedy: Remedy, tried: list[_Candidate]) -> list[_Candidate]:
+    def _helping(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
         """Those of some attempts that are proved."""
         if not remedy.proved_by_rule:
-            return tried
-        before = self._judge([attempt.row.conversation for attempt in tried])
-        found = remedy.measure(before)
-        if not found:
+            return candidates
+        before = self._judge([attempt.row.conversation for attempt in candidates])
+        count = remedy.measure(before)
+        if not count:
             return []
-        if len(tried) == 1 or (found >= len(tried) and tried[0].conversation is not None):
-            if self._is_proved(remedy, tried, before, found):
-                return tried
-        if len(tried) == 1:
+        if len(candidates) == 1 or (
+            count >= len(candidates) and candidates[0].conversation is not None
+        ):
+            if self._is_proved(remedy, candidates, before, count):
+                return candidates
+        if len(candidates) == 1:
             return []
-        half = len(tried) // 2
-        return self._helping(remedy, tried[:half]) + self._helping(remedy, tried[half:])
+        half = len(candidates) // 2
+        return self._helping(remedy, candidates[:half]) + self._helping(remedy, candidates[half:])
 
     def _is_proved(
-        self, remedy: Remedy, tried: list[_Candidate], before: JudgedRows, found: int
+        self, remedy: Remedy, candidates: list[_Candidate], before: JudgedRows, count: int
     ) -> bool:
         """Do these attempts end the fault in each row? Of one row, less of it will do."""
-        kept = [attempt.conversation for attempt in tried if attempt.conversation is not None]
+        kept = [attempt.conversation for attempt in candidates if attempt.conversation is not None]
         if not kept:
             return True
         after = self._judge(kept)
         left = remedy.measure(after)
-        return (left < found if len(tried) == 1 else not left) and _is_harmless(before, after)
+        return (left < count if len(candidates) == 1 else not left) and _is_harmless(before, after)
 
-    def _commit(self, remedy: Remedy, row: FixRow, tried: _Candidate) -> None:
+    def _commit(self, remedy: Remedy, row: FixRow, candidate: _Candidate) -> None:
         self.changed[remedy.rule, remedy.what] += 1
-        if tried.body is None or tried.conversation is None:
+        if candidate.body is None or candidate.conversation is None:
             row.changes.append(
                 Change(row.origin, remedy.rule, remedy.what, (), row.body.value, None)
             )
             row.dropped = True
             return
-        for edit in tried.edits:
-            row.changes.append(_record_change(remedy, row, edit, tried.body))
-        row.body, row.conversation = tried.body, tried.conversation
+        for edit in candidate.edits:
+            row.changes.append(_record_change(remedy, row, edit, candidate.body))
+        row.body, row.conversation = candidate.body, candidate.conversation
 
 
 def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
@@ -259,15 +265,18 @@ def read_body_again(body: Body, like: Conversation) -> Conversation:
     """What the reader of a row's file makes of a body of it. Raises EditError."""
     assert like.read is not None
     try:
-        found = body.read()
+        reading = body.read()
     except ValueError as error:
         raise EditError(str(error)) from None
-    conversation = like.read(found.row, like.origin)
-    conversation.raw, conversation.read = found.row, like.read
-    if found.surrogates_replaced:
+    conversation = like.read(reading.row, like.origin)
+    conversation.raw, conversation.read = reading.row, like.read
+    if reading.surrogates_replaced:
         conversation.problems = (*conversation.problems, LONE_SURROGATE)
-    if found.duplicate_key is not None:
-        conversation.problems = (*conversation.problems, duplicate_key_problem(found.duplicate_key))
+    if reading.duplicate_key is not None:
+        conversation.problems = (
+            *conversation.problems,
+            duplicate_key_problem(reading.duplicate_key),
+        )
     return conversation
 
 

@@ -39,8 +39,8 @@ class JsonNode:
     def child(self, step: str | int) -> JsonNode | None:
         """The value of a key (the last of that name) or the item at an index; None where there is none."""
         if isinstance(step, str):
-            found = self.member(step)
-            return found.value if found else None
+            member = self.member(step)
+            return member.value if member else None
         if self.items is None or not 0 <= step < len(self.items):
             return None
         return self.items[step]
@@ -71,7 +71,7 @@ def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
     """A string as it is spelled in a text, saying `new` instead of `old`; what both share keeps its spelling."""
     begin = _common_prefix_length(old, new)
     end = _common_prefix_length(old[begin:][::-1], new[begin:][::-1])
-    places = [found.start() for found in _CHARACTER.finditer(token, 1, len(token) - 1)]
+    places = [match.start() for match in _CHARACTER.finditer(token, 1, len(token) - 1)]
     places.append(len(token) - 1)
     middle = json.dumps(new[begin : len(new) - end], ensure_ascii=ascii_only)[1:-1]
     return token[: places[begin]] + middle + token[places[len(old) - end] :]
@@ -86,8 +86,8 @@ def _common_prefix_length(one: str, other: str) -> int:
 
 
 def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
 def _parse_value(text: str, at: int) -> JsonNode:
@@ -96,10 +96,10 @@ def _parse_value(text: str, at: int) -> JsonNode:
     if text[at] == "[":
         return _parse_array(text, at)
     if text[at] == '"':
-        said, end = _decode(text, at)
-        return JsonNode(at, end, string=said)
-    found = _PLAIN.match(text, at)
-    return JsonNode(at, found.end() if found else at)
+        string, end = _decode(text, at)
+        return JsonNode(at, end, string=string)
+    match = _PLAIN.match(text, at)
+    return JsonNode(at, match.end() if match else at)
 
 
 def _parse_object(text: str, start: int) -> JsonNode:

@@ -53,7 +53,7 @@ class Context:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """What the file calls a column -> truetune's name."""
-        return {theirs: ours for ours, theirs in self.spec.map.items()}
+        return {column: ours for ours, column in self.spec.map.items()}
 
 
 @dataclass
@@ -139,6 +139,6 @@ def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
 
 def as_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
     """One attempt with all these edits; none where there are no edits."""
-    found = list(edits)
-    if found:
-        yield found
+    attempt = list(edits)
+    if attempt:
+        yield attempt

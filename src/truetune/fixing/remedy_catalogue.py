@@ -14,10 +14,10 @@ from truetune.fixing.remedy import Remedy
 @cache
 def all_remedies() -> tuple[type[Remedy], ...]:
     """All of them, in the order in which they are tried."""
-    found: list[type[Remedy]] = []
+    remedies_of_modules: list[type[Remedy]] = []
     for info in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{info.name}")
-        found += [
+        remedies_of_modules += [
             member
             for member in vars(module).values()
             if inspect.isclass(member)
@@ -26,5 +26,8 @@ def all_remedies() -> tuple[type[Remedy], ...]:
             and not member.__name__.startswith("_")
         ]
     return tuple(
-        sorted(found, key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__))
+        sorted(
+            remedies_of_modules,
+            key=lambda remedy: (remedy.stage, not remedy.safe, remedy.__module__),
+        )
     )

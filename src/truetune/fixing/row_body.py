@@ -68,8 +68,8 @@ class JsonBody:
 
     @cached_property
     def value(self) -> dict[str, Any]:
-        found: dict[str, Any] = parse_json(self.text, ROW, surrogates="keep", exact_integers=True)
-        return found
+        value: dict[str, Any] = parse_json(self.text, ROW, surrogates="keep", exact_integers=True)
+        return value
 
     def read(self) -> Reading:
         bare = self.text.strip(" \t\r\n")
@@ -103,10 +103,10 @@ class TableBody:
         )
 
     def edited(self, edit: Edit) -> TableBody:
-        found = edit_value(self.value, edit)
-        if found.keys() != self.value.keys():
+        row = edit_value(self.value, edit)
+        if row.keys() != self.value.keys():
             raise EditError("a table keeps its columns")
-        return TableBody(found)
+        return TableBody(row)
 
     def spelled(self, path: ValuePath) -> str:
         value: Any = self.value
@@ -131,15 +131,15 @@ class CsvBody(TableBody):
     delimiter: str
 
     def edited(self, edit: Edit) -> CsvBody:
-        found = edit_value(self.value, edit)
-        if found.keys() != self.value.keys() or not all(
-            isinstance(cell, str) for cell in found.values()
+        row = edit_value(self.value, edit)
+        if row.keys() != self.value.keys() or not all(
+            isinstance(cell, str) for cell in row.values()
         ):
             raise EditError("a cell of a CSV file holds text alone, and its columns stay")
         text = rewrite_record(
-            self.text, self.delimiter, list(self.value.values()), list(found.values())
+            self.text, self.delimiter, list(self.value.values()), list(row.values())
         )
-        return CsvBody(found, text, self.delimiter)
+        return CsvBody(row, text, self.delimiter)
 
 
 def _repeated_in_strings(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str, bool]]:
@@ -147,10 +147,10 @@ def _repeated_in_strings(value: Any, path: ValuePath) -> Iterator[tuple[ValuePat
     if isinstance(value, str):
         if value.lstrip()[:1] in ("[", "{"):
             try:
-                found = list(find_repeated_keys(value))
+                repeated = list(find_repeated_keys(value))
             except ValueError:
                 return
-            yield from ((path + inner, key, differ) for inner, key, differ in found)
+            yield from ((path + inner, key, differ) for inner, key, differ in repeated)
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _repeated_in_strings(item, (*path, key))

@@ -70,8 +70,8 @@ Edit = PutValue | RenameKey | RemoveEntry | RemoveRepeatedKey | DropRow
 
 def path_in_words(path: ValuePath) -> str:
     """`messages[2].content`"""
-    said = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return said.removeprefix(".")
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
 
 
 def edit_text(text: str, edit: Edit) -> str:
@@ -245,9 +245,9 @@ def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> st
     return text[:start] + text[end:]
 
 
-def _spell_string(text: str, node: JsonNode, said: str) -> str:
+def _spell_string(text: str, node: JsonNode, new_text: str) -> str:
     return respell_string(
-        text[node.start : node.end], node.string or "", said, ascii_only=text.isascii()
+        text[node.start : node.end], node.string or "", new_text, ascii_only=text.isascii()
     )
 
 
@@ -260,8 +260,8 @@ def _spell_value(text: str, edit: PutValue) -> str:
 
 
 def _usual_spaces(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[1] if found else " "
+    match = pattern.search(text)
+    return match[1] if match else " "
 
 
 def _splice(text: str, node: JsonNode, part: str) -> str:

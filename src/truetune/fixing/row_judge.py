@@ -61,10 +61,10 @@ class _CachingRenderer:
                 self.known[id(row)] = row, self.inner.render(row)
             except TemplateError as error:
                 self.known[id(row)] = row, error
-        found = self.known[id(row)][1]
-        if isinstance(found, TemplateError):
-            raise found
-        return found
+        result = self.known[id(row)][1]
+        if isinstance(result, TemplateError):
+            raise result
+        return result
 
     def exact(self, row: Conversation) -> list[Rendering]:
         return self.inner.exact(row)
@@ -85,9 +85,9 @@ class JudgedRows:
         if rule not in self._counts:
             kind = find(rule)
             assert issubclass(kind, DataRule)
-            asked = kind(self._setup)
-            asked.batch(self.batch)
-            self._counts[rule] = sum(finding.count or 1 for finding in asked.findings())
+            rule_instance = kind(self._setup)
+            rule_instance.batch(self.batch)
+            self._counts[rule] = sum(finding.count or 1 for finding in rule_instance.findings())
         return self._counts[rule]
 
     @property
@@ -114,11 +114,11 @@ class JudgedRows:
 
     def supervised(self) -> dict[int, int]:
         """Row -> its supervised tokens; rows without an example have none."""
-        found = {row.origin.row: 0 for row in self.batch.rows}
+        tokens = {row.origin.row: 0 for row in self.batch.rows}
         counts = self.batch.per_example(self.batch.supervised).tolist()
         for example, count in zip(self.batch.examples, counts, strict=True):
-            found[example.row.origin.row] += count
-        return found
+            tokens[example.row.origin.row] += count
+        return tokens
 
 
 def _batch_without_tokens(rows: list[Conversation]) -> Batch:

@@ -50,28 +50,28 @@ class Turn:
         path: ValuePath = (*self.path, "tool_calls")
         if self.role == FUNCTION_CALL:
             return self._of_function_call()
-        found = parse_json_value(self.message.get("tool_calls"))
-        made = []
-        for index, call in enumerate(found if isinstance(found, list) else ()):
+        value = parse_json_value(self.message.get("tool_calls"))
+        calls = []
+        for index, call in enumerate(value if isinstance(value, list) else ()):
             call = parse_json_value(call)
             if isinstance(call, dict):
                 function = parse_json_value(call.get("function"))
                 inner = isinstance(function, dict)
-                made.append(
+                calls.append(
                     (
                         (*path, index, "function") if inner else (*path, index),
                         function if inner else call,
                     )
                 )
-        return made
+        return calls
 
     def _of_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
         """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
         key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
-        found = parse_json_value(self.message.get(key))
-        if isinstance(found, dict):
-            return [((*self.path, key), found)]
-        calls = enumerate(found) if isinstance(found, list) else ()
+        value = parse_json_value(self.message.get(key))
+        if isinstance(value, dict):
+            return [((*self.path, key), value)]
+        calls = enumerate(value) if isinstance(value, list) else ()
         return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
 
 
@@ -98,9 +98,9 @@ def turns_of(
     for column, value in row.items():
         if column in unused or names.get(column, _NAMES.get(column)) not in MESSAGE_COLUMNS:
             continue
-        found = parse_json_value(value)
-        if isinstance(found, dict):
-            yield Turn((column,), found)
-        for index, message in enumerate(found if isinstance(found, list) else ()):
+        parsed = parse_json_value(value)
+        if isinstance(parsed, dict):
+            yield Turn((column,), parsed)
+        for index, message in enumerate(parsed if isinstance(parsed, list) else ()):
             if isinstance(message, dict):
                 yield Turn((column, index), message)

@@ -67,10 +67,10 @@ class _CellsOfText(TableBody):
     """A row of a CSV file: cells hold text alone."""
 
     def edited(self, edit: Edit) -> _CellsOfText:
-        found = TableBody(self.value).edited(edit).value
-        if not all(isinstance(cell, str) for cell in found.values()):
+        row = TableBody(self.value).edited(edit).value
+        if not all(isinstance(cell, str) for cell in row.values()):
             raise EditError("a cell of a CSV file holds text alone")
-        return _CellsOfText(found)
+        return _CellsOfText(row)
 
 
 def with_suggested_edits(report: AnyReport) -> AnyReport:
@@ -81,13 +81,13 @@ def with_suggested_edits(report: AnyReport) -> AnyReport:
     if not isinstance(report, DataReport) or not any(map(_is_tried, report.findings)):
         return report
     try:
-        made = [
+        findings = [
             _with_edit(finding, report.spec) if _is_tried(finding) else finding
             for finding in report.findings
         ]
     except (TruetuneError, OSError):
         return report
-    return replace(report, findings=tuple(made))
+    return replace(report, findings=tuple(findings))
 
 
 def _is_tried(finding: Finding) -> bool:
@@ -97,15 +97,15 @@ def _is_tried(finding: Finding) -> bool:
 def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
     """The finding with what came of trying its rule's remedies. Raises TruetuneError, OSError."""
     rows = list(rows_again(spec, _places_to_try(finding)))
-    tried = _try_remedies(rows, finding.rule, spec)
+    groups = _try_remedies(rows, finding.rule, spec)
     best = max(
-        (group for group in tried if group.example),
+        (group for group in groups if group.example),
         key=lambda g: (g.example_is_safe, g.rows),
         default=None,
     )
     evidence = (
         *finding.evidence,
-        *(_evidence_line(group, is_best=group is best) for group in tried),
+        *(_evidence_line(group, is_best=group is best) for group in groups),
     )
     remedy = finding.remedy if best is None else _remedy_in_words(finding, best, spec)
     return replace(finding, remedy=remedy, evidence=evidence)
@@ -142,15 +142,15 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
         for is_safe in (True, False):
-            made = _changes_that_help(
+            changes = _changes_that_help(
                 row,
                 bodies[row.origin],
                 [kind for kind in kinds if kind.safe == is_safe],
                 context,
                 judge,
             )
-            if made:
-                _count_row(group, made, is_safe=is_safe)
+            if changes:
+                _count_row(group, changes, is_safe=is_safe)
                 break
     return sorted(groups.values(), key=lambda group: -group.rows)
 
@@ -167,13 +167,13 @@ def _changes_that_help(
     return []
 
 
-def _count_row(group: _CauseGroup, made: list[Change], *, is_safe: bool) -> None:
+def _count_row(group: _CauseGroup, changes: list[Change], *, is_safe: bool) -> None:
     if is_safe:
         group.rendered += 1
     else:
         group.unsafe += 1
     if not group.example or (is_safe and not group.example_is_safe):
-        group.example, group.example_is_safe = made, is_safe
+        group.example, group.example_is_safe = changes, is_safe
 
 
 def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Body]:
@@ -238,8 +238,8 @@ def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
         ("--data-format", spec.format),
     ):
         words += [flag, str(value)] if value is not None else []
-    for ours, theirs in spec.map.items():
-        words += ["--map", f"{ours}={theirs}"]
+    for ours, column in spec.map.items():
+        words += ["--map", f"{ours}={column}"]
     return f"`{shlex.join(words if best.example_is_safe else [*words, '--unsafe'])}`"
 
 
@@ -255,12 +255,12 @@ def _fixed_name(name: str) -> str:
 
 def _changes_in_words(changes: Sequence[Change]) -> str:
     """`messages[1].content: null -> ""`, the first edits of a row"""
-    shown = [
+    parts = [
         f"{path_in_words(change.path)}: {_value_in_words(change.before)} -> {_value_after(change)}"
         for change in changes
     ]
-    more = len(shown) - MAX_SHOWN_EDITS
-    return ", ".join(shown[:MAX_SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
+    more = len(parts) - MAX_SHOWN_EDITS
+    return ", ".join(parts[:MAX_SHOWN_EDITS]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _value_after(change: Change) -> str:

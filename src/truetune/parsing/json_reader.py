@@ -127,12 +127,12 @@ class RowDecoder:
         The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its
         own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
         """
-        found = self._read(text, start)
-        openers = text.count("[", start, found.end) + text.count("{", start, found.end)
-        if openers > self._limits.max_nesting or found.end - start > self._limits.max_values:
-            _check_structure(text[start : found.end], self._limits)
-        check_size(found.end - start, self._limits)
-        return found
+        decoded = self._read(text, start)
+        openers = text.count("[", start, decoded.end) + text.count("{", start, decoded.end)
+        if openers > self._limits.max_nesting or decoded.end - start > self._limits.max_values:
+            _check_structure(text[start : decoded.end], self._limits)
+        check_size(decoded.end - start, self._limits)
+        return decoded
 
     def _read(self, text: str, start: int) -> Decoded:
         self._keys[0] = 0
@@ -162,17 +162,17 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
     colons = sum(text.count(before, start, end) for before in _BEFORE_COLON)
     if colons == keys:
         return None
-    found: list[str] = []
+    repeated: list[str] = []
 
     def compare(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs) and not found:
+        value = dict(pairs)
+        if len(value) < len(pairs) and not repeated:
             names = [name for name, _ in pairs]
-            found.append(next(name for name in made if names.count(name) > 1))
-        return made
+            repeated.append(next(name for name in value if names.count(name) > 1))
+        return value
 
     json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, start)
-    return found[0] if found else None
+    return repeated[0] if repeated else None
 
 
 def replace_surrogates(

@@ -47,7 +47,7 @@ class Modelfile:
 
     def all(self, word: str) -> tuple[Instruction, ...]:
         """The instructions of one word."""
-        return tuple(found for found in self.instructions if found.word == word)
+        return tuple(instruction for instruction in self.instructions if instruction.word == word)
 
     def last(self, word: str) -> Instruction | None:
         """The instruction of one word that counts: the last; None where there is none."""
@@ -56,18 +56,20 @@ class Modelfile:
     @property
     def parameters(self) -> dict[str, Instruction]:
         """Name of a parameter -> its value; of a name that is given more than once, the last."""
-        found = {}
-        for one in self.all("parameter"):
-            name, _, value = one.value.partition(" ")
-            found[name.lower()] = Instruction(name.lower(), _strip_quotes(value), one.line)
-        return found
+        parameters = {}
+        for instruction in self.all("parameter"):
+            name, _, value = instruction.value.partition(" ")
+            parameters[name.lower()] = Instruction(
+                name.lower(), _strip_quotes(value), instruction.line
+            )
+        return parameters
 
     def local(self, word: str) -> Path | None:
         """The file or folder that an instruction names, where it is on this machine."""
-        given = self.last(word)
-        if given is None or "\0" in given.value:
+        instruction = self.last(word)
+        if instruction is None or "\0" in instruction.value:
             return None
-        name = Path(given.value).expanduser()
+        name = Path(instruction.value).expanduser()
         places = (Path(self.path).parent / name, name)
         try:
             return next((place for place in places if place.exists()), None)
@@ -86,20 +88,20 @@ def read_modelfile(path: Path) -> Modelfile:
         text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError) as error:
         raise UsageError(f"{path}: {error}") from None
-    found, off, start = [], None, 0
+    instructions, commented, start = [], None, 0
     while start < len(text):
         line = text.count("\n", 0, start) + 1
         match, comment = INSTRUCTION.match(text, start), COMMENTED_ADAPTER.match(text, start)
         if match is not None:
-            found.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
+            instructions.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
             start = match.end()
         elif comment is not None:
-            off = Instruction("adapter", _strip_quotes(comment[1]), line)
+            commented = Instruction("adapter", _strip_quotes(comment[1]), line)
         end = text.find("\n", start)
         start = len(text) if end < 0 else end + 1
-    if not found:
+    if not instructions:
         raise UsageError(f"{path}: holds no instruction of a Modelfile, as FROM or ADAPTER")
-    return Modelfile(str(path), tuple(found), off)
+    return Modelfile(str(path), tuple(instructions), commented)
 
 
 def _strip_quotes(value: str) -> str:

@@ -88,13 +88,13 @@ def last_option(words: tuple[str, ...], *names: str) -> str | None:
     """The value of the last option of these names (dashes and underscores are the same); "" for one without a value,
     None where none is given."""
     wanted = {name.replace("_", "-") for name in names}
-    found: str | None = None
+    result: str | None = None
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
         if name.replace("_", "-") in wanted:
             following = words[number + 1] if number + 1 < len(words) else ""
-            found = value if equals else "" if following.startswith("-") else following
-    return found
+            result = value if equals else "" if following.startswith("-") else following
+    return result
 
 
 def number_of(value: str | None) -> int | None:
@@ -176,7 +176,7 @@ def assigned_once(text: str) -> dict[str, str]:
 def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
     """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
     counts = Counter(
-        name for _, line in lines for found in SETS_A_VARIABLE.findall(line) for name in found
+        name for _, line in lines for names in SETS_A_VARIABLE.findall(line) for name in names
     )
     values: dict[str, str] = {}
     depth = 0
@@ -234,19 +234,19 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
     """What RUN, ENTRYPOINT and CMD start; an ENTRYPOINT takes the CMD behind it as its arguments."""
     entry: ShellCommand | None = None
     for number, line in lines:
-        found = DOCKER_INSTRUCTION.match(line)
-        if found is None:
+        match = DOCKER_INSTRUCTION.match(line)
+        if match is None:
             continue
-        rest = line[found.end() :]
-        made = _exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
-        kind = found[0].split()[0].upper()
-        if kind == "ENTRYPOINT" and len(made) == 1:
-            entry = made[0]
+        rest = line[match.end() :]
+        commands = _exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
+        kind = match[0].split()[0].upper()
+        if kind == "ENTRYPOINT" and len(commands) == 1:
+            entry = commands[0]
         elif kind == "CMD" and entry is not None and rest.startswith("["):
-            words = (*entry.words, *(word for command in made for word in command.words))
+            words = (*entry.words, *(word for command in commands for word in command.words))
             entry = ShellCommand(words, entry.line, shlex.join(words))
         else:
-            yield from made
+            yield from commands
     if entry is not None:
         yield entry
 
@@ -266,9 +266,9 @@ def _exec_form(text: str, number: int) -> list[ShellCommand]:
 
 def _scheduler_requests(text: str) -> dict[str, tuple[str, int]]:
     """What the `#SBATCH` lines ask for."""
-    found: dict[str, tuple[str, int]] = {}
+    requests: dict[str, tuple[str, int]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         match = SBATCH_REQUEST.match(line.strip())
         if match is not None:
-            found[match[1]] = (match[2] or "", number)
-    return found
+            requests[match[1]] = (match[2] or "", number)
+    return requests

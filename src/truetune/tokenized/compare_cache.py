@@ -104,58 +104,58 @@ class _Stored:
 
 
 def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> Comparison:
-    made = prepared(spec)
-    found = Comparison()
-    stored = _read_stored(cache, made, found)
-    encoder = Encoder(made.tokenizer.backend, only_reference=only_reference)
+    probes = prepared(spec)
+    comparison = Comparison()
+    stored = _read_stored(cache, probes, comparison)
+    encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
-    for batch in batches(rows, made.renderer(), encoder):
-        found.rejected += len(batch.rejected)
+    for batch in batches(rows, probes.renderer(), encoder):
+        comparison.rejected += len(batch.rejected)
         for i, example in enumerate(batch.examples):
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
-            found.examples += 1
+            comparison.examples += 1
             _match_example(
-                batch.ids[part], batch.supervised[part], example.row.origin, stored, found
+                batch.ids[part], batch.supervised[part], example.row.origin, stored, comparison
             )
     for ids, labels in stored.labels.items():
         if left := labels.total():
-            found.extra += left
-            found.note("extra", stored.places[ids])
-    return found
+            comparison.extra += left
+            comparison.note("extra", stored.places[ids])
+    return comparison
 
 
 def _match_example(
-    ids: Any, supervised: Any, origin: Origin, stored: _Stored, found: Comparison
+    ids: Any, supervised: Any, origin: Origin, stored: _Stored, comparison: Comparison
 ) -> None:
     labels = stored.labels.get(_digest_of_values(ids))
     if labels is None or not labels.total():
-        found.missing += 1
-        found.note("missing", origin)
+        comparison.missing += 1
+        comparison.note("missing", origin)
         return
     wanted = _digest_of_values(_trained_labels(supervised))
     if labels[wanted] > 0:
-        found.same += 1
+        comparison.same += 1
         labels[wanted] -= 1
         return
-    found.other_labels += 1
-    found.note("other labels", origin)
+    comparison.other_labels += 1
+    comparison.note("other labels", origin)
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
-def _read_stored(cache: TokenCache, made: Probes, found: Comparison) -> _Stored:
-    placer, stored = TokenPlacer(made), _Stored()
+def _read_stored(cache: TokenCache, probes: Probes, comparison: Comparison) -> _Stored:
+    placer, stored = TokenPlacer(probes), _Stored()
     for chunk in read_chunks(cache.sources):
         if chunk.broken:
             origin, reason = chunk.broken[0]
             raise DataError(f"{origin}: {reason}; write the cache again")
-        found.labels &= chunk.labels is not None or bool(chunk.masks)
+        comparison.labels &= chunk.labels is not None or bool(chunk.masks)
         padding = placer.place(chunk).padding
         for row, start, end in _document_ranges(chunk):
             kept = ~padding[start:end]
             ids = chunk.ids[start:end][kept]
             if not len(ids):
                 continue
-            found.documents += 1
+            comparison.documents += 1
             key = _digest_of_values(ids)
             stored.labels.setdefault(key, Counter())[
                 _digest_of_values(_trained_labels(chunk.supervised[start:end][kept]))

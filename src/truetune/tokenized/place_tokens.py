@@ -106,13 +106,13 @@ class TokenPlacer:
         ids = np.where(valid, chunk.ids, 0).astype(np.int32)
         text = self.vocabulary.bytes(ids)
         begins = np.concatenate(([0], np.cumsum(self.vocabulary.lengths_of(ids), dtype=np.int64)))
-        found = [
+        matches = [
             (match.start(), match.end(), match.lastindex or 1)
             for match in pattern.finditer(text.tobytes())
         ]
-        if not found:
+        if not matches:
             return _no_turns(), 0
-        starts, ends, numbers = np.array(found, np.int64).T
+        starts, ends, numbers = np.array(matches, np.int64).T
         header = np.searchsorted(begins, starts, side="right") - 1
         content = np.searchsorted(begins, ends, side="left")
         row = chunk.row_of(header)
@@ -137,12 +137,12 @@ class TokenPlacer:
         limit = np.minimum(following, text_end)
         stop = np.full(len(header), -1, np.int64)
         for one in np.unique(role).tolist():
-            mine = role == one
+            is_role = role == one
             closers = np.flatnonzero(
                 np.isin(chunk.ids, list(self.layout.closers.get(Source(one), self.stops)))
             )
-            places = np.append(closers, len(chunk.ids))[np.searchsorted(closers, content[mine])]
-            stop[mine] = np.where(places < limit[mine], places, -1)
+            places = np.append(closers, len(chunk.ids))[np.searchsorted(closers, content[is_role])]
+            stop[is_role] = np.where(places < limit[is_role], places, -1)
         end = np.maximum(np.where(stop >= 0, stop, limit), content)
         return Turns(role, header, content, end, stop, row)
 

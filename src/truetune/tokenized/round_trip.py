@@ -113,14 +113,18 @@ class RoundTripSampler:
         if not messages:
             return
         wanted = [
-            made for made in map(self._rendered, _message_variants(messages)) if made is not None
+            rendered_ids
+            for rendered_ids in map(self._rendered, _message_variants(messages))
+            if rendered_ids is not None
         ]
         if not wanted:
             return
         self.found.rendered += 1
-        if not any(_begins_alike(ids, made) for made in wanted):
-            at = max((_common_prefix_length(ids, made) for made in wanted), default=0)
-            best = max(wanted, key=lambda made: _common_prefix_length(ids, made))
+        if not any(_begins_alike(ids, rendered_ids) for rendered_ids in wanted):
+            at = max(
+                (_common_prefix_length(ids, rendered_ids) for rendered_ids in wanted), default=0
+            )
+            best = max(wanted, key=lambda rendered_ids: _common_prefix_length(ids, rendered_ids))
             around = slice(max(0, at - 2), at + 10)
             text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
@@ -130,8 +134,8 @@ class RoundTripSampler:
         chunk, turns = placed.chunk, placed.turns
         start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
         text = ~placed.padding[start:end] & self._without_bos(placed.source[start:end])
-        mine = turns.only(turns.row == row)
-        roles = [Source(int(role)) for role in mine.role]
+        row_turns = turns.only(turns.row == row)
+        roles = [Source(int(role)) for role in row_turns.role]
         if (
             end - start > MAX_ROW_TOKENS
             or not _is_plain(roles)
@@ -139,8 +143,8 @@ class RoundTripSampler:
         ):
             return chunk.ids[:0], []
         messages: list[Message] = []
-        before = chunk.ids[start : int(mine.header[0])][
-            placed.source[start : int(mine.header[0])] == Source.SYSTEM
+        before = chunk.ids[start : int(row_turns.header[0])][
+            placed.source[start : int(row_turns.header[0])] == Source.SYSTEM
         ]
         if len(before):
             messages.append(
@@ -149,7 +153,9 @@ class RoundTripSampler:
                     "content": self._spell(before).decode("utf-8", "replace").strip(),
                 }
             )
-        for role, first, last in zip(roles, mine.start.tolist(), mine.end.tolist(), strict=True):
+        for role, first, last in zip(
+            roles, row_turns.start.tolist(), row_turns.end.tolist(), strict=True
+        ):
             content = self._text(chunk.ids[first:last])
             messages.append({"role": ROLE_NAMES[role], "content": content.strip()})
         return chunk.ids[start:end][text], messages
@@ -165,12 +171,14 @@ class RoundTripSampler:
     def _rendered(self, messages: list[Message]) -> Ints | None:
         row = Conversation(Origin("ids", 1, 0), "messages", messages)
         try:
-            made = batch([row], self._probes.renderer(history="single"), self._encoder, exact=True)
+            encoded = batch(
+                [row], self._probes.renderer(history="single"), self._encoder, exact=True
+            )
         except TruetuneError:
             return None
-        if made.rejected or len(made.examples) != 1:
+        if encoded.rejected or len(encoded.examples) != 1:
             return None
-        return np.asarray(made.ids[self._without_bos(made.source)], np.int64)
+        return np.asarray(encoded.ids[self._without_bos(encoded.source)], np.int64)
 
 
 def _is_no_text(piece: bytes) -> bool:

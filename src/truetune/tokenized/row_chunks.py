@@ -109,8 +109,8 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
         with open_raw(source.path) as raw:
             for part in _read_parts(source, raw):
                 refuse_pairs(part.batch.schema.names, str(source.path))
-                made = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
-                yield replace(made, broken=(*made.broken, *part.unread)) if part.unread else made
+                chunk = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
+                yield replace(chunk, broken=(*chunk.broken, *part.unread)) if part.unread else chunk
                 row += part.size
                 if progress is not None:
                     progress(row, min(done + raw.tell(), done + size), sum(sizes))
@@ -119,11 +119,11 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
         progress(row, done, sum(sizes))
 
 
-def chunk_of(source: Source, found: Sequence[Record], first: int) -> Chunk:
+def chunk_of(source: Source, records: Sequence[Record], first: int) -> Chunk:
     """Some records of a file as a chunk; `first` is the number of the first of them. Raises DataError."""
-    part = _part_of_records(source, list(found))
-    made = _build_chunk(str(source.path), first + part.numbers, part.lines, part.batch)
-    return replace(made, broken=(*made.broken, *part.unread))
+    part = _part_of_records(source, list(records))
+    chunk = _build_chunk(str(source.path), first + part.numbers, part.lines, part.batch)
+    return replace(chunk, broken=(*chunk.broken, *part.unread))
 
 
 @dataclass(frozen=True)
@@ -149,8 +149,8 @@ def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
                 yield _Part(size, np.arange(size), np.arange(line, line + size), part)
                 line += size
         return
-    found = read_records(source, raw)
-    while part := list(islice(found, CHUNK_ROWS)):
+    records = read_records(source, raw)
+    while part := list(islice(records, CHUNK_ROWS)):
         yield _part_of_records(source, part)
 
 

@@ -67,9 +67,9 @@ def cache_at(path: str) -> TokenCache:
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
     """What `truetune encode` says of a folder; None where the file is another program's. Raises DataError."""
-    found = manifest_in(folder)
-    if found is not None and isinstance(found.get("shards"), list):
-        return found
+    manifest = manifest_in(folder)
+    if manifest is not None and isinstance(manifest.get("shards"), list):
+        return manifest
     if recognise(folder)[0] == "encoded":
         raise DataError(
             f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again"
@@ -81,56 +81,64 @@ def saved_below(folder: Path) -> list[Path]:
     """Saved data sets below a folder that is none itself; those of splits belong to the one above them."""
     if any((folder / name).is_file() for name in SAVED_FILES):
         return []
-    found: list[Path] = []
+    saved: list[Path] = []
     level = [folder]
     for _ in range(MAX_FOLDER_DEPTH):
         level = sorted(below for above in level for below in above.iterdir() if below.is_dir())
-        found += [each for each in level if any((each / name).is_file() for name in SAVED_FILES)]
-        level = [each for each in level if each not in found]
-    return found
+        saved += [each for each in level if any((each / name).is_file() for name in SAVED_FILES)]
+        level = [each for each in level if each not in saved]
+    return saved
 
 
-def find_differences(cache: TokenCache, spec: RunSpec, made: Probes) -> list[Difference]:
+def find_differences(cache: TokenCache, spec: RunSpec, probes: Probes) -> list[Difference]:
     """What the cache was made with and is another one now, as far as its maker wrote it down."""
-    return [] if cache.manifest is None else _differences_from_manifest(cache.manifest, spec, made)
+    return (
+        [] if cache.manifest is None else _differences_from_manifest(cache.manifest, spec, probes)
+    )
 
 
 def _differences_from_manifest(
-    manifest: Mapping[str, Any], spec: RunSpec, made: Probes
+    manifest: Mapping[str, Any], spec: RunSpec, probes: Probes
 ) -> list[Difference]:
     inputs = manifest.get("inputs")
     if not isinstance(inputs, dict):
         return []
-    found = []
-    theirs = _mapping_at(inputs, "tokenizer")
-    mine = {
+    differences = []
+    digests_then = _mapping_at(inputs, "tokenizer")
+    digests_now = {
         path.name: file_digest(path)
-        for path in files_of(made.tokenizer.folder, made.tokenizer.weights)
+        for path in files_of(probes.tokenizer.folder, probes.tokenizer.weights)
     }
-    differ = sorted(name for name in theirs.keys() & mine.keys() if theirs[name] != mine[name])
+    differ = sorted(
+        name
+        for name in digests_then.keys() & digests_now.keys()
+        if digests_then[name] != digests_now[name]
+    )
     if differ:
-        found.append(Difference("tokenizer files", "others of the same name", ", ".join(differ)))
-    found += _template_difference(inputs, made)
+        differences.append(
+            Difference("tokenizer files", "others of the same name", ", ".join(differ))
+        )
+    differences += _template_difference(inputs, probes)
     settings = _mapping_at(inputs, "settings")
     for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
         now = getattr(spec, name)
         if name in settings and settings[name] != now:
-            found.append(Difference(name, str(settings[name]), str(now)))
-    return found
+            differences.append(Difference(name, str(settings[name]), str(now)))
+    return differences
 
 
 def _mapping_at(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = inputs.get(name)
-    return found if isinstance(found, dict) else {}
+    value = inputs.get(name)
+    return value if isinstance(value, dict) else {}
 
 
-def _template_difference(inputs: Mapping[str, Any], made: Probes) -> list[Difference]:
-    theirs = _mapping_at(inputs, "templates")
-    if made.template is None or not theirs:
+def _template_difference(inputs: Mapping[str, Any], probes: Probes) -> list[Difference]:
+    digests_then = _mapping_at(inputs, "templates")
+    if probes.template is None or not digests_then:
         return []
-    if digest_of(made.template.source.encode()) in theirs.values():
+    if digest_of(probes.template.source.encode()) in digests_then.values():
         return []
-    return [Difference("chat template", "another text", made.template.name)]
+    return [Difference("chat template", "another text", probes.template.name)]
 
 
 def named_tokenizer(cache: TokenCache) -> str | None:

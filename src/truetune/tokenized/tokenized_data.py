@@ -49,9 +49,9 @@ class TokenizedData:
     @property
     def is_plain_text(self) -> bool:
         """Is no row a chat, and none masked in part, as text is that a model is pretrained on?"""
-        found = self.summary
-        masked = found.says_what_is_learned and found.all_supervised.count < found.rows
-        return not found.chats and not masked
+        summary = self.summary
+        masked = summary.says_what_is_learned and summary.all_supervised.count < summary.rows
+        return not summary.chats and not masked
 
     def foreign_tokens(self) -> list[str]:
         """Control tokens in the rows that neither the template nor the tokenizer's settings name."""
@@ -66,16 +66,16 @@ class TokenizedData:
 
     def why_ids_mean_nothing(self) -> str:
         """Why what the ids mean can't be told: another tokenizer or template made them; empty where it can."""
-        found, trip = self.summary, self.round_trip
-        if found.beyond.count >= MIN_STRANGE_SHARE * found.rows > 0 or _is_many(
+        summary, trip = self.summary, self.round_trip
+        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _is_many(
             len(trip.strange), trip.read
         ):
             return "another tokenizer made the rows"
-        headers_missing = bool(self.placer.layout.headers) and not found.chats
+        headers_missing = bool(self.placer.layout.headers) and not summary.chats
         if (
             headers_missing
             and not self.is_plain_text
-            and (found.headers_as_text or self.foreign_tokens())
+            and (summary.headers_as_text or self.foreign_tokens())
         ):
             return "another template made the rows"
         return ""

@@ -35,8 +35,8 @@ class RowPlaces:
         rows = np.asarray(rows)
         self.count += len(rows)
         room = MAX_KEPT_ROWS - len(self.first)
-        said = list(texts) if texts is not None else [text] * min(len(rows), room)
-        for row, of_row in zip(rows[: max(room, 0)].tolist(), said, strict=False):
+        notes = list(texts) if texts is not None else [text] * min(len(rows), room)
+        for row, of_row in zip(rows[: max(room, 0)].tolist(), notes, strict=False):
             self.first.append((chunk.origin(row), of_row))
 
 
@@ -123,8 +123,8 @@ class TokenizedSummary:
         self.counts += count_tokens(placed.source[text], chunk.supervised[text]).counts
         self.highest = max(self.highest, int(chunk.ids.max()))
         control = chunk.ids[text & np.isin(chunk.ids, self._placer.control)]
-        found, times = np.unique(control, return_counts=True)
-        self.control_seen.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+        control_ids, times = np.unique(control, return_counts=True)
+        self.control_seen.update(dict(zip(control_ids.tolist(), times.tolist(), strict=True)))
         self.headers_as_text += placed.spelled_headers
         self._add_padding(placed)
         self._add_rows(placed, text)
@@ -240,14 +240,14 @@ class TokenizedSummary:
 
     def _add_prompts(self, placed: PlacedChunk) -> None:
         turns = placed.turns
-        given = turns.only(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
-        if not len(given.row):
+        prompts = turns.only(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
+        if not len(prompts.row):
             return
-        learned = _sum_ranges(placed.chunk.supervised, given.start, given.end) > 0
-        rows, first = np.unique(given.row[learned], return_index=True)
-        roles = given.role[learned][first]
-        said = (f"{Source(int(role)).label} text is learned" for role in roles)
-        self.prompts_learned.add(placed.chunk, rows, texts=said)
+        learned = _sum_ranges(placed.chunk.supervised, prompts.start, prompts.end) > 0
+        rows, first = np.unique(prompts.row[learned], return_index=True)
+        roles = prompts.role[learned][first]
+        texts = (f"{Source(int(role)).label} text is learned" for role in roles)
+        self.prompts_learned.add(placed.chunk, rows, texts=texts)
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,14 @@ class _Answers:
 def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
     """The assistant's turns; of rows without turns the range of their labels."""
     chunk, turns = placed.chunk, placed.turns
-    mine = turns.only((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
-    row, header, start, end, stop = mine.row, mine.header, mine.start, mine.end, mine.stop
+    assistant_turns = turns.only((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
+    row, header, start, end, stop = (
+        assistant_turns.row,
+        assistant_turns.header,
+        assistant_turns.start,
+        assistant_turns.end,
+        assistant_turns.stop,
+    )
     plain = _labelled_ranges(placed, stops)
     row, header, start, end, stop = (
         np.concatenate(pair) for pair in zip((row, header, start, end, stop), plain, strict=True)

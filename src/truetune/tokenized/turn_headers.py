@@ -225,9 +225,11 @@ def _headers_of_roles(
     Its bytes are those of its ids: some added tokens swallow the white space beside them (Phi-3's do).
     """
     vocabulary = TokenBytes(backend)
-    for role, found in texts.items():
-        shared = _shared_beginning(found, added)
-        for text in [shared] if len(shared.strip()) >= MIN_HEADER_BYTES else dict.fromkeys(found):
+    for role, role_texts in texts.items():
+        shared = _shared_beginning(role_texts, added)
+        for text in (
+            [shared] if len(shared.strip()) >= MIN_HEADER_BYTES else dict.fromkeys(role_texts)
+        ):
             first = _added_token_at_start(text, added)
             is_found_by_token = bool(first) or role is not Source.TOOL_RESULT
             if len(text.strip()) >= MIN_HEADER_BYTES and is_found_by_token:

@@ -156,9 +156,9 @@ class TrainerFacts:
                 return Decision(switch.learned, f"{switch.setting}: {str(switch.value).lower()}")
         about = [switch.setting for switch in rules.switches if kind in switch.kinds]
         # One that asks for what is the default; settings that are off may be so by default.
-        given = [f"{name}: true" for name in about if setting(name) is True]
-        if given:
-            return Decision(rules.by_default.get(kind), ", ".join(given))
+        switched_on = [f"{name}: true" for name in about if setting(name) is True]
+        if switched_on:
+            return Decision(rules.by_default.get(kind), ", ".join(switched_on))
         default = f"default: no {' or '.join(about)}" if about else ""
         return Decision(rules.by_default.get(kind), default)
 

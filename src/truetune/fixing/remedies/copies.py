@@ -26,12 +26,12 @@ class DropCopies(Remedy):
         self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        found = _fingerprint_of(row)
-        if found in self._seen:
+        fingerprint = _fingerprint_of(row)
+        if fingerprint in self._seen:
             yield [DropRow()]
         elif row.fingerprint in self._contents:
             row.notes.append("the contents are those of an earlier row, roles or tools are not")
-        self._seen.add(found)
+        self._seen.add(fingerprint)
         self._contents.add(row.fingerprint)
 
 

@@ -18,9 +18,9 @@ class RemoveEqualKeys(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        found = list(row.body.repeated())
+        repeated = list(row.body.repeated())
         yield from as_one_attempt(
-            RemoveRepeatedKey(path, key) for path, key, differ in found if not differ
+            RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
         )
 
 

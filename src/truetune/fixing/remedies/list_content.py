@@ -13,9 +13,13 @@ def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]
     """(place, strings) of each content that is such a list."""
     for turn in row.turns:
         for key in ("content", "value"):
-            found: Any = turn.message.get(key)
-            if isinstance(found, list) and found and all(isinstance(part, str) for part in found):
-                yield (*turn.path, key), found
+            content: Any = turn.message.get(key)
+            if (
+                isinstance(content, list)
+                and content
+                and all(isinstance(part, str) for part in content)
+            ):
+                yield (*turn.path, key), content
 
 
 class UnlistOneString(ProblemRemedy):

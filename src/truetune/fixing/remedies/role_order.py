@@ -82,14 +82,14 @@ def _text_key(turn: Turn) -> str:
 
 def _leading_answers(turns: list[Turn]) -> list[Turn]:
     """Answers that no question stands before."""
-    found = []
+    answers = []
     for turn in turns:
         role = role_meant(turn.role)
         if role == "assistant":
-            found.append(turn)
+            answers.append(turn)
         elif role != "system":
             break
-    return found if len(found) < len(turns) else []
+    return answers if len(answers) < len(turns) else []
 
 
 def _remove_turns(turns: list[Turn]) -> list[Edit]:

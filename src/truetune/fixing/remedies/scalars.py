@@ -101,7 +101,7 @@ class WriteLabels(ProblemRemedy):
     def attempts(self, row: RowView) -> Iterator[Attempt]:
         names = {
             *COLUMN_ALIASES["label"],
-            *(theirs for theirs, ours in self.context.names.items() if ours == "label"),
+            *(column_name for column_name, ours in self.context.names.items() if ours == "label"),
         }
         for column in row.value:
             meant = LABELS.get(str(row.value[column]).strip().lower())

@@ -36,7 +36,7 @@ class ListSingleObjects(ProblemRemedy):
             ):
                 yield self._listed(row, (column,), row.value[column])
 
-    def _listed(self, row: RowView, path: tuple[str | int, ...], found: object) -> PutValue:
-        if isinstance(found, str):
-            return PutValue(path, f"[{found}]")
-        return PutValue(path, [found], f"[{row.spelled(path)}]")
+    def _listed(self, row: RowView, path: tuple[str | int, ...], value: object) -> PutValue:
+        if isinstance(value, str):
+            return PutValue(path, f"[{value}]")
+        return PutValue(path, [value], f"[{row.spelled(path)}]")

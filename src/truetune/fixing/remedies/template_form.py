@@ -174,12 +174,12 @@ def object_text(value: Any) -> str | None:
         if not isinstance(value, str):
             return None
         try:
-            found = parse_json(value, ROW, surrogates="keep", exact_integers=True)
+            parsed = parse_json(value, ROW, surrogates="keep", exact_integers=True)
         except ValueError:
             return None
-        if isinstance(found, dict):
+        if isinstance(parsed, dict):
             return value.strip()
-        value = found
+        value = parsed
     return None
 
 
