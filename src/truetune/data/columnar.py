@@ -1,4 +1,9 @@
-"""Rows of Parquet and Arrow files."""
+"""Rows of Parquet and Arrow files.
+
+Batches are read and turned into dictionaries a few hundred rows at a time, so that memory does not grow with the file.
+The trade-off: a file that is compressed as a whole must be unpacked into memory, for both formats are read from their
+end.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +24,8 @@ from truetune.parsing.columnar_reader import (
 )
 from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
+# Chosen, not measured: a row of a chat is some KB as Python's objects, so that a slice stays below some
+# MB; a smaller one pays Arrow's conversion more often.
 ROWS_AT_ONCE = 512
 Row = dict[str, Any]
 
@@ -60,6 +67,8 @@ def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
     Nothing where the file can only be read from its start. Raises DataError.
     """
     with as_data_errors(source):
+        # A packed file can't be entered in its middle: there are no parts to hand out to
+        # processes.
         if source.path.suffix.lower() in COMPRESSION_SUFFIXES:
             return
         if source.kind == "parquet":
@@ -78,9 +87,12 @@ def as_data_errors(source: Source) -> Iterator[None]:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
     except OSError as error:
-        if error.errno is not None:  # the system's own, of a disk or a store
+        # Arrow raises a bare OSError, without a number, for a broken footer; one with a number
+        # is a disk's or a store's.
+        if error.errno is not None:
             raise
         raise DataError(f"{source.path}: {error}; is the file whole?") from None
+    # A broken footer can name petabytes; Arrow asks for them and fails here.
     except MemoryError:
         raise DataError(
             f"{source.path}: speaks of more bytes than there is memory; is the file whole?"
@@ -90,6 +102,7 @@ def as_data_errors(source: Source) -> Iterator[None]:
 def _read_parquet_batches(
     source: Source, raw: IO[bytes], part: int | None, at_once: int
 ) -> Iterator[Any]:
+    """The batches of a Parquet file, or of one row group of it."""
     return parquet_batches(
         open_parquet(_open_seekable(source, raw)), at_once, None if part is None else [part]
     )
@@ -103,6 +116,8 @@ def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None)
 
 
 def _is_stream(source: Source, raw: IO[bytes]) -> bool:
+    """Is it Arrow's stream form, which has no magic bytes of its own?"""
+    # The suffix does not tell: `datasets` calls its streams .arrow, pandas its Feather files so.
     return open_unpacked(raw, source.path).read(6) != b"ARROW1"
 
 
@@ -120,11 +135,13 @@ def _open_seekable(source: Source, raw: IO[bytes]) -> Any:
 
 
 def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
+    """The rows of a batch, without the null fields that a table had to fill in."""
     gaps = [
         name
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
         if _has_null_fields(column)
     ]
+    # Columns without gaps are not walked again: that would cost as much as reading them.
     rows: list[Row] = batch.to_pylist()
     for row in rows:
         for name in gaps:
@@ -134,6 +151,8 @@ def _rows_without_null_fields(batch: Any) -> Iterable[Row]:
 
 def _has_null_fields(column: Any) -> bool:
     """Do structs of this column lack some of their fields, which a table can only show as null?"""
+    # Without `nulls` in the children, a struct has all its fields in all rows, and nothing was
+    # filled in.
     if arrow.types.is_struct(column.type):
         fields = column.flatten()
         return any(field.null_count or _has_null_fields(field) for field in fields)

@@ -1,4 +1,9 @@
-"""Records: the rows of one file as they stand there, each with its line."""
+"""Records: the rows of one file as they stand there, each with its line.
+
+Each format is read as a stream: memory does not grow with the file. A line of JSONL that holds no row becomes a record
+with an error, and the lines behind it are read; a JSON array, a CSV file or a table that breaks ends there, since
+nothing says where its next row begins.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +23,13 @@ from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.json_reader import Decoded, JSONDecodeError, RowDecoder, replace_surrogates
 
 BOM = b"\xef\xbb\xbf"
-MAX_SHOWN_CHARACTERS = 8
+MIN_ROW_BYTES = 8
 """Bytes; a shorter line may be blank, and a blank one need not fail as JSON first."""
 
 
 class Record(NamedTuple):
+    """A row of a file, and where it stands."""
+
     line: int
     """The line of a text file, the ordinal of the row elsewhere; both from 1."""
     row: Any
@@ -42,6 +49,8 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     """The rows of an open file, one after the other. Raises DataError, naming file and line, where it has to stop."""
     try:
         match source.kind:
+            # A whole array in a file called .jsonl is common; read by lines, all of it
+            # would be one broken row.
             case "jsonl" if not is_array(source.path, raw):
                 yield from read_json_lines(open_unpacked(raw, source.path), source.path)
             case "jsonl" | "json":
@@ -49,6 +58,8 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
             case "csv":
                 yield from _read_csv(open_unpacked(raw, source.path), source.path)
             case _:
+                # Here and not above: pyarrow is slow to import, and most data are
+                # JSONL.
                 from truetune.data.columnar import read_rows
 
                 for line, row in enumerate(read_rows(source, raw), 1):
@@ -78,12 +89,16 @@ def read_json_lines(
     """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
     decoder = RowDecoder()
     for number, line, size in _numbered_lines(file, path, first):
-        if size < MAX_SHOWN_CHARACTERS and line.isspace():
+        # Lines of white space hold no row, and are counted: the numbers of lines must be the
+        # editor's.
+        if size < MIN_ROW_BYTES and line.isspace():
             offset += size
             continue
         try:
             text = line.decode()
             decoded = decoder.read_line(text)
+            # The quick way for nearly all lines: decoded once, nothing but white space
+            # behind the value.
             whole = decoded.end == len(text) or text[decoded.end :].isspace()
         except ValueError:
             whole = False
@@ -108,6 +123,7 @@ def _numbered_lines(
 
 
 def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
+    """The record of a line that is one JSON value."""
     row, mended = replace_surrogates(decoded.value, text)
     return Record(number, row, mended, None, 0, decoded.duplicate_key)
 
@@ -115,6 +131,7 @@ def _record_of_line(number: int, decoded: Decoded, text: str) -> Record:
 def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -> Record:
     """A line with a byte order mark, with space before the row, or broken."""
     try:
+        # Everything that the quick way refused is read again, slowly, to name what is wrong.
         text = (line.removeprefix(BOM) if number == 1 else line).decode().strip(" \t\r\n")
         decoded = RowDecoder().read_line(text)
         if decoded.end < len(text):
@@ -146,33 +163,40 @@ def _read_json(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
         raise DataError(
             f"{path}:{window.line}: expected an array of rows, found {window.here or 'nothing'}"
         )
-    elif (name := window.into_rows()) is not None:
+    else:
+        name = window.into_rows()
+        if name is None:
+            # No list of rows inside: the object was itself a row, maybe the first of several. Begin again.
+            window = Window(open_unpacked(raw, path), path)
+            yield from _read_values(window, until="")
+            return
         yield from _read_array(window)
-        if (other := window.into_rows()) is not None:
+        other = window.into_rows()
+        if other is not None:
+            # Which of the two is meant, or both, only the user knows.
             raise DataError(
                 f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
                 " file"
             )
         window.close("}")
         window.close("")
-    else:
-        window = Window(open_unpacked(raw, path), path)
-        while window.peek():
-            yield _read_value(window)
 
 
 def _read_array(window: Window) -> Iterator[Record]:
+    """The values of an array, with its brackets."""
     window.step()
     yield from _read_values(window)
     window.close("]")
 
 
-def _read_values(window: Window) -> Iterator[Record]:
-    while window.peek() not in ("]", ""):
+def _read_values(window: Window, until: str = "]") -> Iterator[Record]:
+    """The values up to a closing bracket, or to the end of the text."""
+    while window.peek() not in (until, ""):
         yield _read_value(window)
 
 
 def _read_value(window: Window) -> Record:
+    """The next value, with where it begins and ends."""
     line, start = window.line, window.offset
     row, changed, key = window.value()
     return Record(line, row, changed, None, window.offset, key, start)
@@ -187,12 +211,16 @@ def _read_csv(
     line = 1
     try:
         header = next(reader, []) if columns is None else columns
-        if (twice := _first_duplicate(header)) is not None:
+        # A dictionary would keep the last of the two, and nobody would miss the other.
+        twice = _first_duplicate(header)
+        if twice is not None:
             raise DataError(
                 f"{path}:1: two columns are called {shortened(repr(twice))}; rename one"
             )
         line = reader.line_num + 1
         for fields in reader:
+            # The csv module gives a blank line as no fields. Any other number shifts values
+            # into wrong columns.
             if len(fields) not in (0, len(header)):
                 raise DataError(
                     f"{path}:{line}: found fields: {len(fields)}, columns of the header:"

@@ -1,4 +1,9 @@
-"""Which files a list of paths, folders and globs means, and how each is opened."""
+"""Which files a list of paths, folders and globs means, and how each is opened.
+
+A path is tried as a folder, a file, a glob and a data set in the Hugging Face cache, in this order: what exists wins.
+The kind of a file follows from its name, and from its first bytes where the name says nothing; the content of a row
+never decides it.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +25,8 @@ KIND_BY_SUFFIX = {
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 COMPRESSION_SUFFIXES = COMPRESSED_SUFFIXES
+# Four bytes of ones begin a message of an Arrow stream; JSON is told by its bracket, and JSONL is read
+# as JSON then, which takes rows that follow each other as well.
 MAGIC_BYTES = (
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
@@ -45,6 +52,8 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     for name in paths:
         path = parse_place(name)
         name = str(path) if isinstance(path, Remote) else name
+        # In this order, so that a folder called `owner/name` is never taken for a data set of
+        # the hub.
         if path.is_dir():
             sources += _sources_of_folder(path)
         elif path.is_file():
@@ -54,10 +63,11 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             sources += [Source(match, file_kind(match)) for match in files]
-        elif is_hub_name(name) and (cached := find_cached_data(name)):
-            sources += [Source(file, file_kind(file)) for file in cached]
         else:
-            raise DataError(_missing_in_words(name, path))
+            cached = find_cached_data(name) if is_hub_name(name) else []
+            if not cached:
+                raise DataError(_missing_in_words(name, path))
+            sources += [Source(file, file_kind(file)) for file in cached]
     return sources
 
 
@@ -69,15 +79,19 @@ def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
 
 
 def _files_of(paths: Iterable[DataPath]) -> list[DataPath]:
+    """The files among some paths, in the order of their names."""
+    # Sorted by name: file systems list in any order, and the numbers of rows must not depend on it.
     return sorted((path for path in paths if path.is_file()), key=str)
 
 
 def file_kind(path: DataPath) -> str:
     """By the name, else by the first bytes. Raises DataError where neither tells."""
-    if named := _kind_by_name(path):
-        return named
+    kind_by_name = _kind_by_name(path)
+    if kind_by_name is not None:
+        return kind_by_name
     try:
         with open_raw(path) as raw:
+            # A byte order mark and white space may stand before the first bracket.
             head = open_unpacked(raw, path).read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")
     except UNREADABLE as error:
         raise DataError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
@@ -101,6 +115,7 @@ def open_raw(path: DataPath) -> IO[bytes]:
 
 def open_unpacked(raw: IO[bytes], path: DataPath) -> IO[bytes]:
     """The decompressed bytes of an open file, from its start; closing them leaves `raw` open."""
+    # The caller may have read from it before, as `file_kind` does.
     raw.seek(0)
     suffix = path.suffix.lower()
     return open_decompressed(raw, suffix) if suffix in COMPRESSION_SUFFIXES else raw
@@ -116,6 +131,7 @@ def _kind_by_name(path: DataPath) -> str | None:
 
 def _sources_of_folder(folder: DataPath) -> list[Source]:
     """A `datasets` folder (state.json, or dataset_dict.json with its splits), else the data files in it."""
+    # What `datasets` wrote names its own files; caches and state files beside them are not rows.
     splits = folder / "dataset_dict.json"
     if splits.is_file():
         return _sources_of_folder(_train_split(folder, splits))
@@ -129,6 +145,7 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
             sources.append(Source(path, kind))
     if sources:
         return sources
+    # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
     below = next((path for path in _files_of(folder.rglob("*")) if _kind_by_name(path)), None)
     hint = f"; there are some below: name {below.parent}" if below else ""
     raise DataError(
@@ -162,6 +179,7 @@ def _read_description(path: DataPath, key: str) -> list[Any]:
 def _table_of(folder: DataPath, entry: Any) -> Source:
     """The Arrow file that an entry of state.json names. Raises DataError."""
     name = entry.get("filename") if isinstance(entry, dict) else None
+    # A name with a slash would lead out of the folder: the file is input like any other.
     if not isinstance(name, str) or PurePath(name).name != name:
         raise DataError(
             f"{folder / 'state.json'}: expected the names of files of this folder; save the data"

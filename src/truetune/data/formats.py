@@ -29,6 +29,8 @@ from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
 
+# A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only where
+# KTO is named.
 VERDICT_BY_THUMB = {
     **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
     **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
@@ -125,11 +127,18 @@ def read_preference(draft: Draft) -> Conversation:
     return row
 
 
+# Cut behind the last character that both share: TRL's `extract_prompt` cuts pairs of texts in the same
+# way.
 def _shared_prefix_length(chosen: str, rejected: str) -> int:
     """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
+    # TRL's `extract_prompt` cuts pairs of texts at the same place.
     cut = _common_prefix_length(chosen, rejected)
     if cut == min(len(chosen), len(rejected)):
+        # One side begins with the other: an empty answer would be left, so that one shared
+        # character stays in each.
         return max(cut - 1, 0)
+    # A space belongs to the word behind it: tokenizers join the two, and a prompt that ends in a
+    # space is served differently.
     return cut - chosen[:cut].endswith(" ")
 
 
@@ -158,6 +167,8 @@ def read_kto(draft: Draft) -> Conversation:
         draft.problems.append(
             Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
         )
+    # First by what the row holds, then by what it names: a row with an empty column still has its
+    # format.
     base = _guess_base_format(draft.row, has_column) or _guess_base_format(draft.row, name_in_row)
     row = _read_plain_or_chat(draft, base or "text")
     row.label = verdict
@@ -178,7 +189,10 @@ def choose_reader(
 
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
+    # The order of the formats in the table decides, most columns first: a pair has a prompt as
+    # well.
     chosen = format or _guess_format(row, has_column) or _guess_format(row, name_in_row)
+    # Only where no format fits: a file with one column of text needs no name for it.
     if chosen in (None, "text") and not has_column(row, "text"):
         name = find_only_text_column(row)
         if name is not None:
@@ -228,6 +242,9 @@ def _example_of_map(row: Row) -> str:
 
 
 def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
+    """A row as a Conversation of the file's format; what is odd about its columns becomes a problem."""
+    # The format is that of the file's first row; a row of another one is read by its own, and
+    # reported.
     if _has_columns_of(row, format):
         return _read_plain_or_chat(Draft(row, origin, format), format)
     other = _guess_format(row, has_column)
@@ -242,6 +259,8 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
             Problem("no-format", f"the format {format} needs {_columns_in_words(format)}")
         )
         return draft.plain()
+    # All columns are there and one is empty: the reader makes what it can, and the rule on empty
+    # answers has a row to show.
     needed = row_formats()[
         (_guess_base_format(row, name_in_row) or "text") if format == "kto" else format
     ].columns
@@ -251,12 +270,14 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
 
 
 def _has_columns_of(row: Row, format: Format, there: ColumnTest = has_column) -> bool:
+    """Has the row all columns that a format needs?"""
     if format == "kto":
         return _guess_base_format(row, there) is not None and bool(there(row, "label"))
     return all(there(row, name) for name in row_formats()[format].columns)
 
 
 def _guess_format(row: Row, there: ColumnTest) -> Format | None:
+    """The format of a row by its columns, a pair or a verdict before others; None where none fits."""
     if _has_columns_of(row, "preference", there):
         return "preference"
     base = _guess_base_format(row, there)
@@ -266,21 +287,25 @@ def _guess_format(row: Row, there: ColumnTest) -> Format | None:
 
 
 def _guess_base_format(row: Row, there: ColumnTest) -> Format | None:
+    """The format without its verdict or its other side."""
     others = (name for name in row_formats() if name not in ("preference", "kto"))
     return next((name for name in others if _has_columns_of(row, name, there)), None)
 
 
 def _columns_in_words(format: Format) -> str:
+    """The columns that a format needs, for a message."""
     return " and ".join(row_formats()[format].columns or ("prompt", "completion", "label"))
 
 
 def _parse_verdict(label: Any) -> bool | None:
+    """Good or bad, as a label says it; None where it says neither."""
     return VERDICT_BY_WORD.get(_plain_label(label))
 
 
 def _plain_label(label: Any) -> str:
     """A label in lower case, with spaces between its words: `thumbs_up` and `Thumbs-Up` are one."""
     word = SKIN_TONES.sub("", str(label)).strip().lower()
+    # `-1` must keep its sign; elsewhere dashes part words.
     return word if word[:1] in "+-" else re.sub(r"[_\s-]+", " ", word)
 
 
@@ -292,7 +317,10 @@ def _messages_of_side(draft: Draft, value: Any, role: str) -> list[Message]:
 
 
 def _common_prefix_length(one: Any, other: Any) -> int:
-    """How many items two strings or lists share at their beginning."""
-    return bisect_left(
-        range(1, min(len(one), len(other)) + 1), True, key=lambda n: one[:n] != other[:n]
-    )
+    """How many items two strings or lists share at their beginning.
+
+    The length is searched by halves. Slices of strings are compared as memory, without a step in Python for each
+    character.
+    """
+    lengths = range(1, min(len(one), len(other)) + 1)
+    return bisect_left(lengths, True, key=lambda length: one[:length] != other[:length])

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from truetune.errors import DataError, name_list
 
+# 96 characters are the hub's own limit for each part of a name.
 HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
 ROW_SUFFIXES = frozenset(
     (
@@ -38,6 +39,7 @@ PART_NAME = re.compile(r"-\d{5}-of-\d{5}.*")
 SPLIT_WORD = re.compile(
     r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE
 )
+# Chosen, not measured: more would only cost the listing of a folder that is no data set.
 MAX_FILES = 10_000
 """Files of a cached data set that are looked at; the largest ones of the hub have some thousand"""
 
@@ -50,6 +52,7 @@ def hub_home() -> Path:
 
 def hub_cache() -> Path:
     """Where huggingface_hub keeps repositories."""
+    # HUGGINGFACE_HUB_CACHE is the older name; huggingface_hub reads both, in this order.
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
     return Path(named or hub_home() / "hub").expanduser()
 
@@ -62,6 +65,8 @@ def datasets_cache() -> Path:
 def is_hub_name(name: str) -> bool:
     """Can it be the name of a repository, and is nothing of this name here? `data/rows.jsonl` is a path."""
     match = HUB_NAME.fullmatch(name)
+    # A path that exists, or begins with a folder that does, is a path: nobody's `data/rows` is on
+    # the hub.
     if match is None or Path(name).exists() or Path(match[1]).exists():
         return False
     return Path(match[2]).suffix.lower() not in ROW_SUFFIXES | {
@@ -113,14 +118,7 @@ def not_cached_in_words(name: str) -> str:
 def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str:
     """The split that is meant."""
     names = {split: split.rpartition("/")[2] for split in splits}
-    if wanted is not None:
-        fits = [split for split, name in names.items() if wanted in (split, name)]
-    else:
-        fits = [split for split, name in names.items() if name == "train"]
-        if not fits and len(splits) == 1:
-            fits = splits
-        if not fits:
-            fits = [split for split, name in names.items() if name.startswith("train")]
+    fits = _fitting_splits(names, wanted)
     if len(fits) == 1:
         return fits[0]
     wrong = "" if wanted is None else f":{wanted}"
@@ -128,6 +126,22 @@ def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str
     raise DataError(
         f"{repository}{wrong}: its splits are {name_list(sorted(splits))}; name one, as in {example}"
     )
+
+
+def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
+    """The splits that a name may mean, by `names` (split -> its name without the configuration).
+
+    Without a name it is `train`, the only split, or those that begin with `train`.
+    """
+    if wanted is not None:
+        return [split for split, name in names.items() if wanted in (split, name)]
+    exact = [split for split, name in names.items() if name == "train"]
+    if exact:
+        return exact
+    if len(names) == 1:
+        return list(names)
+    # `train_sft` and `train_gen` both begin so: then several fit, and the user chooses.
+    return [split for split, name in names.items() if name.startswith("train")]
 
 
 def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
@@ -149,9 +163,11 @@ def _newest_snapshot(folder: Path) -> Path | None:
         named = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         named = ""
+    # The file is input: anything but a hash could lead to another folder.
     if re.fullmatch(r"[0-9a-f]{7,64}", named) and (folder / "snapshots" / named).is_dir():
         return folder / "snapshots" / named
     snapshots = [path for path in _folder_entries(folder / "snapshots") if path.is_dir()]
+    # A download of a tag or commit writes no `main`.
     return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
 
 
@@ -165,6 +181,8 @@ def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]
             configuration, *_ = path.relative_to(folder).parts
             stem = PART_NAME.sub("", path.stem)
             split = stem.rpartition("-")[2]
+            # `cache-*.arrow` are results of `map` and `filter`, and no rows of the data
+            # set.
             if path.suffix == ".arrow" and not path.name.startswith("cache-"):
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
 
@@ -177,6 +195,7 @@ def _split_of(path: Path) -> str:
         stem = Path(stem).stem
     stem = PART_NAME.sub("", stem)
     folders = [part for part in path.parts[:-1] if part != "data"]
+    # Without `-00000-of-00001` the name is free: a word of it, or of a folder, says the split.
     if not PART_NAME.search(path.name):
         word = SPLIT_WORD.search(stem) or next(filter(None, map(SPLIT_WORD.search, folders)), None)
         stem = "train" if word is None else word[1].lower()
@@ -185,13 +204,16 @@ def _split_of(path: Path) -> str:
 
 
 def _row_files(folder: Path) -> Iterable[Path]:
+    """The files below a folder that may hold rows, at most MAX_FILES."""
     paths = (
         path for path in folder.rglob("*") if path.suffix.lower() in ROW_SUFFIXES and path.is_file()
     )
+    # Cut while they are listed: a cache on a network disk may hold millions of files.
     return (path for path, _ in zip(paths, range(MAX_FILES), strict=False))
 
 
 def _folder_entries(folder: Path) -> list[Path]:
+    """What a folder holds, in order; nothing where it can't be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:

@@ -1,4 +1,8 @@
-"""JSON that stands as text in a column or a message."""
+"""JSON that stands as text in a column or a message.
+
+CSV files and many exports keep lists of messages, tools and arguments as JSON text. A text that begins like JSON and is
+none stays a text: it may be what somebody wrote.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +28,14 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:
+        # Surrogates are kept here and replaced below, so that the problem can be named. Whole
+        # numbers stay exact: ids of 20 digits must not become floats.
         parsed = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
     except ValueError:
         return value
-    if (key := duplicate_key(value)) is not None:
+    # Python's reader keeps the last of two equal keys without a word.
+    key = duplicate_key(value)
+    if key is not None:
         problems.append(duplicate_key_problem(key))
     parsed, broken = replace_surrogates(parsed, value)
     if broken:

@@ -1,4 +1,9 @@
-"""A window on a JSON text, which grows as values are read from it and forgets what it has passed."""
+"""A window on a JSON text, which grows as values are read from it and forgets what it has passed.
+
+Python's decoder takes a whole text. A JSON file may have gigabytes, so that a value is decoded as soon as enough of the
+text is there. The trade-off: a value that is cut is decoded again once the window has grown, each time to double its
+size, so that a text is decoded twice at most on the whole.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +18,11 @@ from truetune.parsing.bounded_files import too_long_in_words
 from truetune.parsing.json_reader import JSONDecodeError, RowDecoder, replace_surrogates
 from truetune.parsing.limits import ROW
 
+# Chosen, not measured: large enough that values seldom cross an edge, small beside the memory of a
+# process.
 CHUNK_CHARACTERS = 1 << 20
 _SPACE = re.compile(r"[\s,]*")
+# A list of objects may be rows; a list of numbers or texts is a value like any other.
 _OBJECTS = re.compile(r"\[\s*\{")
 
 
@@ -29,6 +37,7 @@ class Window:
         self._text = ""
         self._at = self._counted = self._bytes = 0
         self._decoder = RowDecoder()
+        # A chunk may end inside a character; an incremental decoder keeps its first bytes.
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
 
     @property
@@ -69,6 +78,9 @@ class Window:
             try:
                 value, end, key = self._decoder.read_at(self._text, self._at)
             except JSONDecodeError as error:
+                # An error at the very end may mean that the value continues in the next
+                # chunk: `tru`, half an escape, an open string. 16 characters are more
+                # than any such token has.
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
                 if cut and self._grow():
                     continue
@@ -80,6 +92,7 @@ class Window:
                 raise DataError(
                     f"{self.path}:{self.line}: not JSON that can be read: {error}"
                 ) from None
+            # A number at the end of the window may have more digits behind it.
             if end == len(self._text) and self._grow():
                 continue
             start, self._at = self._at, end
@@ -98,6 +111,8 @@ class Window:
             name = str(self.value()[0])
             if self.peek() == ":":
                 self.step()
+            # A list under a name as `messages` is a value of a row, and this object is that
+            # row.
             if self.peek() == "[" and name not in KNOWN_COLUMNS and _OBJECTS.match(self._ahead()):
                 return name
             self.value()
@@ -110,8 +125,10 @@ class Window:
         return self._text[self._at : self._at + CHUNK_CHARACTERS]
 
     def _grow(self) -> bool:
+        """Read on, and forget what was passed; False at the end of the file. Raises DataError."""
         if len(self._text) - self._at > ROW.max_bytes:
             raise DataError(f"{self.path}:{self.line}: {too_long_in_words()}")
+        # Doubling: a long value is decoded at most twice as often as its length asks for.
         more = self._file.read(max(CHUNK_CHARACTERS, len(self._text) - self._at))
         try:
             text = self._utf8.decode(more, final=not more)
@@ -121,6 +138,8 @@ class Window:
             raise not_utf8(
                 self.path, line, self._bytes + len(more) - len(error.object), error
             ) from None
+        # A byte order mark is no part of the text, but of the offsets that others cut the file
+        # by.
         if not self._bytes and text.startswith("\ufeff"):
             text, self.offset = text[1:], 3
         self._bytes += len(more)
@@ -130,6 +149,9 @@ class Window:
         return bool(more)
 
     def _count(self, at: int) -> None:
+        """Bring `line` and `offset` up to a place in the window."""
+        # Lines and bytes are counted for what was passed since the last time, never for the
+        # whole text again.
         passed = self._text[self._counted : at]
         self.line += passed.count("\n")
         self.offset += len(passed.encode())

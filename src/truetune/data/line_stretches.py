@@ -1,4 +1,8 @@
-"""Stretches: a file of lines cut into parts that can be read on their own, and the digest of its bytes."""
+"""Stretches: a file of lines cut into parts that can be read on their own, and the digest of its bytes.
+
+One pass reads the file, digests it and counts its lines, so that worker processes can each read a stretch and still
+name the file's own lines. Only plain JSONL is cut; other files are read from their start by one process.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,7 @@ from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
 from truetune.parsing.limits import ROW
 from truetune.spec.run import Format
 
+# Chosen, not measured: a call for each MiB costs nothing beside digesting it.
 BLOCK_BYTES = 1 << 20
 NEWLINE = b"\n"
 
@@ -51,6 +56,8 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
     digest = hashlib.blake2b(digest_size=20)
     stretches: list[Stretch] = []
     with open_raw(source.path) as raw:
+        # A compressed file has no place to begin at but its start, and an array no line that
+        # ends a row.
         cuts = (
             source.kind == "jsonl"
             and source.path.suffix.lower() not in COMPRESSION_SUFFIXES
@@ -74,6 +81,7 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
     """
     start, line, rows_before = 0, 1, 0
     for part in _read_blocks(lines, size):
+        # A stretch ends with a line: no row may stand in two of them.
         rest = b"" if part.endswith(b"\n") else lines.readline(ROW.max_bytes + 1)
         if len(rest) > ROW.max_bytes:
             raise DataError(f"{path}:{line + part.count(NEWLINE)}: {too_long_in_words()}")
@@ -110,6 +118,7 @@ def read_stretch(
     The format is that of the file's first row. Raises DataError.
     """
     with open_raw(source.path) as raw:
+        # The format is the whole file's: a stretch must not decide it by its own first row.
         like = find_exemplar(
             read_records(source, raw), source, format, columns, skips=on_broken is not None
         )
@@ -122,13 +131,15 @@ def read_stretch(
 
 
 def _read_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
-    while block := raw.read(size):
-        yield block
+    """A stream in blocks of `size` bytes; the last may be shorter."""
+    yield from iter(lambda: raw.read(size), b"")
 
 
 def _count_lines(block: bytes) -> tuple[int, int]:
     """(lines, rows): a line of white space holds no row."""
     count = block.count(b"\n") + (not block.endswith(b"\n"))
+    # Two counts in C instead of a look at each line: nearly all files have a brace at the start of
+    # every line.
     if block.count(b"\n{") + block.startswith(b"{") == count:
         return count, count
     return count, sum(bool(line.strip()) for line in block.split(b"\n"))

@@ -65,22 +65,26 @@ class MessageNames:
         """A column's value with its messages in truetune's names; what is no list of messages stays as it is."""
         if not isinstance(value, list):
             return value
-        return [self._message(item) if isinstance(item, dict) else item for item in value]
+        return [self._rename_message(item) if isinstance(item, dict) else item for item in value]
 
-    def _message(self, item: dict[str, Any]) -> dict[str, Any]:
-        taken = set(self.keys.values())
+    def _rename_message(self, item: dict[str, Any]) -> dict[str, Any]:
+        """One message with truetune's keys and roles."""
+        own_keys = set(self.keys.values())
         rest = {
-            key: value for key, value in item.items() if key not in self.keys and key not in taken
+            key: value
+            for key, value in item.items()
+            if key not in self.keys and key not in own_keys
         }
-        message = {ours: item[theirs] for theirs, ours in self.keys.items() if theirs in item}
+        message = {key: item[name] for name, key in self.keys.items() if name in item}
         # Where the file has no such key, its own role and content stand for it.
-        kept = {
+        unmapped = {
             key: item[key]
-            for key in taken
+            for key in own_keys
             if key in item and key not in message and key not in self.keys
         }
-        made = {**message, **kept, **rest}
+        renamed = {**message, **unmapped, **rest}
+        # Rows of ShareGPT keep their role in `from`, which no map of keys has to name.
         for key in ("role", "from"):
-            if isinstance(made.get(key), str):
-                made[key] = self.roles.get(made[key], made[key])
-        return made
+            if isinstance(renamed.get(key), str):
+                renamed[key] = self.roles.get(renamed[key], renamed[key])
+        return renamed

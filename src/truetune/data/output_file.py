@@ -45,8 +45,10 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
     folder = path.resolve().parent
     if not folder.is_dir():
         raise UsageError(f"{path}: can't be written: there is no folder {folder}")
+    # Before `stat`: a folder of ours must not get a stranger, whether the file is there or not.
     check_outside_own_folders(path)
     try:
+        # Links are followed: what is replaced in the end is what they point to.
         status = path.stat()
     except FileNotFoundError:
         return
@@ -54,10 +56,12 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
         raise UsageError(f"{path}: can't be written: {error.strerror}") from None
     if stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path}: can't be written: it is a folder; name a file")
+    # Terminals, pipes and /dev/null hold nothing that could be lost.
     if stat.S_ISCHR(status.st_mode) or stat.S_ISFIFO(status.st_mode):
         return
     if not stat.S_ISREG(status.st_mode):
         raise UsageError(f"{path}: can't be written: it is no ordinary file; name another file")
+    # By device and inode: a hard link has another name and is the same file.
     if any(_is_same_file(source, status) for source in inputs):
         raise UsageError(
             f"{path}: this command reads it, and would write over it; name another file"
@@ -75,6 +79,7 @@ def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path
     """
     check_output_file(path, form, inputs)
     try:
+        # A pipe can't be replaced by a rename; it is written into.
         if path.exists() and not path.is_file():
             path.write_bytes(body)
         else:
@@ -89,6 +94,7 @@ def starts_with(*heads: bytes) -> Callable[[Path], bool]:
     """Does a file start with one of these?"""
 
     def is_ours(path: Path) -> bool:
+        """Does the file start so? Raises OSError."""
         with path.open("rb") as file:
             return file.read(max(map(len, heads))).startswith(heads)
 
@@ -96,10 +102,12 @@ def starts_with(*heads: bytes) -> Callable[[Path], bool]:
 
 
 def _is_same_file(path: Path, known: os.stat_result) -> bool:
+    """Is an input the file whose status is `known`?"""
     try:
         status = path.stat()
     except (OSError, ValueError):
         return False
+    # Only ordinary files: an output into the terminal that also is the input harms nothing.
     return stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
         known.st_dev,
         known.st_ino,
@@ -107,7 +115,9 @@ def _is_same_file(path: Path, known: os.stat_result) -> bool:
 
 
 def _is_ours(path: Path, form: Form) -> bool:
+    """Does a file say that truetune wrote it? False where it can't be read."""
     try:
         return form.is_ours(path)
+    # What can't be read can't say that it is ours; then it is not replaced.
     except (OSError, ValueError, RecursionError):
         return False

@@ -92,6 +92,8 @@ class StatDigests:
 
     def __call__(self, path: Path) -> str:
         """Raises OSError."""
+        # Times have nanoseconds, and a program can't set ctime: an edit that keeps size and
+        # mtime is seen too.
         status = path.stat()
         identity = (
             status.st_dev,
@@ -120,6 +122,7 @@ def listing_from(value: Any) -> dict[str, Listed] | None:
         return None
     listing = {}
     for name, entry in value.items():
+        # The record may have been edited: one bad name makes all of it worthless.
         if not isinstance(name, str) or not is_name_below(name):
             return None
         if not isinstance(entry, list) or len(entry) != 2:
@@ -172,6 +175,7 @@ def check_outside_own_folders(output: DataPath) -> None:
     Args:
         output: a file or a folder that is to be written, and need not be there. It may itself be such a folder.
     """
+    # All folders above: an output may lie several folders below the record.
     for folder in _folders_around(_on_this_machine(output)):
         for name, (what, is_record) in OWN_RECORDS.items():
             if is_record(_read_record(folder / name)):
@@ -199,12 +203,14 @@ def check_apart(outputs: Iterable[Output]) -> None:
 
 def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
     """How an output touches another one, neither of which need be there; None where it does not."""
+    # A store has no inodes, and its names are the whole truth.
     if isinstance(one, Remote) or isinstance(other, Remote):
         return _remote_relation(one, other, other_is_folder=True)
     try:
         taken = other.stat()
     except (OSError, ValueError):
         taken = None
+    # Terminals, pipes and /dev/null.
     if taken is not None and not (stat.S_ISREG(taken.st_mode) or stat.S_ISDIR(taken.st_mode)):
         return None
     target, source = one.resolve(), other.resolve()
@@ -260,28 +266,32 @@ OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
-def _relation_to_input(output: DataPath, given: DataPath) -> str | None:
+def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
     """How the output would touch an input; None where it does not."""
-    output, given = _on_this_machine(output), _on_this_machine(given)
-    if isinstance(output, Remote) or isinstance(given, Remote):
-        return _remote_relation(output, given)
+    output, input_path = _on_this_machine(output), _on_this_machine(input_path)
+    if isinstance(output, Remote) or isinstance(input_path, Remote):
+        return _remote_relation(output, input_path)
     try:
-        found = given.stat()
+        status = input_path.stat()
     except (OSError, ValueError):
+        # What is not there can't be written over; the command itself will say that it is missing.
         return None
-    target, source = output.resolve(), given.resolve()
-    if target == source or _same_file(target, found):
+    target, source = output.resolve(), input_path.resolve()
+    if target == source or _same_file(target, status):
         return "is"
     if target in source.parents or _is_folder_around(target, source):
         return "holds"
-    if stat.S_ISDIR(found.st_mode):
-        if any(_same_file(parent, found) for parent in target.parents):
-            return "lies inside"
-    elif found.st_nlink > 1:
-        link = _hard_link(target, found)
-        if link is not None:
-            return f"holds {link.name}, a hard link to"
-    return None
+    return _relation_by_identity(target, status)
+
+
+def _relation_by_identity(target: Path, status: os.stat_result) -> str | None:
+    """How an output touches an input that has other names: a mounted folder around it, a hard link inside of it."""
+    if stat.S_ISDIR(status.st_mode):
+        is_inside = any(_same_file(parent, status) for parent in target.parents)
+        return "lies inside" if is_inside else None
+    # A file of one name alone has no hard link that the output could hold: then nothing is searched.
+    link = _hard_link(target, status) if status.st_nlink > 1 else None
+    return None if link is None else f"holds {link.name}, a hard link to"
 
 
 def _is_folder_around(target: Path, source: Path) -> bool:
@@ -302,6 +312,7 @@ def _on_this_machine(place: DataPath) -> DataPath:
 
 
 def _same_file(path: Path, known: os.stat_result) -> bool:
+    """Is what stands at a path the file or folder whose status is `known`?"""
     try:
         status = path.stat()
     except (OSError, ValueError):
@@ -378,6 +389,7 @@ def _walk_unlisted(
     folder: Path, skip: Callable[[Path], bool] | None = None
 ) -> Iterator[tuple[Path, os.stat_result]]:
     """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
+    # A stack and not recursion: a folder may be nested deeper than Python's own limit.
     waiting = [folder]
     while waiting:
         here = waiting.pop()
@@ -390,6 +402,8 @@ def _walk_unlisted(
             if skip is not None and skip(path.relative_to(folder)):
                 continue
             try:
+                # A link is itself a stranger; following it would judge, or remove, what
+                # stands elsewhere.
                 status = path.lstat()
             except FileNotFoundError:
                 continue
@@ -410,6 +424,7 @@ def _difference_from_listing(
             " written"
         )
     try:
+        # The size comes first: most files that changed are told without reading them.
         same = digest(path) == listed.digest
     except OSError as error:
         return f"can't be read: {error.strerror}"
@@ -453,6 +468,7 @@ def remove_listed_files(
     for name in listed if only is None else only:
         path = folder / name
         above = [folder / parent for parent in PurePosixPath(name).parents]
+        # Somebody replaced a folder by a link: what it leads to is not ours to remove.
         if any(parent.is_symlink() for parent in above if parent != folder):
             left.append(name)
         elif is_listed_file(path, listed[name], digest):
@@ -466,6 +482,7 @@ def remove_listed_files(
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
     """Remove those of some folders in which nothing is left, the deepest first. Raises OSError."""
+    # The deepest first, so that a folder is empty once those in it are gone.
     for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
             path.rmdir()

@@ -1,4 +1,8 @@
-"""Scores: what the columns of a row say that the sides of a pair are worth."""
+"""Scores: what the columns of a row say that the sides of a pair are worth.
+
+`score_chosen`, `rejected_rating`, `margin` and their like are read by name. A rule then counts pairs whose chosen side
+is worth less than the rejected one.
+"""
 
 from __future__ import annotations
 
@@ -28,19 +32,24 @@ def scores_of(row: Row) -> tuple[float, float] | None:
         if number is None:
             continue
         if side:
+            # The first of two wins: `score_chosen` and `avg_score_chosen` may stand beside
+            # each other.
             sides.setdefault(side["before"] or side["behind"], number)
         else:
             margin = number
+    # One side's score alone compares nothing.
     if len(sides) == 2:
         return sides["chosen"], sides["rejected"]
     return None if margin is None else (margin, 0.0)
 
 
 def _parse_number(value: Any) -> float | None:
+    """A score as a number, also where a CSV file holds it as text; None where it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
         number = float(value)
     except (ValueError, OverflowError):
         return None
+    # NaN stands for a missing score in tables.
     return number if math.isfinite(number) else None

@@ -17,11 +17,14 @@ from truetune.parsing.limits import ROW
 from truetune.parsing.python_reader import parse_literal
 
 TEXT_KEYS = (
-    "choices", "body", "message", "messages", "content", "text", "generated_text", "turns", "outputs", "output",
-    "sampled", "result", "response", "completion", "answer", "question", "raw", "value",
-)  # fmt: skip
+    *("choices", "body", "message", "messages", "content", "text", "generated_text", "turns"),
+    *("outputs", "output", "sampled", "result", "response", "completion", "answer", "question"),
+    *("raw", "value"),
+)
 """Keys of an object that holds an answer or a prompt, the surest first"""
 STOP_REASON_KEYS = ("finish_reason", "stop_reason")
+# Chosen, not measured: a reply of a batch has five (response, body, choices, message, content); double
+# would only follow values that hold themselves.
 MAX_DEPTH = 8
 """Objects inside each other that are looked through"""
 Row = Mapping[str, Any]
@@ -46,23 +49,43 @@ def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
     """The rows of (value, file, line): those inside tables, lists and events too. Raises DataError for choices of
     lm-eval, of which no answer was generated."""
     if len(values) == 1 and _is_answers_by_id(values[0][0]):
-        answers, path, line = values[0]
-        return [
-            RowLine({"id": name, "prediction": text}, path, line) for name, text in answers.items()
-        ]
-    lines = [RowLine(row, path, line) for value, path, line in values for row in _rows_in(value)]
+        return _rows_of_answers_by_id(*values[0])
+    lines = list(_lines_in(values))
     if not lines:
         return []
+    # A log of Evals mixes samplings with other events, so that one of them tells; the others are whole files.
     if any(_is_sampling(line.row) for line in lines):
         return list(_rows_of_evals(lines))
-    if all("doc" in line.row and "resps" in line.row for line in lines):
+    if all({"doc", "resps"} <= line.row.keys() for line in lines):
         return list(_rows_of_lm_eval(lines))
-    if all(_is_object(line.row.get(name)) for line in lines for name in ("inputs", "outputs")):
-        return [
-            RowLine({name: _parse_cell(cell) for name, cell in row.items()}, path, line)
-            for row, path, line in lines
-        ]
+    if all(_has_json_cells(line.row) for line in lines):
+        return [_parse_cells(line) for line in lines]
     return lines
+
+
+def _lines_in(values: Sequence[tuple[Any, str, int]]) -> Iterator[RowLine]:
+    """All rows of (value, file, line), each with where its value stands."""
+    for value, path, number in values:
+        for row in _rows_in(value):
+            yield RowLine(row, path, number)
+
+
+def _rows_of_answers_by_id(answers: Mapping[str, str], path: str, number: int) -> list[RowLine]:
+    """An object of answers as rows, with the id of each question."""
+    return [
+        RowLine({"id": name, "prediction": text}, path, number) for name, text in answers.items()
+    ]
+
+
+def _has_json_cells(row: Row) -> bool:
+    """Does a row hold its inputs and outputs as JSON text, as exported traces of MLflow do?"""
+    return all(_is_object(row.get(name)) for name in ("inputs", "outputs"))
+
+
+def _parse_cells(line: RowLine) -> RowLine:
+    """The row with each cell of JSON as what it holds."""
+    row = {name: _parse_cell(cell) for name, cell in line.row.items()}
+    return RowLine(row, line.path, line.line)
 
 
 def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
@@ -78,13 +101,21 @@ def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
     elif isinstance(value, list) and depth:
         yield from _texts_of_list(value, depth)
     elif isinstance(value, Mapping) and depth:
-        holder = next((name for name in TEXT_KEYS if value.get(name) is not None), None)
-        holder = holder or (next(iter(value)) if len(value) == 1 else None)
-        ended = next(
-            (value[name] for name in STOP_REASON_KEYS if value.get(name) is not None), None
-        )
-        for said in texts_in(value.get(holder), depth - 1) if holder is not None else ():
-            yield AnswerText(said.text, said.ended if said.ended is not None else ended)
+        yield from _texts_of_object(value, depth)
+
+
+def _texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerText]:
+    """The texts of an object, by the key that holds an answer; what ended it stands beside the text or around it."""
+    key = next((name for name in TEXT_KEYS if value.get(name) is not None), None)
+    if key is None and len(value) == 1:
+        # `{"summary": "..."}`: with a single key there is no doubt which one it is.
+        key = next(iter(value))
+    if key is None:
+        return
+    ended = next((value[name] for name in STOP_REASON_KEYS if value.get(name) is not None), None)
+    for answer in texts_in(value.get(key), depth - 1):
+        # The reason nearest to the text is the text's own.
+        yield answer if answer.ended is not None else answer._replace(ended=ended)
 
 
 def messages_of(value: Any) -> list[dict[str, Any]] | None:
@@ -113,24 +144,30 @@ def _parse_messages(value: Any) -> Any:
 def _parse_cell(value: Any) -> Any:
     """A list or an object that a text holds, in JSON or as Python prints it; else the value itself."""
     text = value.strip() if isinstance(value, str) else ""
+    # Most answers are no JSON: two characters tell it without a parser.
     if text[:1] not in ("[", "{") or text[-1:] not in ("]", "}"):
         return value
     try:
         return parse_json(text, ROW)
     except ValueError:
         try:
+            # `str(dict)` in a CSV file: Python's quotes are no JSON.
             return parse_literal(text)
         except (ValueError, SyntaxError):
             return value
 
 
 def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
+    """The texts of a list: of a chat its last turn, of content blocks one text, else each item's."""
     if values and all(map(is_message, values)):
+        # Where the last turn is the user's, the chat is a prompt and holds no answer.
         role = values[-1].get("role", values[-1].get("from"))
         yield from (
             texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
         )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
+        # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls
+        # and thinking.
         parts = [value["text"] for value in values if isinstance(value.get("text"), str)]
         yield from [AnswerText("\n".join(parts))] if parts else ()
     else:
@@ -168,10 +205,12 @@ def _is_answers_by_id(value: Any) -> bool:
     ):
         return False
     known = {name for names in COLUMN_NAMES.values() for name in names}
+    # Ids of questions have digits; an object of settings has not.
     return all(plain_name(name) not in known and any(map(str.isdigit, name)) for name in value)
 
 
 def _is_sampling(row: Row) -> bool:
+    """Is it the event of a log of Evals that holds an answer?"""
     return (
         row.get("type") == "sampling"
         and isinstance(row.get("data"), Mapping)
@@ -181,6 +220,7 @@ def _is_sampling(row: Row) -> bool:
 
 def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of a log of Evals, with what was expected of each."""
+    # Evals writes what it expects in an event of its own, with the same sample_id.
     expected = {
         line.row.get("sample_id"): line.row["data"].get("expected")
         for line in lines
@@ -198,6 +238,7 @@ def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
 
 def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of lm-eval: the document's question, else the prompt that was sent; each once, not once a filter."""
+    # lm-eval writes a row for each filter of a task; the answer under all of them is the same.
     first = lines[0].row.get("filter")
     for row, path, line in lines:
         if row.get("filter") != first:

@@ -1,13 +1,13 @@
 """Predictions: answers that somebody else's code made, out of files or lists.
 
 A row has a prediction, and may have the prompt, the reference, the step of the training and what ended the answer.
-Columns
-are found by their names; where one name may be two things (`answer`), the prediction is the one that is called most
-like a prediction, and the reference is what is left. A map of columns says otherwise.
+Columns are found by their names; where one name may be two things (`answer`), the prediction is the one that is called
+most like a prediction, and the reference is what is left. A map of columns says otherwise.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -30,6 +30,7 @@ STOP_REASONS = frozenset(
 )
 LENGTH_REASONS = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
 """What `finish_reason` and the like say of an answer that ended, and of one that was cut"""
+# Chosen, not measured: the form of a file shows in its first row, and some may be empty.
 SAMPLED_ROWS = 8
 """Rows that tell what a file is"""
 Messages = Sequence[Mapping[str, Any]]
@@ -104,6 +105,8 @@ def read_predictions(
                         )
                     else:
                         values.append((record.row, str(source.path), record.line))
+    # All files together, for a log of Evals has its expected answers in other lines than its
+    # answers.
     lines = unfold_rows(values)
     if not lines:
         raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
@@ -116,11 +119,9 @@ def _is_plain_text(path: str) -> bool:
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
-        return open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (
-            b"{",
-            b"[",
-            b"",
-        )
+        head = open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+    # JSON is often called .txt: a bracket at its beginning tells it.
+    return head[:1] not in (b"{", b"[", b"")
 
 
 def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
@@ -183,40 +184,66 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
     """
     requests = _requests_by_id(data)
     if requests:
+        # A batch's output comes in any order: the id of the request is the only link.
         return tuple(
             replace(one, prompt=one.prompt or requests.get(one.custom_id, ""))
             for one in predictions
         )
     rows = [_question_and_answer(row) for row in read_conversations(data)]
+    matches: Sequence[QuestionAnswer | None]
     if any(prediction.question for prediction in predictions):
-        by_question = {_normalize_text(question): (question, answer) for question, answer in rows}
-        found = [
-            by_question.get(_normalize_text(prediction.question)) for prediction in predictions
-        ]
-        if not any(found):
-            raise DataError(
-                f"{', '.join(data)}: no row asks what a prediction answers; expected the same"
-                " questions"
-            )
+        matches = _match_by_question(predictions, rows, data)
     else:
-        steps = [prediction.step for prediction in predictions]
-        if any(steps.count(step) != len(rows) for step in set(steps)):
-            raise DataError(
-                f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions"
-                " without a prompt; expected one each, in the same order"
-            )
-        found = [rows[steps[:at].count(step)] for at, step in enumerate(steps)]
-    return tuple(
-        (
-            prediction
-            if row is None
-            else replace(
-                prediction,
-                prompt=prediction.prompt or row[0],
-                reference=prediction.reference or row[1],
-            )
+        matches = _match_by_order(predictions, rows, data)
+    pairs = zip(predictions, matches, strict=True)
+    return tuple(_with_row(prediction, row) for prediction, row in pairs)
+
+
+QuestionAnswer = tuple[str, str]
+"""(question, answer) of a row of data"""
+
+
+def _match_by_question(
+    predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
+) -> list[QuestionAnswer | None]:
+    """For each prediction the row of the same question; None where there is none. Raises DataError for no match."""
+    by_question = {_normalize_text(question): (question, answer) for question, answer in rows}
+    matches = [by_question.get(_normalize_text(one.question)) for one in predictions]
+    if not any(matches):
+        raise DataError(
+            f"{', '.join(data)}: no row asks what a prediction answers; expected the same questions"
         )
-        for prediction, row in zip(predictions, found, strict=True)
+    return matches
+
+
+def _match_by_order(
+    predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
+) -> list[QuestionAnswer]:
+    """For each prediction the row at its place among those of its step. Raises DataError for another number."""
+    counts = Counter(prediction.step for prediction in predictions)
+    if any(count != len(rows) for count in counts.values()):
+        raise DataError(
+            f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions"
+            " without a prompt; expected one each, in the same order"
+        )
+    # A run answers the same rows at each of its evaluations, so that each step begins with the first row again.
+    taken: Counter[int] = Counter()
+    matches = []
+    for prediction in predictions:
+        matches.append(rows[taken[prediction.step]])
+        taken[prediction.step] += 1
+    return matches
+
+
+def _with_row(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
+    """The prediction with what it lacks from its row; what it has itself stays."""
+    if row is None:
+        return prediction
+    question, answer = row
+    return replace(
+        prediction,
+        prompt=prediction.prompt or question,
+        reference=prediction.reference or answer,
     )
 
 
@@ -253,6 +280,8 @@ def score_hint(path: str | PathLike[str]) -> str:
         taken = find_columns([line.row for line in lines], {}, str(path))
     except DataError:
         lines, taken = [], {}
+    # Names before `response` are of predictions alone; `response` and `output` are columns of
+    # training data too.
     sure = COLUMN_NAMES["prediction"][: COLUMN_NAMES["prediction"].index("response")]
     if (
         plain_name(taken.get("prediction", "")) in sure
@@ -269,6 +298,7 @@ def score_hint(path: str | PathLike[str]) -> str:
 
 
 def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
+    """The predictions of all rows, with what each column was taken for. Raises DataError where there is none."""
     taken = find_columns([line.row for line in lines], columns, lines[0].path)
     by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
     predictions = [one for row in by_row for one in row]
@@ -284,30 +314,40 @@ def _predictions_of_row(
     row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int
 ) -> Iterator[Prediction]:
     """The predictions of one row, one or several."""
-    cells = {ours: _cell_at(row, theirs) for ours, theirs in taken.items()}
-    same = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
-    wanted = next((said.text for said in texts_in(cells.get("reference"))), "")
-    asked, last = _prompt_and_last_answer(
+    cells = {name: _cell_at(row, column) for name, column in taken.items()}
+    prompt, last_answer = _prompt_and_last_answer(
         cells.get("prompt", _messages_before(cells["prediction"]))
     )
-    if isinstance(asked, str) and plain_name(taken.get("prompt", "")) == "instruction":
-        more = row.get("input")
-        asked = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
-    reference = cut_stop_tokens(wanted or ("" if same else last))[0]
-    for said in texts_in(cells["prediction"]):
-        text, has_stop = cut_stop_tokens(said.text)
-        stopped = _parse_stop_reason(cells.get("stopped") if said.ended is None else said.ended)
+    reference = next((answer.text for answer in texts_in(cells.get("reference"))), "")
+    # Of one column with prompt and prediction, the assistant's last turn is the prediction, and no reference.
+    is_one_column = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
+    if not reference and not is_one_column:
+        reference = last_answer
+    for answer in texts_in(cells["prediction"]):
+        text, has_stop = cut_stop_tokens(answer.text)
+        reason = cells.get("stopped") if answer.ended is None else answer.ended
         yield Prediction(
             text,
-            asked,
-            reference,
+            _with_alpaca_input(prompt, row, taken),
+            cut_stop_tokens(reference)[0],
             _parse_step(cells.get("step")),
-            has_stop or stopped,
+            # A stop token in the text proves that the answer ended; what a column says may be a default.
+            has_stop or _parse_stop_reason(reason),
             file,
             line,
             str(row.get("custom_id") or ""),
-            said.text.rstrip().removeprefix(text.rstrip()).strip() if has_stop else "",
+            answer.text.rstrip().removeprefix(text.rstrip()).strip() if has_stop else "",
         )
+
+
+def _with_alpaca_input(
+    prompt: str | Messages, row: Mapping[str, Any], taken: Mapping[str, str]
+) -> str | Messages:
+    """The prompt of a row of Alpaca's form with its `input`, which belongs to the question."""
+    if not isinstance(prompt, str) or plain_name(taken.get("prompt", "")) != "instruction":
+        return prompt
+    more = row.get("input")
+    return f"{prompt}\n{more}" if isinstance(more, str) and more.strip() else prompt
 
 
 def _messages_before(prediction: Any) -> Any:
@@ -332,6 +372,7 @@ def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
 
 
 def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+    """One entry of a list as a prediction. Raises UsageError, DataError."""
     if isinstance(value, Prediction):
         return value
     if isinstance(value, str):
@@ -352,6 +393,7 @@ def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> 
 
 def _cell_at(row: Mapping[str, Any], name: str) -> Any:
     """What stands in a column, or in an object of it: `doc.question`."""
+    # The whole name first: a column may have a dot in it.
     if name in row:
         return row[name]
     first, _, rest = name.partition(".")
@@ -360,6 +402,7 @@ def _cell_at(row: Mapping[str, Any], name: str) -> Any:
 
 
 def _role_of(message: Mapping[str, Any]) -> str:
+    """The role of a message, in OpenAI's names."""
     role = str(message.get("role", message.get("from", "")))
     return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(
         role, role
@@ -367,6 +410,7 @@ def _role_of(message: Mapping[str, Any]) -> str:
 
 
 def _content_text(message: Mapping[str, Any]) -> str:
+    """The text of a message; of content parts the texts among them."""
     content = message.get("content", message.get("value"))
     if isinstance(content, list):
         return "\n".join(
@@ -378,18 +422,24 @@ def _content_text(message: Mapping[str, Any]) -> str:
 
 
 def _parse_step(value: Any) -> int:
+    """A training step; 0 where it is not known."""
     try:
+        # `500.0`, as pandas writes a column of numbers with gaps.
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
         return 0
 
 
 def _parse_stop_reason(value: Any) -> bool | None:
+    """Did the answer end by itself? None where the value says neither."""
     reason = str(value).strip().casefold()
-    return True if reason in STOP_REASONS else False if reason in LENGTH_REASONS else None
+    if reason in STOP_REASONS:
+        return True
+    return False if reason in LENGTH_REASONS else None
 
 
 def _question_and_answer(row: Conversation) -> tuple[str, str]:
+    """The last question of a row, and the answer to it."""
     if not row.is_chat:
         return row.prompt or "", row.completion or row.text or ""
     answers = [at for at, message in enumerate(row.messages) if message.get("role") == "assistant"]
@@ -401,4 +451,6 @@ def _question_and_answer(row: Conversation) -> tuple[str, str]:
 
 
 def _normalize_text(text: str) -> str:
+    """A text for comparison: one space between words, and no case."""
+    # White space and case often change on the way through CSV and templates.
     return " ".join(text.split()).casefold()

@@ -21,8 +21,11 @@ from typing import IO, Any, NamedTuple
 
 from truetune.errors import DataError
 
+# Chosen, not measured: an object store takes tens of milliseconds for a request, however small; a few
+# MB in flight cost little memory.
 BUFFER_BYTES = 1 << 20
 """Bytes that a small read fetches at once; a larger read fetches what it asks for."""
+# What such an address serves may change from one read to the next, so that a run could not be repeated.
 REFUSED_SCHEMES = ("hf", "http", "https", "ftp")
 _URI = re.compile(r"([a-z][a-z0-9+.-]*://[^/?]*)/?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 
@@ -39,6 +42,8 @@ class Remote:
         self.top = top
         self.path = path.strip("/")
         if info is not None:
+            # The place of a cached property: a listing has told it already, and each
+            # question to a store costs a request.
             self.__dict__["_info"] = info
 
     @classmethod
@@ -54,6 +59,7 @@ class Remote:
         return remote
 
     def __str__(self) -> str:
+        # Without user and secret: this is what messages and records show.
         scheme, _, host = self.top.partition("?")[0].partition("://")
         return f"{scheme}://{host.rpartition('@')[2]}{self.path}"
 
@@ -61,6 +67,8 @@ class Remote:
         return f"Remote({str(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
+        # For worker processes: a filesystem of Arrow is opened again there, a connection can't
+        # travel.
         return Remote, (self.top, self.path)
 
     def __eq__(self, other: object) -> bool:
@@ -74,24 +82,30 @@ class Remote:
 
     @property
     def parent(self) -> Remote:
+        """The folder around it."""
         return Remote(self.top, self.path.rpartition("/")[0])
 
     @property
     def name(self) -> str:
+        """The last part of its path."""
         return self.path.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
+        """The last suffix of its name, with the dot."""
         return PurePosixPath(self.name).suffix
 
     @property
     def suffixes(self) -> list[str]:
+        """All suffixes of its name."""
         return PurePosixPath(self.name).suffixes
 
     def is_file(self) -> bool:
+        """Is there a file of this name? Asked of the store once."""
         return bool(self._info.is_file)
 
     def is_dir(self) -> bool:
+        """Is there a folder of this name? In an object store, names that begin with it."""
         from pyarrow.fs import FileType
 
         return bool(self._info.type == FileType.Directory)
@@ -112,6 +126,8 @@ class Remote:
 
     def expanded(self) -> Iterator[Remote]:
         """The places that fit this one as a pattern; `**` stands for any folders."""
+        # Level by level, so that only folders that fit are listed: a bucket may hold millions
+        # of names.
         yield from _matching_places(Remote(self.top, ""), self.path.split("/"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
@@ -126,6 +142,7 @@ class Remote:
         return body
 
     def read_text(self, encoding: str = "utf-8") -> str:
+        """The whole text. Raises OSError, DataError, UnicodeDecodeError."""
         return self.read_bytes().decode(encoding)
 
     def write(self, body: Any) -> None:
@@ -152,22 +169,27 @@ class Remote:
 
     @property
     def _filesystem(self) -> Any:
+        """Arrow's filesystem, opened once a process."""
         return _open_filesystem(self.top)[0]
 
     @property
     def _inside(self) -> str:
         """The path as the filesystem takes it."""
         base: str = _open_filesystem(self.top)[1]
+        # Arrow's path begins with the bucket; for HDFS and files there is none.
         return f"{base.rstrip('/')}/{self.path}" if base else self.path
 
     @cached_property
     def _info(self) -> Any:
+        """What the store says of this place; asked once."""
         with self._told():
             return self._filesystem.get_file_info(self._inside)
 
     def _listed(self, recursive: bool) -> Iterator[Remote]:
+        """What stands below, with its info."""
         from pyarrow.fs import FileSelector
 
+        # Names come back as the filesystem has them, with the bucket before.
         skip = len(self._inside) - len(self.path)
         with self._told():
             selector = FileSelector(self._inside, allow_not_found=True, recursive=recursive)
@@ -199,6 +221,7 @@ def parse_place(name: str | PathLike[str] | Remote) -> DataPath:
     return Remote.of(name) if isinstance(name, str) and "://" in name else Path(name).expanduser()
 
 
+# Opening S3 resolves a region over the network; a run has a few tops, not thousands.
 @lru_cache(maxsize=64)
 def _open_filesystem(top: str) -> tuple[Any, str]:
     """(filesystem, the path of its top)"""
@@ -212,7 +235,9 @@ def _open_filesystem(top: str) -> tuple[Any, str]:
 
 
 def _matching_places(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
+    """The places below a folder that fit the parts of a pattern."""
     part, *rest = pattern
+    # `**` stands for no folder as well.
     if part == "**":
         if rest:
             yield from _matching_places(folder, rest)

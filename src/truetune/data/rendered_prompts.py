@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 Messages = tuple[dict[str, str], ...]
+# One alternative for each family of templates, each with the role as its group. What only looks like a
+# header must not be one: words as `User:` count at the beginning of a line alone.
 _HEADER = re.compile(
     r"<\|im_start\|>[ ]*(?P<chatml>\w+)\n"
     r"|<\|start_header_id\|>(?P<llama>\w+)<\|end_header_id\|>\s*"
@@ -42,6 +44,7 @@ _ROLES = {
 def chat_of_rendered(text: str) -> Messages | None:
     """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
     headers = list(_HEADER.finditer(text))
+    # One header may be a quotation; a rendered prompt has the question's and the answer's.
     if len(headers) < 2:
         return None
     ends = [*(header.start() for header in headers[1:]), len(text)]
@@ -49,6 +52,8 @@ def chat_of_rendered(text: str) -> Messages | None:
         (_role_of_header(header), _CONTROL.sub("", text[header.end() : end]).strip())
         for header, end in zip(headers, ends, strict=True)
     ]
+    # The empty header of the answer is the proof that a template wrote this; a question about
+    # templates lacks it.
     if turns[-1] != ("assistant", "") or not any(
         role == "user" and text_of_turn for role, text_of_turn in turns
     ):
@@ -59,6 +64,7 @@ def chat_of_rendered(text: str) -> Messages | None:
 def find_question_turn(text: str) -> tuple[int, str] | None:
     """Where the header of a user's turn stands behind other text, and the header; None where there is none."""
     for header in _HEADER.finditer(text):
+        # With text before it, it is a turn that the model wrote itself, behind its own answer.
         if _role_of_header(header) == "user" and text[: header.start()].strip():
             return header.start(), header[0].strip()
     return None
@@ -73,6 +79,8 @@ def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
 
 
 def _role_of_header(header: re.Match[str]) -> str:
+    """The role that a header names, in OpenAI's words."""
+    # The only group that matched names the family, and holds the role.
     name = header[str(header.lastgroup)].casefold()
     return _ROLES.get(name, name)
 

@@ -1,4 +1,8 @@
-"""Rows: every row of the data as a Conversation, one after the other."""
+"""Rows: every row of the data as a Conversation, one after the other.
+
+The first row of a file decides its format, and the reader that was chosen for it reads all others: so a file is read
+the same way however it is cut. Rows of another format inside it are a problem of those rows.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import DataError
 from truetune.spec.run import Format
 
+# Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
 REPORT_EVERY = 256
 OnBroken = Callable[[Origin, str], None]
 """Told of a line that holds no row: where it is, and why, with its place"""
@@ -42,6 +47,7 @@ def read_conversations(
     total, number, done, reached = sum(sizes), 0, 0, 0
 
     def pass_over(origin: Origin, reason: str) -> None:
+        """Tell of a line that holds no row, which keeps its number."""
         nonlocal number
         if on_broken is None:
             raise DataError(reason)
@@ -56,8 +62,12 @@ def read_conversations(
                 records, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
+                # Numbers count lines that hold no row too, so that a row keeps its
+                # number when another one is fixed.
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
+                    # A reader may seek back, for its footer or its first bytes;
+                    # progress never goes back.
                     reached = max(reached, done + raw.tell())
                     progress(number, reached, total)
         if number == first:
@@ -99,6 +109,7 @@ def iterate_conversations(
             on_broken(origin, str(error))
             continue
         conversation = read_row(body, origin)
+        # Kept for whoever reads the row again with other values: provenance and fixes.
         conversation.raw, conversation.read = body, read_row
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
@@ -134,6 +145,7 @@ def find_exemplar(
 
 
 def _row_of_record(record: Record, file: str) -> Row:
+    """The columns of a record. Raises DataError where it holds no object."""
     if record.error is not None:
         raise record.error
     if not isinstance(record.row, dict):
@@ -151,6 +163,7 @@ def _make_reader(
     columns: Mapping[str, str],
     rename: Callable[[Row], Row] | None,
 ) -> Callable[[Row, Origin], Conversation]:
+    """The reader of a file that begins with this record. Raises DataError where no format fits."""
     body, where = _row_of_record(record, file), f"{file}:{record.line}"
     check_mapped_columns(body, columns, where)
     if rename is None:
@@ -164,4 +177,5 @@ def _rename_row(
     row: Row,
     origin: Origin,
 ) -> Conversation:
+    """A row that is read after its columns got truetune's names."""
     return read_row(rename(row), origin)
