@@ -1,4 +1,8 @@
-"""Whole files of a bounded size, and lines of a bounded length."""
+"""Whole files of a bounded size, and lines of a bounded length.
+
+Every reader asks for one byte more than it may have, and refuses where it gets it: so nothing depends on the size that
+a file system names. A line that is too long is passed over and not held, for the rows behind it are good.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from truetune.parsing.limits import (
     size_text,
 )
 
+# Chosen, not measured: the rest of a line that is too long is thrown away in pieces of this size.
 SKIP_BYTES = 1 << 20
 
 
@@ -47,7 +52,7 @@ def bounded_lines(
     Raises InputLimitError, with the line, where nearly all lines are blank (`check_blank_lines`).
     """
     blank = others = 0
-    while content := file.readline(max_bytes + 1):
+    for content in iter(lambda: file.readline(max_bytes + 1), b""):
         if content.isspace():
             blank += 1
             check_blank_lines(blank, others, first)
@@ -56,6 +61,7 @@ def bounded_lines(
         if len(content) <= max_bytes:
             yield content, len(content)
         else:
+            # Empty, for no real line is: its end would be there. The size keeps offsets right.
             yield b"", len(content) + _skip_line(file, content)
 
 
@@ -67,6 +73,7 @@ def check_blank_lines(blank: int, others: int, first: int = 1) -> None:
         others: lines that hold something, since then.
         first: the number of the line from which they are counted.
     """
+    # A bound on work, not on memory: compressed newlines unpack a thousandfold.
     if blank > MAX_BLANK_LINES + BLANK_LINES_PER_LINE * others:
         raise InputLimitError(
             f"{blank:,} of {blank + others:,} lines up to here are blank, the limit is"

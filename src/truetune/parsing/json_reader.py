@@ -36,12 +36,16 @@ __all__ = [
     "replace_surrogates",
 ]
 
+# Without possessive quantifiers a text of many backslashes takes time that grows with the square of
+# its length.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string; an unclosed one reaches to the end. Possessive, so that no text makes it go back."""
 _BRACKET_OR_STRING = re.compile(_STRING.pattern + r"|[\[\]{}]", re.DOTALL)
 _WHITE_SPACE = re.compile(r"\s*")
+# What is left are brackets alone: their depth is a running sum, made in C.
 _NO_BRACKET = re.compile(r"[^\[\]{}]+")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
+# A colon in a string is seldom behind a quote or a space; a key's always is.
 _BEFORE_COLON = ('":', " :", "\t:", "\n:", "\r:")
 """The colon of a key, with what can stand before it"""
 Surrogates = Literal["replace", "refuse", "keep"]
@@ -65,8 +69,11 @@ def parse_json(
 
     Raises InputLimitError, JSONDecodeError, UnicodeDecodeError: each is a ValueError.
     """
+    # Before anything is copied: decoding and building values take many times the memory of the
+    # text.
     check_size(len(text), limits)
     if isinstance(text, bytes):
+        # A byte order mark is common in files from Windows, and no JSON.
         text = text.decode("utf-8-sig")
     _check_structure(text, limits)
     try:
@@ -75,7 +82,8 @@ def parse_json(
         )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    if unique_keys and (key := duplicate_key(text)) is not None:
+    key = duplicate_key(text) if unique_keys else None
+    if key is not None:
         raise InputLimitError(f"the key {_quote_key(key)} stands twice in one object")
     return _without_surrogates(value, text, surrogates)
 
@@ -105,12 +113,17 @@ class RowDecoder:
 
     def __init__(self, limits: Limits = ROW) -> None:
         self._limits = limits
+        # A list of one number: the hook needs something that it can change, and an attribute costs
+        # a look-up for each object.
         self._keys = keys = [0]
 
-        def count_keys(found: dict[str, Any]) -> dict[str, Any]:
-            keys[0] += len(found)
-            return found
+        def count_keys(mapping: dict[str, Any]) -> dict[str, Any]:
+            """The object as it is, with its keys counted; of equal keys the dictionary has one."""
+            keys[0] += len(mapping)
+            return mapping
 
+        # An object_hook keeps the C decoder; object_pairs_hook would too, but builds a list of
+        # pairs for each object.
         self._decode = json.JSONDecoder(object_hook=count_keys).raw_decode
 
     def read_line(self, text: str) -> Decoded:
@@ -128,6 +141,7 @@ class RowDecoder:
         own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
         """
         decoded = self._read(text, start)
+        # Cheap upper bounds: strings may hold brackets too, and only then the exact check runs.
         openers = text.count("[", start, decoded.end) + text.count("{", start, decoded.end)
         if openers > self._limits.max_nesting or decoded.end - start > self._limits.max_values:
             _check_structure(text[start : decoded.end], self._limits)
@@ -135,6 +149,7 @@ class RowDecoder:
         return decoded
 
     def _read(self, text: str, start: int) -> Decoded:
+        """The value at a place, and a key that one of its objects lost."""
         self._keys[0] = 0
         try:
             value, end = self._decode(text, start)
@@ -165,12 +180,15 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
     repeated: list[str] = []
 
     def compare(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        """The object; notes the first key that stands twice."""
         value = dict(pairs)
         if len(value) < len(pairs) and not repeated:
             names = [name for name, _ in pairs]
             repeated.append(next(name for name in value if names.count(name) > 1))
         return value
 
+    # The slow way, only for rows whose counts differ: a key that is lost, or a string that looks
+    # like one.
     json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, start)
     return repeated[0] if repeated else None
 
@@ -179,9 +197,11 @@ def replace_surrogates(
     value: Any, text: str, start: int = 0, end: int | None = None
 ) -> tuple[Any, bool]:
     """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
+    # A surrogate can only come from an escape: UTF-8 can't hold one. Nearly all texts end here.
     if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
         return value, False
     try:
+        # An emoji is a whole pair, which Python joined. Only encoding tells whether a half is left.
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return _without_lone_halves(value), True
@@ -199,6 +219,7 @@ def check_whole_numbers(value: Any) -> None:
     elif isinstance(value, list):
         for item in value:
             check_whole_numbers(item)
+    # True and False are integers of one bit.
     elif isinstance(value, int) and value.bit_length() > MAX_SETTING_BITS:
         raise InputLimitError(
             f"a whole number of {value.bit_length():,} bits; at most {MAX_SETTING_BITS} are"
@@ -207,9 +228,12 @@ def check_whole_numbers(value: Any) -> None:
 
 
 def _check_structure(text: str, limits: Limits) -> None:
+    """Raise InputLimitError where a text is nested too deeply or holds too many values."""
     openers = text.count("[") + text.count("{")
+    # No text can be nested deeper than it has brackets, nor hold more values than characters.
     if openers <= limits.max_nesting and len(text) <= limits.max_values:
         return
+    # Brackets and commas inside strings are text.
     bare = _STRING.sub("", text)
     brackets = _NO_BRACKET.sub("", bare)
     if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
@@ -233,10 +257,12 @@ def _line_of_depth(text: str, allowed: int) -> int:
 
 
 def _parse_integer(digits: str) -> int | float:
+    """A whole number, or a float where it is so long that no setting or count can be it."""
     return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
 
 
 def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
+    """The value as the caller wants lone surrogates treated. Raises InputLimitError."""
     if surrogates == "keep":
         return value
     value, replaced = replace_surrogates(value, text)
@@ -248,7 +274,10 @@ def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
 
 
 def _without_lone_halves(value: Any) -> Any:
+    """The value with U+FFFD for each half, in keys too."""
     if isinstance(value, str):
+        # UTF-16 is where halves come from: written as it, each half that has no partner is
+        # replaced.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {
@@ -258,4 +287,5 @@ def _without_lone_halves(value: Any) -> Any:
 
 
 def _quote_key(key: str) -> str:
+    """A key for a message, cut."""
     return repr(key if len(key) <= 60 else f"{key[:60]}...")

@@ -17,11 +17,15 @@ from truetune.parsing.limits import SETTINGS, InputLimitError
 
 MODELFILE_NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
 """`Modelfile`, `Modelfile.q8`, `support.modelfile`"""
+# An unclosed triple quote reaches to the end of the file: what stands behind it is text, and no
+# instruction.
 INSTRUCTION = re.compile(
     r"[ \t]*(from|adapter|parameter|template|system|message|license|requires)\b[ \t]*"
     r"(\"\"\".*?(?:\"\"\"|\Z)|[^\n]*)",
     re.I | re.S,
 )
+# `#ADAPTER ./lora` is what is left when somebody merged the adapter, or forgot it: a rule compares
+# the two.
 COMMENTED_ADAPTER = re.compile(r"[ \t]*#[ \t]*adapter\b[ \t]*(\S+)", re.I)
 
 
@@ -67,9 +71,11 @@ class Modelfile:
     def local(self, word: str) -> Path | None:
         """The file or folder that an instruction names, where it is on this machine."""
         instruction = self.last(word)
+        # A null byte in a path raises ValueError deep inside of pathlib.
         if instruction is None or "\0" in instruction.value:
             return None
         name = Path(instruction.value).expanduser()
+        # Ollama reads paths relative to the Modelfile; people run it from elsewhere too.
         places = (Path(self.path).parent / name, name)
         try:
             return next((place for place in places if place.exists()), None)
@@ -96,6 +102,7 @@ def read_modelfile(path: Path) -> Modelfile:
             instructions.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
             start = match.end()
         elif comment is not None:
+            # The last one, as of instructions.
             commented = Instruction("adapter", _strip_quotes(comment[1]), line)
         end = text.find("\n", start)
         start = len(text) if end < 0 else end + 1

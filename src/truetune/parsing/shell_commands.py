@@ -22,6 +22,7 @@ from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
 SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
 DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
 ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
+# One value on a line of its own; `A=1 B=2 python x` sets variables for a command alone.
 ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|'[^']*')\s*(?:#.*)?")
 SETS_A_VARIABLE = re.compile(
     r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|\$\{(\w+):="
@@ -32,6 +33,7 @@ BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
 """Lines that begin and end what is run under a condition, or several times"""
 VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+# Slurm reads these comments; other schedulers are not read.
 SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
 DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
 DOCKER_IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
@@ -53,6 +55,7 @@ class ShellCommand:
         """The words behind these, which stand beside each other; of the first one, the file name counts. None where
         they are not there."""
         for begin in range(len(self.words) - len(words) + 1):
+            # By the file name: `/opt/venv/bin/python -m vllm` is `python -m vllm`.
             first, *rest = self.words[begin : begin + len(words)]
             if (first.rpartition("/")[2], *rest) == words:
                 return self.words[begin + len(words) :]
@@ -85,15 +88,23 @@ def is_command_file(path: Path) -> bool:
 
 
 def last_option(words: tuple[str, ...], *names: str) -> str | None:
-    """The value of the last option of these names (dashes and underscores are the same); "" for one without a value,
-    None where none is given."""
+    """The value of the last option of these names (dashes and underscores are the same).
+
+    Returns "" for an option without a value, None where none is given.
+    """
     wanted = {name.replace("_", "-") for name in names}
     result: str | None = None
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
-        if name.replace("_", "-") in wanted:
-            following = words[number + 1] if number + 1 < len(words) else ""
-            result = value if equals else "" if following.startswith("-") else following
+        if name.replace("_", "-") not in wanted:
+            continue
+        if equals:
+            result = value
+            continue
+        following = words[number + 1] if number + 1 < len(words) else ""
+        # The next word is an option of its own; a value that begins with a dash needs the
+        # equals sign.
+        result = "" if following.startswith("-") else following
     return result
 
 
@@ -118,6 +129,7 @@ def _commands_of_results(path: Path) -> CommandFile:
     words = harness_words(path)
     text = shlex.join(words)
     lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    # The finding points to the line that says whether a template was used.
     line = next((n for n, one in enumerate(lines, 1) if f'"{TEMPLATE_KEY}"' in one), 1)
     command = ShellCommand(words, line, text)
     return CommandFile(str(path), text, (command,) if words else ())
@@ -134,13 +146,16 @@ def parse_commands(text: str, path: str) -> CommandFile:
             for command in _commands_of_line(line, number, variables)
         )
         return CommandFile(path, text, commands, _scheduler_requests(text))
-    images = [match[1] for _, line in lines if (match := DOCKER_IMAGE.match(line))]
+    matches = [DOCKER_IMAGE.match(line) for _, line in lines]
+    # The last FROM is the image that runs; those before it only build.
+    images = [match[1] for match in matches if match is not None]
     return CommandFile(
         path, text, tuple(_commands_of_dockerfile(lines)), image=images[-1] if images else ""
     )
 
 
 def _is_dockerfile(path: str) -> bool:
+    """Does the name say that it is a Dockerfile?"""
     name = Path(path).name
     return name in DOCKERFILE_NAMES or name.startswith("Dockerfile.")
 
@@ -149,12 +164,14 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Lines with their numbers; those that continue are one, comments and here-documents are left out."""
     whole, begin, ends_with = "", 0, ""
     for number, line in enumerate(text.splitlines(), 1):
+        # Inside a here-document: a script for another program, up to the word that ends it.
         if ends_with:
             ends_with = "" if line.strip() == ends_with else ends_with
             continue
         if line.lstrip().startswith("#"):
             continue
         begin = begin or number
+        # A line that continues: one command over several lines is one command.
         if line.endswith("\\"):
             whole += line[:-1] + " "
             continue
@@ -175,12 +192,15 @@ def assigned_once(text: str) -> dict[str, str]:
 
 def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
     """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
+    # Everything that sets a name counts, also in a loop or by `read`: twice set means that nobody
+    # knows the value here.
     counts = Counter(
         name for _, line in lines for names in SETS_A_VARIABLE.findall(line) for name in names
     )
     values: dict[str, str] = {}
     depth = 0
     for _, line in lines:
+        # Lines, not a parser: a block that opens and closes on one line counts as neither.
         depth += BLOCK_BEGIN.match(line) is not None
         match = ASSIGNMENT.fullmatch(line)
         if match is not None and not depth and counts[match[1]] <= 1:
@@ -203,6 +223,7 @@ def _commands_of_line(
     line: str, number: int, variables: Mapping[str, str]
 ) -> Iterator[ShellCommand]:
     """The commands of a line; none where its quotes do not close on it."""
+    # With punctuation_chars, `a;b` and `a&&b` are three words.
     lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
     lexer.whitespace_split, lexer.commenters = True, "#"
     try:
@@ -210,6 +231,7 @@ def _commands_of_line(
     except ValueError:
         return
     part: list[str] = []
+    # The semicolon ends the last command like all others.
     for word in (*words, ";"):
         if word not in ENDS_A_COMMAND:
             part.append(
@@ -223,7 +245,9 @@ def _commands_of_line(
 
 
 def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
+    """One command, without the variables before it; None where nothing is left."""
     own: dict[str, str] = {}
+    # `X=1 python train.py`: set for this command alone.
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         name, _, value = words[0].partition("=")
         own[name], words = value, words[1:]
@@ -242,6 +266,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         kind = match[0].split()[0].upper()
         if kind == "ENTRYPOINT" and len(commands) == 1:
             entry = commands[0]
+        # Docker appends CMD to ENTRYPOINT in the exec form alone.
         elif kind == "CMD" and entry is not None and rest.startswith("["):
             words = (*entry.words, *(word for command in commands for word in command.words))
             entry = ShellCommand(words, entry.line, shlex.join(words))
