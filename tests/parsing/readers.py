@@ -324,13 +324,13 @@ def of_others() -> dict[str, list[Reader]]:
     array = json.dumps([ROW, TOOL_ROW]).encode()
     header = b'prompt,completion\n"a, b",c\n"d\ne",f\n'
     return {
-        "data.records": [
+        "data.file_records": [
             Reader("a.jsonl", LINES, _rows),
             Reader("a.csv", header, _rows),
             Reader("a.tsv", header, _rows),
         ],
         "data.json_text": [Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)],
-        "data.window": [
+        "data.json_window": [
             Reader("a.json", array, _rows),
             Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows),
         ],
@@ -348,7 +348,7 @@ def of_others() -> dict[str, list[Reader]]:
             ),
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
-        "data.stretches": [Reader("s.jsonl", LINES, _scan)],
+        "data.line_stretches": [Reader("s.jsonl", LINES, _scan)],
         "data.predictions": [
             Reader(
                 "preds.jsonl", b'{"prompt": "1 + 1?", "prediction": "2", "step": 1}\n', _predictions
@@ -362,14 +362,14 @@ def of_others() -> dict[str, list[Reader]]:
                 _predictions,
             )
         ],
-        "tokenized.origin_facts": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
-        "fixing.pieces": [
+        "tokenized.token_cache": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
+        "fixing.byte_pieces": [
             Reader("f.jsonl", LINES, _fixed),
             Reader("f.json", array, _fixed),
             Reader("f.csv", header, _fixed),
             Reader("f.jsonl.gz", compressed("gz", LINES), _fixed),
         ],
-        "fixing.tables": [
+        "fixing.fix_tables": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
         "spec.files": [
@@ -452,22 +452,22 @@ SWALLOWS = (
 )
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
-OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"
+OF_A_ROW = "text inside of a row that fixing.byte_pieces has read, which is fed"
 TYPES_ALONE = (
     "the records of a file that checks.lint or checks.inspect_modelfile reads, which are fed"
 )
 OF_A_FIELD = (
-    "a text of a row that data.records has read, which is fed; no JSON or literal is no finding"
+    "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 )
 OWN = {
-    "fixing.body": OF_A_ROW,
-    "fixing.edits": OF_A_ROW,
+    "fixing.row_body": OF_A_ROW,
+    "fixing.row_edits": OF_A_ROW,
     "fixing.json_source": OF_A_ROW,
     "fixing.remedies.template_form": OF_A_ROW,
-    "fixing.turns": OF_A_ROW,
-    "fixing.diff": "a bound alone",
-    "fixing.outputs": TELLS,
-    "fixing.run": "what a broken stream raises, by name",
+    "fixing.row_turns": OF_A_ROW,
+    "fixing.line_diff": "a bound alone",
+    "fixing.fix_outputs": TELLS,
+    "fixing.fix_file": "what a broken stream raises, by name",
     "data.output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
     "checks.source.served_folders": SWALLOWS,

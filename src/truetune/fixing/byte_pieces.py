@@ -1,6 +1,6 @@
 """Pieces: a text of rows cut so that all its bytes are in some piece, each row in one of its own.
 
-The reader of data (`data.records`) says what the rows are; here the bytes are kept beside each. What no row holds
+The reader of data (`data.file_records`) says what the rows are; here the bytes are kept beside each. What no row holds
 (blank lines, a header, brackets and commas) goes with the row behind it, or is the rest behind the last.
 """
 

@@ -22,6 +22,7 @@ from truetune.trainers.trainer_facts import TRAINER_NAMES, UNKNOWN, TrainerFacts
 
 __all__ = ["TRAINERS", "TRAINER_NAMES", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
 
+# By name, in the order in which reports list them; a new trainer is one module and one line here.
 TRAINERS: Mapping[TrainerName, TrainerFacts] = {
     facts.name: facts
     for facts in (
@@ -39,4 +40,5 @@ TRAINERS: Mapping[TrainerName, TrainerFacts] = {
 
 def facts_of(name: TrainerName | None) -> TrainerFacts:
     """The facts of a trainer; those of no trainer in particular where it is not known."""
+    # Not a KeyError and not a guess: rules then name both cases.
     return UNKNOWN if name is None else TRAINERS[name]

@@ -1,4 +1,8 @@
-"""Axolotl, release 0.21.0."""
+"""Axolotl, release 0.21.0: chats by their turns, everything else by its own prompters.
+
+Its chat strategy finds each turn by its content, and not by the tags of a template. Rows that are too long are left out
+by default, where most trainers cut them.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,7 @@ FACTS = TrainerFacts(
     package="axolotl",
     release="0.21.0",
     proof="read",
+    # Started by its own command as a rule; a script may call any of its modules.
     calls=("axolotl.*",),
     learns=Fact(
         Learning(
@@ -36,6 +41,7 @@ FACTS = TrainerFacts(
         "position", COLLATOR, "DataCollatorForSeq2Seq.__call__ (label_pad_token_id)"
     ),
     pads_on=Fact("tokenizer", COLLATOR, "DataCollatorForSeq2Seq.__call__"),
+    # The pad is masked by its position here, so that EOS as pad loses no label.
     missing_pad=Fact("eos", TOKENIZER, "load_tokenizer"),
     clashing_pad=Fact("kept", TOKENIZER, "load_tokenizer"),
     appends_eos=Fact(
@@ -44,10 +50,14 @@ FACTS = TrainerFacts(
         "PromptTokenizingStrategy._tokenize",
     ),
     doubles_bos=Fact(True, ENCODE, "PromptTokenizingStrategy._tokenize"),
+    # By id: an end of turn that is not the tokenizer's EOS is found by the template alone, and else
+    # not learned.
     stops_learned=Fact(
         "eos", CHAT, "ChatTemplateStrategy.find_first_eos_token (train_on_eos: turn)"
     ),
     cut=Fact(
+        # Plain text is split into several rows by the completion strategy; all other rows that are
+        # too long go.
         Cut(512, "sequence_len", "drop", "dropped", splits_text=True),
         "axolotl/utils/schemas/config.py",
         "AxolotlInputConfig.sequence_len, excess_length_strategy;"

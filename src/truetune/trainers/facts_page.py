@@ -1,4 +1,7 @@
-"""The table of facts as Markdown, for docs/trainers-facts.md."""
+"""The table of facts as Markdown, for docs/trainers-facts.md.
+
+The page is written from the facts, and a test compares the two, so that no fact is in the code and not on the page.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import Cut, Fact, Learning, TrainerFacts
 
+# A fact without a title fails when the page is written: none is left out by mistake.
 FACT_TITLES: Mapping[str, str] = {
     "learns": "learns, by default and with settings",
     "finds_answers_by": "finds the assistant's turns by",
@@ -53,6 +57,7 @@ def render_tables() -> str:
 
 
 def _render_section(facts: TrainerFacts) -> Iterator[str]:
+    """The lines of one trainer."""
     yield f"## {facts.called.replace(f' {facts.release}', '') if facts.release else facts.called}"
     yield ""
     proved = {
@@ -60,10 +65,12 @@ def _render_section(facts: TrainerFacts) -> Iterator[str]:
         "read": f"Read in the source of release {facts.release} of `{facts.package}`.",
         "none": "What your code does is not known: rules name both cases.",
     }[facts.proof]
+    # Its release is the reader's own: a number would be wrong in every other release of the page.
     if facts.name == "truetune":
         proved = "This release; compared with `truetune train` by tests."
     yield f"`--trainer {facts.name}`. {proved}"
     yield ""
+    # Nothing is known, so that a table would be a column of `not known`.
     if facts.proof == "none":
         return
     yield "| | | where |"
@@ -74,6 +81,7 @@ def _render_section(facts: TrainerFacts) -> Iterator[str]:
 
 
 def _describe_value(name: str, fact: Fact[object]) -> str:
+    """A fact's value in words."""
     value = fact.value
     if isinstance(value, Learning):
         return _describe_learning(value)
@@ -81,12 +89,14 @@ def _describe_value(name: str, fact: Fact[object]) -> str:
         return _describe_cut(value)
     if isinstance(value, frozenset):
         return " and ".join(sorted(value)) or "nothing"
+    # None means that it does not pack, and not that this is unknown.
     if name == "packs":
         return str(value or "no")
     return VALUE_WORDS.get(value, str(value))
 
 
 def _describe_learning(value: Learning) -> str:
+    """What is learned of each kind of rows, then what settings change."""
     parts = [
         f"{kind}: {learned or 'as your code renders it'}"
         for kind, learned in value.by_default.items()
@@ -100,15 +110,13 @@ def _describe_learning(value: Learning) -> str:
 
 
 def _describe_cut(value: Cut) -> str:
-    limit = "no limit" if value.limit is None else f"`{value.setting}` {value.limit:,} by default"
+    """What happens to rows that are too long, in words."""
     if value.limit is None:
-        return limit
-    empties = (
-        "; rows without a label are dropped"
-        if value.empties == "dropped" and value.action == "end"
-        else ""
-    )
+        return "no limit"
+    # Where rows go as a whole, none is left without a label.
+    drops_empties = value.empties == "dropped" and value.action == "end"
+    empties = "; rows without a label are dropped" if drops_empties else ""
+    split = "; plain text is split" if value.splits_text else ""
     return (
-        f"{limit}:"
-        f" {CUT_WORDS[value.action]}{empties}{'; plain text is split' if value.splits_text else ''}"
+        f"`{value.setting}` {value.limit:,} by default: {CUT_WORDS[value.action]}{empties}{split}"
     )

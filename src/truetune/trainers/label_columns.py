@@ -23,6 +23,8 @@ class LabelColumns(NamedTuple):
     """File and function of its package"""
 
 
+# Not in the facts of each trainer: no test runs these yet, and a fact there is one that a test or a
+# reading proved.
 LABEL_COLUMNS: Mapping[TrainerName, LabelColumns] = {
     "trl": LabelColumns(
         ("assistant_masks",),

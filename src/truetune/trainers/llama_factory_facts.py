@@ -19,6 +19,7 @@ FACTS = TrainerFacts(
     package="llamafactory",
     release="0.9.5",
     proof="read",
+    # Its command reads the settings; nobody calls it from a script of their own.
     calls=("llamafactory.*",),
     learns=Fact(
         Learning(
@@ -45,15 +46,20 @@ FACTS = TrainerFacts(
         TEMPLATE,
         "Template._encode; PretrainDatasetProcessor",
     ),
+    # It joins elements by ids, and adds BOS itself once.
     doubles_bos=Fact(
         False, TEMPLATE, "Template._convert_elements_to_ids (add_special_tokens=False)"
     ),
     stops_learned=Fact("turn", ROWS, ENCODE),
     cut=Fact(
+        # Prompt and answer are shortened in proportion to their lengths, so that the end of the
+        # answer goes too.
         Cut(2048, "cutoff_len", "both", "kept"),
         "llamafactory/data/processor/processor_utils.py",
         "infer_seqlen",
     ),
+    # It renders with a template of its own that the settings name: that of the tokenizer is not
+    # read, so that training and serving may differ.
     template=Fact("own", TEMPLATE, "get_template_and_fix_tokenizer"),
     as_served=Fact(False, ROWS, ENCODE),
     file_truncation=Fact("ignored", TEMPLATE, "Template._convert_elements_to_ids"),

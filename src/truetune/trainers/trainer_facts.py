@@ -152,6 +152,7 @@ class TrainerFacts:
         """What is learned of rows of a kind under settings."""
         rules = self.learns.value
         for switch in rules.switches:
+            # `is`: a setting that is not given is None, which must not pass for False.
             if kind in switch.kinds and setting(switch.setting) is switch.value:
                 return Decision(switch.learned, f"{switch.setting}: {str(switch.value).lower()}")
         about = [switch.setting for switch in rules.switches if kind in switch.kinds]
@@ -165,10 +166,12 @@ class TrainerFacts:
     def masking_pads_by(self, how: Literal["position", "id"] | None) -> TrainerFacts:
         """These facts with a collator that finds pads like this; where that is another one than the facts are of, the
         user's code makes the labels."""
+        # The collator that the facts were recorded with, or one that finds pads alike.
         if how == self.pads_masked_by.value:
             return self
         changed = replace(self, pads_masked_by=unsourced_fact(how))
         if self.collator:
+            # Another collator makes other labels: what is learned is then the user's code.
             changed = replace(changed, learns=unsourced_fact(Learning({})), collator="")
         return changed
 

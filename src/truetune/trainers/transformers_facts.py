@@ -21,19 +21,24 @@ FACTS = TrainerFacts(
     release="5.23.0",
     proof="run",
     calls=("transformers.Trainer", "transformers.Seq2SeqTrainer"),
+    # The collator copies the ids into the labels: prompts are learned unless the script masks them.
     learns=Fact(
         Learning(dict.fromkeys(("chat", "prompt-completion", "instruction", "text"), "all")),
         COLLATORS,
         COLLATOR,
     ),
     finds_answers_by=Fact(None, COLLATORS, COLLATOR),
+    # Each label that equals the pad token becomes -100: with EOS as pad, the end of every answer is
+    # lost.
     pads_masked_by=Fact("id", COLLATORS, COLLATOR),
     pads_on=Fact("tokenizer", COLLATORS, "pad_without_fast_tokenizer_warning"),
     missing_pad=Fact("error", COLLATORS, "pad_without_fast_tokenizer_warning"),
     clashing_pad=Fact("kept", COLLATORS, COLLATOR),
+    # It encodes nothing, and so appends nothing.
     appends_eos=Fact(frozenset(), TRAINER, "Trainer"),
     doubles_bos=Fact(True, TOKENIZERS, ENCODE),
     stops_learned=Fact("turn", COLLATORS, COLLATOR),
+    # The script calls the tokenizer; without max_length and truncation nothing is cut.
     cut=Fact(Cut(None, "max_length of the tokenizer call", "end", "kept"), TRAINER, "Trainer"),
     template=Fact("tokenizer", TRAINER, "Trainer"),
     as_served=Fact(False, TRAINER, "Trainer"),

@@ -19,12 +19,16 @@ FACTS = TrainerFacts(
     release="2026.10.9",
     proof="read",
     calls=("unsloth.*", "unsloth_zoo.*"),
+    # TRL's own rules: the settings are those of its SFTConfig, and only the preparation of rows is
+    # replaced.
     learns=Fact(Learning(*TRL.learns.value), ROWS, PREPARE),
     finds_answers_by=Fact("generation tags", ROWS, f"{PREPARE} (_tokenize_messages)"),
     pads_masked_by=Fact("position", ROWS, f"{PREPARE} (TRL's collator; DataCollatorForSeq2Seq)"),
     pads_on=Fact("tokenizer", ROWS, PREPARE),
     missing_pad=Fact("chosen", TOKENIZER, "patch_tokenizer"),
+    # It looks for a reserved token of the vocabulary, and adds one only where there is none.
     clashing_pad=Fact("replaced", TOKENIZER, "patch_tokenizer"),
+    # Plain text gets none: its notebooks tell users to append EOS in their own formatting function.
     appends_eos=Fact(frozenset(("prompt-completion",)), ROWS, f"{PREPARE} (_tokenize_pc)"),
     doubles_bos=Fact(False, ROWS, f"{PREPARE} (add_special_tokens)"),
     stops_learned=Fact("turn", ROWS, PREPARE),
