@@ -156,7 +156,7 @@ class _EventGuard:
             _check_number(event, line)
             self._add(_Size(1, len(event.value)), event.anchor, line)
 
-    def _size_of_alias(self, anchor: str, line: int) -> _Size:
+    def _size_of_alias(self, anchor: str | None, line: int) -> _Size:
         """What an alias repeats. Raises InputLimitError where it stands inside of that."""
         if any(container.anchor == anchor for container in self._open):
             # A value that holds itself: PyYAML builds it, and whoever walks it never ends.

@@ -1,6 +1,8 @@
 """Verify: are the rows of a cache those that `truetune encode` makes of the data, each with the same labels?
 
-Only digests are held, 16 bytes a document, so that the order of the rows and how they are packed do not matter.
+Only digests are held, 16 bytes a document, so that the order of the rows and how they are packed do not matter. The
+data are encoded by the exact way of `truetune encode`; what the cache lacks or has too much is counted, and the first
+places are named.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from truetune.tokenized.place_tokens import TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, read_chunks
 from truetune.tokenized.token_cache import TokenCache
 
+# Chosen, not measured: enough to see what such rows have in common.
 MAX_KEPT_PLACES = 20
 """Places of each kind that are kept"""
 
@@ -104,8 +107,11 @@ class _Stored:
 
 
 def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) -> Comparison:
+    """As `verify_cache`, once; with shortcuts of the encoder or without."""
     probes = prepared(spec)
     comparison = Comparison()
+    # The cache is held and the data pass by: the cache must be read to its end either way, and data
+    # may be a stream.
     stored = _read_stored(cache, probes, comparison)
     encoder = Encoder(probes.tokenizer.backend, only_reference=only_reference)
     rows = read_conversations(spec.data, format=spec.format, columns=spec.map)
@@ -118,7 +124,8 @@ def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) ->
                 batch.ids[part], batch.supervised[part], example.row.origin, stored, comparison
             )
     for ids, labels in stored.labels.items():
-        if left := labels.total():
+        left = labels.total()
+        if left:
             comparison.extra += left
             comparison.note("extra", stored.places[ids])
     return comparison
@@ -127,6 +134,7 @@ def _compare_cache(spec: RunSpec, cache: TokenCache, *, only_reference: bool) ->
 def _match_example(
     ids: Any, supervised: Any, origin: Origin, stored: _Stored, comparison: Comparison
 ) -> None:
+    """Compare an example of the data with the documents of the same ids, and take one of them."""
     labels = stored.labels.get(_digest_of_values(ids))
     if labels is None or not labels.total():
         comparison.missing += 1
@@ -139,14 +147,18 @@ def _match_example(
         return
     comparison.other_labels += 1
     comparison.note("other labels", origin)
+    # The same ids with other labels: one of those documents is taken, so that it does not count as
+    # extra as well.
     labels[next(digest for digest, count in labels.items() if count > 0)] -= 1
 
 
 def _read_stored(cache: TokenCache, probes: Probes, comparison: Comparison) -> _Stored:
+    """The digests of all documents of a cache. Raises DataError where rows can't be read."""
     placer, stored = TokenPlacer(probes), _Stored()
     for chunk in read_chunks(cache.sources):
         if chunk.broken:
             origin, reason = chunk.broken[0]
+            # A comparison with some rows missing would call the cache different for another reason.
             raise DataError(f"{origin}: {reason}; write the cache again")
         comparison.labels &= chunk.labels is not None or bool(chunk.masks)
         padding = placer.place(chunk).padding
@@ -173,9 +185,12 @@ def _document_ranges(chunk: Chunk) -> list[tuple[int, int, int]]:
 
 def _trained_labels(supervised: Any) -> Any:
     """Without the first token, whose label no trainer uses."""
+    # Labels are shifted by one in the loss: the first token is predicted from nothing.
     return np.asarray(supervised, np.bool_)[1:]
 
 
 def _digest_of_values(values: Any) -> bytes:
+    """16 bytes of a digest of an array, whatever its integer type."""
+    # One type for the same numbers, for int32 and int64 have other bytes.
     kind = np.bool_ if values.dtype == np.bool_ else np.int64
     return blake2b(np.ascontiguousarray(values, kind).tobytes(), digest_size=16).digest()

@@ -25,12 +25,18 @@ from truetune.tokenized.place_tokens import PlacedChunk
 from truetune.tokenized.row_chunks import Ints, Mask
 from truetune.tokenized.turn_headers import ROLE_NAMES, layout_of
 
+# Chosen, not measured: a template that differs differs in most rows, and each row costs two
+# renderings.
 MAX_SAMPLED_ROWS = 256
 """Rows that are tried at most"""
+# More of the first chunk, so that a small file is judged by more than a row or two.
 ROWS_OF_FIRST_CHUNK, ROWS_OF_LATER_CHUNK = 16, 1
 """... of the first chunk, and of each one behind it"""
+# Chosen, not measured: longer rows are packs, which are no single conversation.
 MAX_ROW_TOKENS = 4_096
 """Tokens of a row that are read"""
+# Chosen, not measured: names and numbers pass for text of any tokenizer; double would leave out
+# short chats.
 MIN_TEXT_BYTES = 40
 """Bytes; a shorter text tells nothing"""
 
@@ -58,6 +64,7 @@ class RoundTripSampler:
         self._added = np.array(
             sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64
         )
+        # The exact way: a shortcut that is wrong would look like another template.
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
         self._layout = layout_of(probes)
         self._tried = 0
@@ -69,12 +76,14 @@ class RoundTripSampler:
         if self._tried >= MAX_SAMPLED_ROWS or not rows:
             return
         wanted = ROWS_OF_LATER_CHUNK if self._tried else ROWS_OF_FIRST_CHUNK
+        # Spread over the chunk: files are often sorted by length or source.
         for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
             self._tried += 1
             self._try_tokens(placed, row)
             self._try_template(placed, row)
 
     def _try_tokens(self, placed: PlacedChunk, row: int) -> None:
+        """Read the text of a row, and note it where the ids spell none."""
         chunk = placed.chunk
         part = slice(
             int(chunk.offsets[row]),
@@ -82,6 +91,7 @@ class RoundTripSampler:
         )
         kept = placed.valid[part] & ~placed.padding[part]
         pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
+        # Added tokens part the text: they are no words, and hold no characters of a row.
         text = b" ".join(pieces)
         if len(text) < MIN_TEXT_BYTES:
             return
@@ -102,9 +112,11 @@ class RoundTripSampler:
             yield ids[start:end]
 
     def _spell(self, ids: Ints) -> bytes:
+        """The bytes of some ids."""
         return b"".join(self._vocabulary.spell(int(id)) for id in ids)
 
     def _text(self, ids: Ints) -> str:
+        """The text of some ids."""
         return self._spell(ids).decode("utf-8", "replace")
 
     def _try_template(self, placed: PlacedChunk, row: int) -> None:
@@ -120,11 +132,14 @@ class RoundTripSampler:
         if not wanted:
             return
         self.found.rendered += 1
+        # Any of the variants will do: what a template writes into the system turn by itself can't
+        # be told from the row's text.
         if not any(_begins_alike(ids, rendered_ids) for rendered_ids in wanted):
             at = max(
                 (_common_prefix_length(ids, rendered_ids) for rendered_ids in wanted), default=0
             )
             best = max(wanted, key=lambda rendered_ids: _common_prefix_length(ids, rendered_ids))
+            # Two tokens before the difference, so that the place is recognised.
             around = slice(max(0, at - 2), at + 10)
             text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
@@ -137,6 +152,8 @@ class RoundTripSampler:
         row_turns = turns.only(turns.row == row)
         roles = [Source(int(role)) for role in row_turns.role]
         if (
+            # Packs, tool calls and cut conversations are not rendered: their difference would be
+            # one of this reading, not of the template.
             end - start > MAX_ROW_TOKENS
             or not _is_plain(roles)
             or chunk.borders[start + 1 : end].any()
@@ -169,6 +186,7 @@ class RoundTripSampler:
         )
 
     def _rendered(self, messages: list[Message]) -> Ints | None:
+        """The ids that the template gives for these messages; None where it refuses them."""
         row = Conversation(Origin("ids", 1, 0), "messages", messages)
         try:
             encoded = batch(
@@ -184,6 +202,8 @@ class RoundTripSampler:
 def _is_no_text(piece: bytes) -> bool:
     """Are there bytes inside that are no UTF-8, or control characters? The ids of a text never spell them; a cut one
     may begin or end within a character."""
+    # The character that stands for broken bytes may be in the text itself, as three bytes: those
+    # are no fault.
     text = piece.decode("utf-8", "replace").strip("\ufffd")
     inside = text.replace("\ufffd", "") if b"\xef\xbf\xbd" in piece else text
     return "\ufffd" in inside or any(c < " " and c not in "\n\t\r\f\v\x1b" for c in inside)
@@ -202,6 +222,7 @@ def _message_variants(messages: list[Message]) -> Iterator[list[Message]]:
     if messages[0]["role"] == "system":
         yield messages[1:]
         own = str(messages[0]["content"]).rpartition("\n\n")[2]
+        # The date or default stands before the row's own text, parted by an empty line (Llama 3).
         yield [{**messages[0], "content": own}, *messages[1:]]
 
 
@@ -215,5 +236,6 @@ def _common_prefix_length(one: Ints, other: Ints) -> int:
 def _begins_alike(stored: Ints, rendered: NDArray[np.int64]) -> bool:
     """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
     size = min(len(stored), len(rendered))
+    # Two tokens: a line break behind the stop, or a stop and a line break.
     short = abs(len(stored) - len(rendered)) <= 2 or len(stored) < len(rendered)
     return _common_prefix_length(stored, rendered) == size and short

@@ -35,6 +35,8 @@ from truetune.tokenized.token_columns import (
     refuse_pairs,
 )
 
+# Chosen, not measured: fewer rows pay for numpy's calls more often, more of long packs take more
+# memory.
 CHUNK_ROWS = 512
 """Rows of a chunk: enough to spread the cost of numpy's calls, a few MB of packs of 4,096 tokens"""
 Ints = NDArray[np.int64]
@@ -104,10 +106,13 @@ class _Column:
 def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> Iterator[Chunk]:
     """The rows of some files in order; memory does not grow with their number. Raises DataError."""
     sizes = [source.path.stat().st_size for source in sources]
+    # Rows are numbered over all files, those that can't be read included: a number is where a
+    # person looks.
     row = done = 0
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             for part in _read_parts(source, raw):
+                # At each part: a folder may hold files of both kinds.
                 refuse_pairs(part.batch.schema.names, str(source.path))
                 chunk = _build_chunk(str(source.path), row + part.numbers, part.lines, part.batch)
                 yield replace(chunk, broken=(*chunk.broken, *part.unread)) if part.unread else chunk
@@ -140,6 +145,7 @@ class _Part:
 
 
 def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
+    """The rows of a file, some hundred at a time. Raises DataError."""
     if source.kind in ("parquet", "arrow"):
         line = 1
         for batch in read_batches(source, raw, None, CHUNK_ROWS):
@@ -150,35 +156,43 @@ def _read_parts(source: Source, raw: Any) -> Iterator[_Part]:
                 line += size
         return
     records = read_records(source, raw)
-    while part := list(islice(records, CHUNK_ROWS)):
+    for part in iter(lambda: list(islice(records, CHUNK_ROWS)), []):
         yield _part_of_records(source, part)
 
 
 def _part_of_records(source: Source, part: list[Record]) -> _Part:
     """JSON rows as a record batch. Raises DataError for a column that holds no lists of numbers."""
-    numbers = [
-        i for i, record in enumerate(part) if record.error is None and isinstance(record.row, dict)
-    ]
-    whole = [part[i] for i in numbers]
+    numbers = [number for number, record in enumerate(part) if _holds_row(record)]
+    records = [part[number] for number in numbers]
+    # -1: such a line has no number among the rows that are read.
     unread = tuple(
         (Origin(str(source.path), record.line, -1), str(record.error or "the line holds no row"))
         for record in part
-        if record.error is not None or not isinstance(record.row, dict)
+        if not _holds_row(record)
     )
-    names = list(
-        dict.fromkeys(name for record in whole for name in record.row if name in READ_COLUMNS)
-    )
-    columns = [_array_of(source, name, whole) for name in names]
-    batch = (
-        arrow.RecordBatch.from_arrays(columns, names=names)
-        if names
-        else arrow.RecordBatch.from_pylist([])
-    )
-    lines = np.array([record.line for record in whole], np.int64)
+    lines = np.array([record.line for record in records], np.int64)
+    batch = _batch_of_records(source, records)
     return _Part(len(part), np.array(numbers, np.int64), lines, batch, unread)
 
 
+def _holds_row(record: Record) -> bool:
+    """Could the line be read, and is it an object?"""
+    return record.error is None and isinstance(record.row, dict)
+
+
+def _batch_of_records(source: Source, records: list[Record]) -> Any:
+    """The columns of rows that are read here, as a record batch. Raises DataError."""
+    names = list(
+        dict.fromkeys(name for record in records for name in record.row if name in READ_COLUMNS)
+    )
+    if not names:
+        return arrow.RecordBatch.from_pylist([])
+    columns = [_array_of(source, name, records) for name in names]
+    return arrow.RecordBatch.from_arrays(columns, names=names)
+
+
 def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
+    """A column of JSON rows as an Arrow array. Raises DataError, with the line."""
     values = [record.row.get(name) for record in rows]
     try:
         return arrow.array(
@@ -195,6 +209,8 @@ def _array_of(source: Source, name: str, rows: list[Record]) -> Any:
 
 
 def _is_numbers(value: object) -> bool:
+    """Is it a list of numbers that fit 64 bits, or nothing?"""
+    # Beyond it Arrow raises OverflowError: such a number is no id of any vocabulary.
     limit = 1 << 63
     return value is None or (
         isinstance(value, list)
@@ -226,8 +242,12 @@ def _flat_column(batch: Any, name: str, file: str) -> _Column | None:
         .astype(np.int64)
     )
     missing = column.is_null().to_numpy(zero_copy_only=False).astype(np.bool_)
-    flat = compute.list_flatten(column)  # of the rows of this batch that are not null
+    # The values of this batch alone: `column.values` would give those of the whole array behind the
+    # slice.
+    flat = compute.list_flatten(column)
     if flat.null_count:
+        # A null inside a list: its row is broken, and the value below only keeps the columns
+        # parallel.
         holes = np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))
         missing[np.unique(np.searchsorted(np.cumsum(lengths), holes, side="right"))] = True
         flat = flat.fill_null(False if arrow.types.is_boolean(flat.type) else 0)
@@ -235,6 +255,7 @@ def _flat_column(batch: Any, name: str, file: str) -> _Column | None:
 
 
 def _is_numeric(kind: Any) -> bool:
+    """Does a column hold numbers or truth values?"""
     return bool(
         arrow.types.is_integer(kind)
         or arrow.types.is_floating(kind)
@@ -243,39 +264,22 @@ def _is_numeric(kind: Any) -> bool:
 
 
 def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
+    """A chunk of the rows of a batch whose columns fit together; the others are `broken`. Raises DataError."""
     ids = _flat_column(batch, IDS, file)
     if ids is None:
-        ids = _Column(
-            np.zeros(0, np.int64), np.zeros(len(rows), np.int64), np.ones(len(rows), np.bool_)
-        )
-    names = (LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *DOCUMENT_COLUMNS)
-    parallel = {
-        name: column for name in names if (column := _flat_column(batch, name, file)) is not None
-    }
-    lengths = next(
-        (
-            found
-            for name in LENGTH_COLUMNS
-            if (found := _flat_column(batch, name, file)) is not None
-        ),
-        None,
-    )
-    reasons = (
-        [_why_broken(i, ids, parallel) for i in range(len(rows))]
-        if _any_broken(ids, parallel)
-        else []
-    )
+        # No ids at all: every row is missing them, and is reported so.
+        is_missing = np.ones(len(rows), np.bool_)
+        ids = _Column(np.zeros(0, np.int64), np.zeros(len(rows), np.int64), is_missing)
+    parallel = _parallel_columns(batch, file)
+    reasons = _reasons_broken(len(rows), ids, parallel)
     broken = tuple(
-        (Origin(file, int(lines[i]), int(rows[i])), reason)
-        for i, reason in enumerate(reasons)
+        (Origin(file, int(lines[row]), int(rows[row])), reason)
+        for row, reason in enumerate(reasons)
         if reason
     )
-    kept = (
-        np.array([not reason for reason in reasons], np.bool_)
-        if reasons
-        else np.ones(len(rows), np.bool_)
-    )
-    kept &= ids.lengths > 0  # an empty row teaches nothing, and says nothing
+    is_whole = np.array([not reason for reason in reasons], np.bool_)
+    # An empty row teaches nothing, and says nothing.
+    kept = is_whole & (ids.lengths > 0)
     flat = {name: column.of_rows(kept) for name, column in parallel.items()}
     flat_ids = ids.of_rows(kept).astype(np.int64)
     offsets = np.concatenate(([0], np.cumsum(ids.lengths[kept])))
@@ -291,13 +295,37 @@ def _build_chunk(file: str, rows: Ints, lines: Ints, batch: Any) -> Chunk:
         masks=masks,
         supervised=_supervised_tokens(labels, [flat[name] for name in masks], len(flat_ids)),
         attended=flat[ATTENTION] != 0 if ATTENTION in flat else None,
-        borders=_document_starts(flat, offsets, lengths, kept),
+        borders=_document_starts(flat, offsets, _first_length_column(batch, file), kept),
         sources=flat[SOURCES].astype(np.uint8) if SOURCES in flat else None,
         broken=broken,
     )
 
 
+def _parallel_columns(batch: Any, file: str) -> dict[str, _Column]:
+    """The columns with a number for each token, by name."""
+    columns: dict[str, _Column] = {}
+    for name in (LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *DOCUMENT_COLUMNS):
+        column = _flat_column(batch, name, file)
+        if column is not None:
+            columns[name] = column
+    return columns
+
+
+def _first_length_column(batch: Any, file: str) -> _Column | None:
+    """The column with the lengths of documents; None where there is none."""
+    columns = (_flat_column(batch, name, file) for name in LENGTH_COLUMNS)
+    return next((column for column in columns if column is not None), None)
+
+
+def _reasons_broken(rows: int, ids: _Column, parallel: Mapping[str, _Column]) -> list[str]:
+    """(rows,) why a row can't be read; empty where it can. Row by row only where some row is broken."""
+    if not _any_broken(ids, parallel):
+        return [""] * rows
+    return [_why_broken(row, ids, parallel) for row in range(rows)]
+
+
 def _any_broken(ids: _Column, parallel: Mapping[str, _Column]) -> bool:
+    """Does any row miss a column that others have, or have another number of values in it?"""
     if ids.missing.any():
         return True
     return any(
@@ -319,10 +347,13 @@ def _why_broken(row: int, ids: _Column, parallel: Mapping[str, _Column]) -> str:
 
 
 def _supervised_tokens(labels: Ints | None, masks: list[Any], tokens: int) -> Mask:
+    """(tokens,) which are in the loss."""
+    # Labels win over masks: trainers that find both read the labels.
     if labels is not None:
         return np.asarray(labels != IGNORED)
     if not masks:
         return np.zeros(tokens, np.bool_)
+    # Several masks: a trainer multiplies them, so that a token must be in all of them.
     return np.asarray(np.logical_and.reduce([mask != 0 for mask in masks]))
 
 
@@ -334,25 +365,32 @@ def _document_starts(
     borders = np.zeros(tokens, np.bool_)
     if POSITIONS in flat and tokens:
         positions = flat[POSITIONS]
+        # Positions begin again with each document; where they only grow, the row is one text.
         borders[1:] |= positions[1:] < positions[:-1]
     for name in DOCUMENT_COLUMNS:
         if name in flat:
             borders[1:] |= flat[name][1:] != flat[name][:-1]
+    # LLaMA-Factory numbers the documents of a pack in the attention mask: 1, 1, 2, 2.
     if ATTENTION in flat and tokens and flat[ATTENTION].max() > 1:
         borders[1:] |= flat[ATTENTION][1:] != flat[ATTENTION][:-1]
     if lengths is not None:
         _add_starts_by_length(borders, offsets, lengths, kept)
+    # A row always begins a document, whatever the row before ended with.
     borders[offsets[:-1]] = True
     return borders
 
 
 def _add_starts_by_length(borders: Mask, offsets: Ints, lengths: _Column, kept: Mask) -> None:
+    """Mark where documents begin, by their lengths."""
     values = lengths.of_rows(kept).astype(np.int64)
     rows = np.repeat(np.arange(int(kept.sum())), lengths.lengths[kept])
     if not len(values):
         return
     ends = np.cumsum(values)
+    # Lengths are summed over all rows of the chunk; what the rows before hold is taken off.
     before = np.concatenate(([0], ends))[np.searchsorted(rows, rows, side="left")]
     starts = offsets[rows] + ends - values - before
+    # Lengths that reach beyond their row are wrong: they give no border instead of one in another
+    # row.
     inside = (values > 0) & (starts >= offsets[rows]) & (starts < offsets[rows + 1])
     borders[starts[inside]] = True

@@ -1,4 +1,8 @@
-"""What losses tokenized rows allow: how often each supervised token and each whole answer occurs."""
+"""What losses tokenized rows allow: how often each supervised token and each whole answer occurs.
+
+A model that knows nothing but these counts reaches the entropy of the tokens; one that has memorised the rows reaches
+that of the answers. Memory grows with the number of different answers, of which each is held once.
+"""
 
 from __future__ import annotations
 
@@ -42,5 +46,6 @@ def count_supervised(cache: TokenCache, probes: Probes) -> Frequencies:
         tokens += np.bincount(chunk.ids[learned], minlength=len(tokens))
         rows += len(chunk.rows)
         for start, end in zip(chunk.offsets[:-1].tolist(), chunk.offsets[1:].tolist(), strict=True):
+            # Bytes hash quicker than tuples of ints, and equal ids give equal bytes.
             answers[chunk.ids[start:end][learned[start:end]].tobytes()] += 1
     return Frequencies(rows, tokens, answers)

@@ -1,4 +1,9 @@
-"""What a cache says of its own making, in the files that its maker wrote beside the rows."""
+"""Caches of tokenized rows: their files, and what the files beside them say of how they were made.
+
+Only `truetune encode` records its inputs in full; of other makers no more is said than they wrote. A cache that was
+made with another tokenizer than the one that is named now is the most common fault here, and nothing else shows it
+before the first step.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,7 @@ from truetune.spec.run import RunSpec
 
 SAVED_FILES = ("dataset_dict.json", "state.json")
 """What `datasets` writes into a folder of `save_to_disk`"""
+# At two, the splits of a set below a hash are missed; deeper than three no maker of caches writes.
 MAX_FOLDER_DEPTH = 3
 """Folders below one that is named, in which saved data sets are looked for: Axolotl and open-instruct name them by a
 hash, and each may hold splits"""
@@ -55,10 +61,13 @@ def cache_at(path: str) -> TokenCache:
     Raises DataError where there are no rows.
     """
     folder = Path(path)
-    if (folder / MANIFEST).is_file() and (manifest := _read_manifest(folder)) is not None:
+    manifest = _read_manifest(folder) if (folder / MANIFEST).is_file() else None
+    if manifest is not None:
         shards = [Path(folder, DATA, str(shard["file"])) for shard in manifest["shards"]]
         return TokenCache(path, tuple(find_sources(map(str, shards))), manifest)
-    if folder.is_dir() and (saved := saved_below(folder)):
+    saved = saved_below(folder) if folder.is_dir() else []
+    if saved:
+        # A preparation that was run again leaves the older one beside it, under another hash.
         newest = max(saved, key=lambda each: each.stat().st_mtime)
         others = tuple(str(each) for each in saved if each != newest)
         return TokenCache(str(newest), tuple(find_sources([str(newest)])), others=others)
@@ -70,6 +79,7 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
     manifest = manifest_in(folder)
     if manifest is not None and isinstance(manifest.get("shards"), list):
         return manifest
+    # By the other files of the folder: another program's manifest.json is no fault.
     if recognise(folder)[0] == "encoded":
         raise DataError(
             f"{folder / MANIFEST}: not as this version of truetune encode writes it; encode again"
@@ -86,6 +96,7 @@ def saved_below(folder: Path) -> list[Path]:
     for _ in range(MAX_FOLDER_DEPTH):
         level = sorted(below for above in level for below in above.iterdir() if below.is_dir())
         saved += [each for each in level if any((each / name).is_file() for name in SAVED_FILES)]
+        # Splits below a saved data set are its own.
         level = [each for each in level if each not in saved]
     return saved
 
@@ -100,6 +111,7 @@ def find_differences(cache: TokenCache, spec: RunSpec, probes: Probes) -> list[D
 def _differences_from_manifest(
     manifest: Mapping[str, Any], spec: RunSpec, probes: Probes
 ) -> list[Difference]:
+    """The inputs that `truetune encode` recorded, compared with what is named now."""
     inputs = manifest.get("inputs")
     if not isinstance(inputs, dict):
         return []
@@ -109,6 +121,7 @@ def _differences_from_manifest(
         path.name: file_digest(path)
         for path in files_of(probes.tokenizer.folder, probes.tokenizer.weights)
     }
+    # Only names that both have: a file that was added is seen by the rules on tokenizers.
     differ = sorted(
         name
         for name in digests_then.keys() & digests_now.keys()
@@ -120,6 +133,7 @@ def _differences_from_manifest(
         )
     differences += _template_difference(inputs, probes)
     settings = _mapping_at(inputs, "settings")
+    # Only settings that were given: a default is nobody's word against the cache.
     for name in sorted(spec.model_fields_set & {"max_length", "history", "append_eos", "mask_by"}):
         now = getattr(spec, name)
         if name in settings and settings[name] != now:
@@ -128,14 +142,17 @@ def _differences_from_manifest(
 
 
 def _mapping_at(inputs: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """A mapping inside of a mapping; empty where there is none."""
     value = inputs.get(name)
     return value if isinstance(value, dict) else {}
 
 
 def _template_difference(inputs: Mapping[str, Any], probes: Probes) -> list[Difference]:
+    """The chat template, where it is none of those that the cache was made with."""
     digests_then = _mapping_at(inputs, "templates")
     if probes.template is None or not digests_then:
         return []
+    # Several templates may stand in one tokenizer; any of them will do.
     if digest_of(probes.template.source.encode()) in digests_then.values():
         return []
     return [Difference("chat template", "another text", probes.template.name)]

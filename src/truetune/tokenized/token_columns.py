@@ -1,4 +1,8 @@
-"""Columns of tokenized rows: what trainers call them, and how a file is told to hold such rows."""
+"""Columns of tokenized rows: what trainers call them, and how a file is told to hold such rows.
+
+A file is tokenized where its rows have `input_ids`: that is the column that trainers go by. Every other column only
+says what of these ids is learned, seen, or part of which document.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ IDS = "input_ids"
 LABELS = "labels"
 ATTENTION = "attention_mask"
 POSITIONS = "position_ids"
+# A row has one of them as a rule; where it has several, a token must be in all of them.
 MASK_COLUMNS = ("loss_mask", "completion_mask", "assistant_masks", "assistant_mask")
 """Columns that are 1 where a token is in the loss"""
 LENGTH_COLUMNS = ("seq_lengths", "seq_lens")
@@ -33,6 +38,8 @@ PAIR_COLUMNS = (
 READ_COLUMNS = frozenset(
     (IDS, LABELS, ATTENTION, POSITIONS, SOURCES, *MASK_COLUMNS, *LENGTH_COLUMNS, *DOCUMENT_COLUMNS)
 )
+# Chosen, not measured: to look at more costs nothing for most files, and a file of which 20 rows
+# are empty has no use.
 MAX_SAMPLED_ROWS = 20
 """Rows at the beginning of a file in which a row with ids is looked for: the first ones may be empty or broken"""
 
@@ -52,6 +59,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
         sources: files of one data set.
     """
     first = next(iter(sources), None)
+    # A cell of CSV is text: it can't hold a list of numbers.
     if first is None or first.kind == "csv":
         return False
     try:
@@ -60,6 +68,7 @@ def are_tokenized(sources: Iterable[Source]) -> bool:
     except (TruetuneError, OSError):
         return False
     rows = [row for row in rows if isinstance(row, dict)]
+    # A column called input_ids that holds text somewhere is no tokenized data.
     return any(row.get(IDS) for row in rows) and all(
         holds_ids(row) for row in rows if row.get(IDS) is not None
     )

@@ -1,4 +1,8 @@
-"""Tokenized data: a cache, read once and placed by the tokenizer's template. What the rules on it look at."""
+"""Tokenized data: a cache, read once and placed by the tokenizer's template. What the rules on it look at.
+
+All rows pass once through `place_tokens`, a summary counts them, and a sample goes through a round trip. Rules then ask
+this object; none reads the rows again but for a single one that a finding shows.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,13 @@ MIN_STRANGE_SHARE = 0.1
 public data sets in English and Chinese with ten tokenizers, none of 800 rows that a tokenizer made itself spells no
 text under it. Of the rows of another one it is mostly more, but 0.06 for a few pairs that have many tokens alike, and 0
 where they share their ids (Llama 2 and Phi-3): there only the headers tell"""
+# One row alone may be base64 or another script; two of them at that share are no accident.
 MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
 def _is_many(strange: int, read: int) -> bool:
+    """Are so many of the rows that were read strange that another tokenizer must have made them?"""
     return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
 
@@ -50,6 +56,8 @@ class TokenizedData:
     def is_plain_text(self) -> bool:
         """Is no row a chat, and none masked in part, as text is that a model is pretrained on?"""
         summary = self.summary
+        # Labels that equal the ids everywhere say no more than no labels: so a text for pretraining
+        # is stored.
         masked = summary.says_what_is_learned and summary.all_supervised.count < summary.rows
         return not summary.chats and not masked
 
@@ -67,6 +75,7 @@ class TokenizedData:
     def why_ids_mean_nothing(self) -> str:
         """Why what the ids mean can't be told: another tokenizer or template made them; empty where it can."""
         summary, trip = self.summary, self.round_trip
+        # Ids beyond the vocabulary prove it without reading any text.
         if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _is_many(
             len(trip.strange), trip.read
         ):
@@ -95,6 +104,7 @@ def read_tokenized(
         placed = placer.place(chunk)
         summary.add(placed)
         trips.add(placed)
+    # Nothing could be read: that is an error, and no cache without findings.
     if not summary.rows and summary.broken_rows:
         origin, reason = summary.broken_rows[0]
         raise DataError(reason if reason.startswith(origin.file) else f"{origin}: {reason}")
@@ -132,6 +142,7 @@ def row_at(
 
 
 def _place_in(chunk: Chunk, row: int, line: int | None) -> int | None:
+    """The place of a row in a chunk, by its number or line; None where it is not in it."""
     wanted = chunk.rows == row if line is None else chunk.lines == line
     places = wanted.nonzero()[0]
     return int(places[0]) if len(places) else None

@@ -1,4 +1,8 @@
-"""Summary: what all chunks of tokenized rows hold, as counts. Memory grows with the longest row alone."""
+"""TokenizedSummary: what all chunks of tokenized rows hold, as counts.
+
+Chunks are counted as they pass, so that memory grows with the longest row alone. Of each kind of row the number is kept
+and the first places; a rule that needs more reads the rows again.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from truetune.render.rendering import IGNORED, Source
 from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
 from truetune.tokenized.row_chunks import Chunk, Ints, Mask
 
+# Chosen, not measured: a report shows some ten, and a page can list these.
 MAX_KEPT_ROWS = 200
 """Rows of each kind that are kept as places"""
 PROMPT_SOURCES = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT)
@@ -34,6 +39,7 @@ class RowPlaces:
         """These rows of a chunk, with what is to be said of each."""
         rows = np.asarray(rows)
         self.count += len(rows)
+        # Texts may be a generator: only as many are made as are kept.
         room = MAX_KEPT_ROWS - len(self.first)
         notes = list(texts) if texts is not None else [text] * min(len(rows), room)
         for row, of_row in zip(rows[: max(room, 0)].tolist(), notes, strict=False):
@@ -137,9 +143,11 @@ class TokenizedSummary:
         self._add_prompts(placed)
 
     def _add_padding(self, placed: PlacedChunk) -> None:
+        """Count pads, and those that are learned or attended to."""
         chunk, pads = placed.chunk, placed.padding
         self.padding += int(pads.sum())
         self.padding_supervised += int((pads & chunk.supervised).sum())
+        # Without a mask, every pad is attended to.
         if chunk.attended is None:
             self.padding_attended += int(pads.sum())
         self.padded.add(
@@ -147,6 +155,7 @@ class TokenizedSummary:
         )
 
     def _add_rows(self, placed: PlacedChunk, text: Mask) -> None:
+        """Count rows by what is learned of them and how they end."""
         chunk = placed.chunk
         of_row = np.add.reduceat(text, chunk.offsets[:-1])
         supervised = np.add.reduceat(chunk.supervised & text, chunk.offsets[:-1])
@@ -162,8 +171,10 @@ class TokenizedSummary:
             np.unique(chunk.row_of(np.flatnonzero(~placed.valid))),
             texts=_beyond_texts(placed),
         )
+        # A histogram, not a list: a cache may have millions of rows.
         self.lengths = _add_histograms(self.lengths, np.bincount(of_row))
         last = _last_of_text(chunk, text)
+        # The last token is a stop, or only template text stands behind a turn that was closed.
         ended = np.isin(chunk.ids[last], self._stops) | _closed_behind(placed, last)
         is_open = np.flatnonzero(~ended & (of_row > 0))
         self.open_lengths = _add_histograms(self.open_lengths, np.bincount(of_row[is_open]))
@@ -181,6 +192,8 @@ class TokenizedSummary:
         differ = learned & (chunk.labels != chunk.ids)
         self.labels_compared += int(learned.sum())
         self.labels_differ += int(differ.sum())
+        # Labels that equal the next id were shifted before they were stored; the trainer shifts
+        # them once more.
         following = np.append(chunk.ids[1:], IGNORED)
         self.labels_shifted += int((differ & (chunk.labels == following)).sum())
         self.odd_labels.add(
@@ -188,11 +201,13 @@ class TokenizedSummary:
         )
 
     def _add_bos(self, chunk: Chunk, placed: PlacedChunk) -> None:
+        """Count rows that begin with no BOS, one or two."""
         bos = self._placer.bos
         if bos is None:
             return
         starts = _first_of_text(chunk, ~placed.padding)
         first = chunk.ids[starts] == bos
+        # A row of one token has no second: it is compared with itself, and left out below.
         second = chunk.ids[np.minimum(starts + 1, chunk.offsets[1:] - 1)] == bos
         twice = first & second & (starts + 1 < chunk.offsets[1:])
         self.begins_with_bos += int(first.sum())
@@ -201,23 +216,28 @@ class TokenizedSummary:
         self.without_bos.add(chunk, np.flatnonzero(~first), "it begins without BOS")
 
     def _add_documents(self, chunk: Chunk, placed: PlacedChunk) -> None:
+        """Count documents, and rows in which several are not parted."""
         text = ~placed.padding
         borders = chunk.borders & text
         per_row = np.add.reduceat(borders, chunk.offsets[:-1])
         seen = _documents_seen(placed, self._placer)
         self.documents += int(np.maximum(per_row, seen).sum())
         self.parted += int((per_row > 1).sum())
+        # The tokens show several documents and no column parts them: they see each other.
         several = np.flatnonzero((seen > 1) & (per_row <= 1))
         self.joined.add(
             chunk, several, texts=(f"{seen[row]:,} documents in one row" for row in several)
         )
 
     def _add_answers(self, placed: PlacedChunk, answers: _Answers) -> None:
+        """Count answers by what of them, their headers and their stop tokens is learned."""
         chunk, count = placed.chunk, self.answers
         count.total += len(answers.start)
         some = answers.supervised > 0
         count.learned += int(some.sum())
         closed = some & (answers.stop >= 0)
+        # For open answers the index is -1, which reads the chunk's last token; `closed` takes it
+        # out.
         learns_stop = closed & chunk.supervised[answers.stop]
         count.closed += int(closed.sum())
         count.stops_learned += int(learns_stop.sum())
@@ -234,16 +254,19 @@ class TokenizedSummary:
         partly = some & answers.gap
         count.partly += int(partly.sum())
         self.partly.add(chunk, answers.row[partly], "a part of the answer is left out")
+        # At the end of a row an answer may have been cut by the length, which another rule reports.
         inside = some & (answers.stop < 0) & ~answers.at_end
         count.open += int(inside.sum())
         self.cut_answers.add(chunk, answers.row[inside], "no stop token ends the answer")
 
     def _add_prompts(self, placed: PlacedChunk) -> None:
+        """Count rows in which text that the model is given is learned."""
         turns = placed.turns
         prompts = turns.only(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
         if not len(prompts.row):
             return
         learned = _sum_ranges(placed.chunk.supervised, prompts.start, prompts.end) > 0
+        # The first turn of each row names the role.
         rows, first = np.unique(prompts.row[learned], return_index=True)
         roles = prompts.role[learned][first]
         texts = (f"{Source(int(role)).label} text is learned" for role in roles)
@@ -275,6 +298,7 @@ def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
         assistant_turns.end,
         assistant_turns.stop,
     )
+    # Rows of plain text and of templates that are not known: their labels say where the answer is.
     plain = _labelled_ranges(placed, stops)
     row, header, start, end, stop = (
         np.concatenate(pair) for pair in zip((row, header, start, end, stop), plain, strict=True)
@@ -304,8 +328,10 @@ def _labelled_ranges(placed: PlacedChunk, stops: Ints) -> tuple[Ints, Ints, Ints
     at = np.arange(count)
     first = np.minimum.reduceat(np.where(learned, at, count), chunk.offsets[:-1])
     last = np.maximum.reduceat(np.where(learned, at, -1), chunk.offsets[:-1])
+    # Something must stand before the labels: a row that is learned whole is text, not an answer.
     rows = np.flatnonzero((last >= 0) & ~is_chat & (first > chunk.offsets[:-1]))
     start, end = first[rows], last[rows] + 1
+    # A stop as the only label is no answer with a stop.
     is_stop = np.isin(chunk.ids[end - 1], stops) & (end - 1 > start)
     behind = np.minimum(end, count - 1)
     unlearned = ~is_stop & (end < chunk.offsets[rows + 1]) & np.isin(chunk.ids[behind], stops)
@@ -315,6 +341,7 @@ def _labelled_ranges(placed: PlacedChunk, stops: Ints) -> tuple[Ints, Ints, Ints
 
 def _has_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
     """Is a token left out behind the first that is learned? What stands before it may be thinking that is given."""
+    # The first learned token at or behind the start of each answer, by bisection.
     reach = np.append(np.flatnonzero(supervised), len(supervised))
     first = reach[np.searchsorted(reach, start)]
     return np.asarray((learned > 0) & (learned < end - np.minimum(first, end)))
@@ -322,6 +349,7 @@ def _has_gap(supervised: Mask, start: Ints, end: Ints, learned: Ints) -> Mask:
 
 def _sum_ranges(mask: Mask, start: Ints, end: Ints) -> Ints:
     """How many are true in each range."""
+    # Running sums: each range is then one subtraction.
     total = np.concatenate(([0], np.cumsum(mask, dtype=np.int64)))
     return np.asarray(total[end] - total[start])
 
@@ -343,6 +371,7 @@ def _closed_behind(placed: PlacedChunk, last: Ints) -> Mask:
     answer, which some templates always end with?"""
     turns = placed.turns.only(placed.turns.end > placed.turns.start)
     closed = np.zeros(len(last), np.bool_)
+    # np.unique gives the first of each value: of the reversed turns that is the last one.
     rows, first = np.unique(turns.row[::-1], return_index=True)
     final = len(turns.row) - 1 - first
     closed[rows] = (turns.stop[final] >= 0) & (placed.source[last[rows]] == Source.TEMPLATE)
@@ -359,6 +388,7 @@ def _documents_seen(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
     text = ~placed.padding
     if placer.bos is not None and not placer.layout.bos_in_every_turn:
         begins = (chunk.ids == placer.bos) & text
+        # A doubled BOS begins one document.
         begins[1:] &= ~begins[:-1]
         begins &= placed.source != Source.STOP
         seen = np.maximum(seen, np.add.reduceat(begins, chunk.offsets[:-1]))
@@ -367,6 +397,7 @@ def _documents_seen(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
     is_chat[turns.row] = True
     ends = np.isin(chunk.ids, list(placer.stops)) & text
     last = _last_of_text(chunk, text)
+    # The stop at the end of the row ends its last document, and begins none.
     ends[last] = False
     ends[1:] &= ~ends[:-1]
     texts = np.add.reduceat(ends, chunk.offsets[:-1]) + 1
@@ -374,6 +405,7 @@ def _documents_seen(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
 
 
 def _beyond_texts(placed: PlacedChunk) -> list[str]:
+    """The first id of each row that is not in the vocabulary, for its places."""
     chunk = placed.chunk
     places = np.flatnonzero(~placed.valid)
     _, first = np.unique(chunk.row_of(places), return_index=True)
@@ -381,6 +413,7 @@ def _beyond_texts(placed: PlacedChunk) -> list[str]:
 
 
 def _add_histograms(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Two histograms added; the longer one gives the length."""
     total = np.zeros(max(len(one), len(other)), np.int64)
     total[: len(one)] += one
     total[: len(other)] += other

@@ -21,13 +21,18 @@ from truetune.errors import TruetuneError
 from truetune.render.probes import Probes
 from truetune.render.rendering import Rendering, Source
 
+# Chosen, not measured: at half, `Q:` would be found in most texts; at double, `[INST]` of Llama 2
+# would not be found.
 MIN_HEADER_BYTES = 4
 """Bytes of a header without a control token: a shorter one stands in ordinary text"""
 PROBE_SYSTEM, PROBE_RESULT = "Be brief and kind.", "The light is on."
+# Ordinary short sentences: contents that no template rewrites, strips or refuses, and that hold no
+# words of a header.
 PROBE_QUESTIONS = ("Where is the lighthouse?", "When was it built?", "Who keeps it now?")
 PROBE_ANSWERS = ("On the northern cliff.", "Two hundred years ago.", "A family of four.")
 PROBE_CALL = {
     "type": "function",
+    # Nine characters: Mistral's templates refuse ids of another length.
     "id": "call00001",
     "function": {"name": "see", "arguments": {"what": "light"}},
 }
@@ -94,28 +99,15 @@ def layout_of(probes: Probes) -> Layout:
         for messages in _probe_conversations()
         for between in _texts_between_contents(probes, messages)
     ]
-    added = {
-        token.content: id
-        for id, token in probes.tokenizer.backend.get_added_tokens_decoder().items()
-    }
+    decoder = probes.tokenizer.backend.get_added_tokens_decoder()
+    added = {token.content: id for id, token in decoder.items()}
     closers = _closing_tokens(betweens, added)
+    ends = _tokens_that_end_turns(closers, stops)
     bos = probes.tokenizer.special.get("bos")
-    ends = {
-        token
-        for tokens in closers.values()
-        for token in tokens
-        if _ends_several_roles(token, closers)
-    } | {*stops}
-    opens = bos is not None and any(
-        b.role is Source.ASSISTANT and bos.token in _header_text(b, ends) for b in betweens
-    )
-    texts: defaultdict[Source, list[str]] = defaultdict(list)
-    for between in betweens:
-        header = _header_text(between, ends)
-        if bos is not None and not opens:
-            header = header.removeprefix(bos.token).lstrip()
-        if between.role is not Source.TEMPLATE and header.strip():
-            texts[between.role].append(_without_text_of_its_own(header, added))
+    opens = bos is not None and _is_in_answer_header(bos.token, betweens, ends)
+    # A BOS that begins the text is no part of a header: rows may lack it, and that is a finding of its own.
+    leading = "" if bos is None or opens else bos.token
+    texts = _header_texts(betweens, ends, added, leading)
     return Layout(
         headers=tuple(
             _without_ambiguous(_headers_of_roles(texts, added, probes.tokenizer.backend))
@@ -130,7 +122,38 @@ def layout_of(probes: Probes) -> Layout:
     )
 
 
+def _is_in_answer_header(token: str, betweens: Sequence[TextBetween], ends: set[str]) -> bool:
+    """Does the template write a token between the end of a turn and the answer's content?"""
+    return any(
+        between.role is Source.ASSISTANT and token in _header_text(between, ends)
+        for between in betweens
+    )
+
+
+def _tokens_that_end_turns(
+    closers: Mapping[Source, set[str]], stops: Mapping[str, int]
+) -> set[str]:
+    """The tokens behind which a header begins: stop tokens, and those that close the turns of several roles."""
+    closing = {token for tokens in closers.values() for token in tokens}
+    return {token for token in closing if _ends_several_roles(token, closers)} | {*stops}
+
+
+def _header_texts(
+    betweens: Sequence[TextBetween], ends: set[str], added: Mapping[str, int], leading: str
+) -> dict[Source, list[str]]:
+    """By role, the text before each of its contents; `leading` is BOS where it is no part of the headers."""
+    texts: defaultdict[Source, list[str]] = defaultdict(list)
+    for between in betweens:
+        header = _header_text(between, ends)
+        if leading:
+            header = header.removeprefix(leading).lstrip()
+        if between.role is not Source.TEMPLATE and header.strip():
+            texts[between.role].append(_without_text_of_its_own(header, added))
+    return texts
+
+
 def _repeats_token(probes: Probes, token: str) -> bool:
+    """Does the template write a token more than once in a conversation of several turns?"""
     text = probes.text(_probe_conversations()[0]) or ""
     return text.count(token) > 1
 
@@ -150,8 +173,10 @@ def _learns_a_header(probes: Probes, added: Mapping[str, int]) -> bool:
 
 
 def _probe_conversations() -> list[list[dict[str, Any]]]:
+    """Turns alone, with a system text, one turn, and one with a tool call and its result."""
     turns: list[dict[str, Any]] = []
     for question, answer in zip(PROBE_QUESTIONS, PROBE_ANSWERS, strict=True):
+        # Three turns of each role: some templates write the first or the last one otherwise.
         turns += {"role": "user", "content": question}, {"role": "assistant", "content": answer}
     system = {"role": "system", "content": PROBE_SYSTEM}
     called = {"role": "assistant", "content": "", "tool_calls": [PROBE_CALL]}
@@ -160,6 +185,7 @@ def _probe_conversations() -> list[list[dict[str, Any]]]:
 
 
 def _texts_between_contents(probes: Probes, messages: list[dict[str, Any]]) -> list[TextBetween]:
+    """What the template writes between the contents of these messages; nothing where it refuses them."""
     try:
         renderings = probes.renderings(messages, history="single")
     except TruetuneError:
@@ -168,8 +194,10 @@ def _texts_between_contents(probes: Probes, messages: list[dict[str, Any]]) -> l
 
 
 def _split_rendering(rendering: Rendering) -> Iterator[TextBetween]:
+    """The texts between contents of one rendering."""
     before, at = Source.TEMPLATE, 0
     for run in rendering.runs:
+        # Text of the template, and tools: it stands between the contents.
         if run.source not in ROLE_NAMES:
             continue
         yield TextBetween(before, run.source, rendering.text[at : run.start])
@@ -184,6 +212,7 @@ def _closing_tokens(
     """By role, the added tokens that stand right behind its content."""
     closers: dict[Source, set[str]] = {role: set() for role in ROLE_NAMES}
     for between in betweens:
+        # Template text may begin with a line break before the token.
         token = _added_token_at_start(between.text.lstrip(), added)
         if between.before in closers and token:
             closers[between.before].add(token)
@@ -207,7 +236,8 @@ def _header_text(between: TextBetween, ends: set[str]) -> str:
         default=0,
     )
     header = between.text[end:].lstrip()
-    return header.rstrip(" ")  # the content's first token may hold these spaces
+    # Spaces at its end may be part of the content's first token, and are then not found as bytes of their own.
+    return header.rstrip(" ")
 
 
 def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
@@ -231,6 +261,8 @@ def _headers_of_roles(
             [shared] if len(shared.strip()) >= MIN_HEADER_BYTES else dict.fromkeys(role_texts)
         ):
             first = _added_token_at_start(text, added)
+            # A tool result without a token of its own is written into the user's turn by most
+            # templates: its words are text.
             is_found_by_token = bool(first) or role is not Source.TOOL_RESULT
             if len(text.strip()) >= MIN_HEADER_BYTES and is_found_by_token:
                 ids = backend.encode(text, add_special_tokens=False).ids
@@ -240,11 +272,13 @@ def _headers_of_roles(
 
 def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
     """What all texts begin with, in whole added tokens."""
+    # What the smallest and the largest text share, all texts between them share.
     low, high = min(texts), max(texts)
     size = min(len(low), len(high))
     count = next((i for i in range(size) if low[i] != high[i]), size)
     for token in added:
         at = low.rfind(token, 0, count + len(token))
+        # A cut inside of an added token would search for half of it.
         if 0 <= at < count < at + len(token):
             count = at
     return low[:count]
@@ -255,6 +289,7 @@ def _without_ambiguous(headers: Iterator[Header]) -> list[Header]:
     by_text: dict[bytes, Header] = {}
     for header in headers:
         known = by_text.get(header.text)
+        # A pattern can give one role alone.
         if known is None or header.role is Source.USER:
             by_text[header.text] = header
     return sorted(by_text.values(), key=lambda header: -len(header.text))
