@@ -19,6 +19,7 @@ from truetune.parsing.bounded_files import too_long_in_words
 from truetune.parsing.decompression import UNREADABLE
 from truetune.parsing.limits import ROW
 
+# Chosen, not measured: what stands behind the last row is mostly a bracket or a line break.
 BLOCK_BYTES = 1 << 20
 
 
@@ -42,6 +43,7 @@ class _LineKeeper:
         self._number = 0
 
     def readline(self, size: int) -> bytes:
+        """The next line. Raises DataError for one that is too long to be held."""
         line = self._file.readline(size)
         self._number += 1
         if len(line) > ROW.max_bytes:
@@ -50,6 +52,7 @@ class _LineKeeper:
         return line
 
     def taken(self) -> list[bytes]:
+        """The lines since the last call."""
         kept, self._kept = self._kept, []
         return kept
 
@@ -75,9 +78,11 @@ def is_lines(source: Source) -> bool:
 
 
 def _pieces_of_lines(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
+    """The pieces of a file with a row on each line."""
     kept = _LineKeeper(open_unpacked(raw, source.path), source)
     stream: Any = kept
     for record in read_json_lines(stream, source.path):
+        # Lines that hold no row come before the one that the record is of.
         *blank, line = kept.taken()
         yield Piece(b"".join(blank), line, record)
     yield Piece(b"".join(kept.taken()), b"", None)
@@ -90,6 +95,7 @@ def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
         reached = 0
         for record in read_records(source, raw):
             chunk = stream.read(record.stop - reached)
+            # For JSON the reader says where a row begins; for CSV only where it ends.
             cut = record.start - reached
             if source.kind == "csv":
                 cut = (
@@ -99,7 +105,7 @@ def _pieces_by_offset(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
                 )
             yield Piece(chunk[:cut], chunk[cut:], record)
             reached = record.stop
-        while block := stream.read(BLOCK_BYTES):
+        for block in iter(lambda: stream.read(BLOCK_BYTES), b""):
             yield Piece(block, b"", None)
 
 
@@ -124,5 +130,6 @@ def body_of(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
 
 def bytes_of(piece: Piece, body: JsonBody | CsvBody) -> bytes:
     """The bytes of a row that was edited."""
+    # A byte order mark at the beginning of the file stands in the first row's line, and stays.
     mark = BOM if piece.body.startswith(BOM) else b""
     return mark + body.text.encode("utf-8")

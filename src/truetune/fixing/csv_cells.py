@@ -1,4 +1,8 @@
-"""The cells of a CSV record as they are written, so that one can change and the others stay."""
+"""The cells of a CSV record as they are written, so that one can change and the others stay.
+
+Writing a record anew would change quotes all over a file, and a diff would show every row. So the text is cut into its
+cells, which must say what the reader read; where they do not, the record is left alone.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,8 @@ def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequ
     """
     bare = text.rstrip("\r\n")
     cells = _split_cells(bare, delimiter)
+    # The csv module forgives odd quotes in ways of its own: where we cut otherwise, nothing may be
+    # written.
     if [_unquote_cell(cell) for cell in cells] != list(before):
         raise EditError("the cells of this record can't be told apart")
     written = [
@@ -43,6 +49,7 @@ def _split_cells(text: str, delimiter: str) -> list[str]:
         at = begin
         if text[at : at + 1] == '"':
             at += 1
+            # A doubled quote is one character of the cell, and does not end it.
             while at < len(text) and (text[at] != '"' or text[at + 1 : at + 2] == '"'):
                 at += 2 if text[at] == '"' else 1
         end = text.find(delimiter, at)
@@ -53,11 +60,14 @@ def _split_cells(text: str, delimiter: str) -> list[str]:
 
 
 def _unquote_cell(cell: str) -> str:
+    """What a cell says."""
     return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
 def _quote_cell(value: str, old: str, delimiter: str) -> str:
+    """A value as it is written, with quotes where it needs them or had them."""
     needs = any(mark in value for mark in (delimiter, '"', "\n", "\r"))
+    # A cell that was quoted stays so: some readers tell text from numbers by the quotes.
     if needs or old.startswith('"'):
         return '"' + value.replace('"', '""') + '"'
     return value

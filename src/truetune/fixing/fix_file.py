@@ -1,9 +1,14 @@
-"""`truetune fix`: one file of rows in, the same with its mechanical faults fixed out."""
+"""`truetune fix`: one file of rows in, the same with its mechanical faults fixed out.
+
+The file is read once, in groups of rows. Each group goes through the remedies, and what is left of it through the rules
+that have remedies, whose findings are what a person still has to do. Both outputs are written under temporary names
+and published at the end, so that a run that breaks leaves nothing behind.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -156,6 +161,7 @@ def _only_source(spec: RunSpec) -> Source:
     (source,) = sources
     if isinstance(source.path, Remote):
         raise UsageError(f"{source.path}: fix reads files of this machine; download it first")
+    # A table is written from its end, and a packed one would have to be held whole.
     if source.kind in TABLES and source.path.suffix.lower() in COMPRESSION_SUFFIXES:
         raise UsageError(
             f"{source.path}: a packed table can't be written row by row; unpack it first"
@@ -175,12 +181,29 @@ def _choose_remedies(spec: RunSpec) -> tuple[type[Remedy], ...]:
 
 
 def _input_paths(spec: RunSpec) -> list[Path]:
+    """The files of this machine that the command reads, none of which may be written over."""
     names = [
         *spec.data,
         *spec.eval_data,
         *filter(None, (spec.tokenizer, spec.model, spec.template)),
     ]
+    # Of a store no local file can be an output.
     return [Path(name) for name in names if "://" not in name]
+
+
+def _without_unusable(remedies: Sequence[type[Remedy]], setup: Setup | None) -> list[type[Remedy]]:
+    """The remedies that can be used: without a tokenizer, those that need none."""
+    return [remedy for remedy in remedies if setup is not None or not remedy.needs_tokenizer]
+
+
+def _rules_of_remedies(remedies: Iterable[type[Remedy]]) -> set[str]:
+    """The rules whose findings some remedies end."""
+    return {remedy.rule for remedy in remedies}
+
+
+def _rule_by_kinds(remedies: Sequence[type[Remedy]]) -> dict[tuple[str, ...], str]:
+    """Kinds of problems that the reader names -> the rule that they belong to."""
+    return {remedy.kinds: remedy.rule for remedy in remedies if issubclass(remedy, ProblemRemedy)}
 
 
 class _FixRun:
@@ -203,44 +226,47 @@ class _FixRun:
         self._hunks: list[str] = []
         self._show_hunk = diff
         self._diff = None if diff is None else self._take_hunk
-        setup = (
-            prepare(spec, only_reference=only_reference) if spec.tokenizer or spec.model else None
-        )
-        self._judge = RowJudge(setup, only_reference=only_reference)
-        context = Context(spec, setup, self._eval_prints())
-        usable = [remedy for remedy in chosen if setup is not None or not remedy.needs_tokenizer]
-        self._waiting = sorted(
-            {remedy.rule for remedy in chosen} - {remedy.rule for remedy in usable}
-        )
-        made = [remedy(context) for remedy in usable if unsafe or remedy.safe]
-        offered = [remedy(context) for remedy in usable if not unsafe and not remedy.safe]
-        self._fixer = Fixer(context, self._judge, made, offered)
-        self._broken_fits = any(remedy.rule == BROKEN_RULE for remedy in chosen)
-        self._setup = setup
-        self._rules = self._rules_of(usable, setup)
+        has_tokenizer = bool(spec.tokenizer or spec.model)
+        self._setup = prepare(spec, only_reference=only_reference) if has_tokenizer else None
+        self._judge = RowJudge(self._setup, only_reference=only_reference)
+        usable = _without_unusable(chosen, self._setup)
+        self._waiting = sorted(_rules_of_remedies(chosen) - _rules_of_remedies(usable))
+        self._fixer = self._make_fixer(usable)
+        self._broken_fits = BROKEN_RULE in _rules_of_remedies(chosen)
+        self._rules = self._rules_of(usable, self._setup)
         self._problems: Counter[str] = Counter()
-        self._kinds = {
-            remedy.kinds: remedy.rule for remedy in usable if issubclass(remedy, ProblemRemedy)
-        }
+        self._rule_by_kinds = _rule_by_kinds(usable)
         self._first_problem: dict[str, Origin] = {}
         self._failed: list[NotJudged] = []
         self._broken, self._first_reason = RowCount(), ""
         self._log: ChangeLog | None = None
         self.rows = self.changed_rows = self.dropped_rows = 0
 
+    def _make_fixer(self, usable: Sequence[type[Remedy]]) -> Fixer:
+        """The fixer of this run. Remedies that are not safe are only offered, unless they are asked for."""
+        context = Context(self._spec, self._setup, self._eval_prints())
+        applied = [remedy(context) for remedy in usable if self._unsafe or remedy.safe]
+        offered = [remedy(context) for remedy in usable if not self._unsafe and not remedy.safe]
+        return Fixer(context, self._judge, applied, offered)
+
     def __call__(self) -> Fixed:
+        """Read, fix and write the file. Raises what `fix_data_file` raises."""
         with ExitStack() as stack, open_raw(self._source.path) as raw:
             parts = self._open(stack)
             self._pass(raw, parts[0] if parts else None)
             if not self.rows:
                 raise DataError(self._no_row())
+            # Before anything is published: a shortcut of the renderer that was wrong voids all
+            # proofs, and the run begins again without.
             self._judge.prove()
             if parts is not None and self._log is not None:
                 fixed, changes = parts
                 fixed.finish()
                 self._log.end(fixed)
                 changes.finish()
+                # Once more: the work may have taken hours, and somebody may have put a file there.
                 check_outputs(fixed.path, _input_paths(self._spec))
+                # The record first: a fixed file without one would be a stranger to the next run.
                 changes.publish()
                 fixed.publish()
         return self._result()
@@ -252,6 +278,7 @@ class _FixRun:
             self._show_hunk(hunk)
 
     def _open(self, stack: ExitStack) -> tuple[PartialFile, PartialFile] | None:
+        """The output and its record under temporary names; None where nothing is written. Raises UsageError."""
         if self._target is None:
             return None
         try:
@@ -275,8 +302,10 @@ class _FixRun:
             differ.end()
 
     def _pass_text(self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None) -> None:
+        """The same of a text: its bytes go through unless a row changed."""
         packed: IO[bytes] | None = None
         if part is not None:
+            # The output is packed as the input is, which its name promises.
             suffix = self._source.path.suffix
             packed = (
                 open_packed(part.file, suffix)
@@ -285,21 +314,26 @@ class _FixRun:
             )
 
         def put(old: bytes, new: bytes) -> None:
+            """Write what stands in a row's place, and show where the two differ."""
             if packed is not None:
                 packed.write(new)
             if differ is not None:
                 differ.add(old, new)
 
         fix_text(self._source, raw, self._spec, self._fixing(raw), self._on_broken, put)
+        # The end of a packed stream has a checksum, which is written only when it is closed.
         if part is not None and packed is not None and packed is not part.file:
             packed.close()
 
     def _pass_table(
         self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
     ) -> None:
+        """The same of a table: its batches go through unless a row changed."""
         fixing = self._fixing(raw)
 
         def fix_and_show(rows: list[FixRow]) -> None:
+            """Fix rows, and show how they differ."""
+            # A diff shows a row of a table as the JSON that a person can read.
             before = [row.body.line() for row in rows] if differ is not None else []
             fixing(rows)
             for row, line in zip(rows, before, strict=False):
@@ -313,6 +347,8 @@ class _FixRun:
         with ExitStack() as stack:
             write: Callable[[Any], None] = _discard
             if part is not None:
+                # A second handle: the writer needs the schema from the end of the file while the
+                # reader is inside.
                 again = stack.enter_context(open_raw(self._source.path))
                 write = stack.enter_context(table_writer(self._source, again, part.file))
             fix_table(self._source, raw, self._spec, fix_and_show, self._on_broken, write)
@@ -322,6 +358,7 @@ class _FixRun:
         size = self._source.path.stat().st_size
 
         def fix_rows(rows: list[FixRow]) -> None:
+            """Fix a group, which may be empty, and tell how far it has come."""
             if rows:
                 self._account(rows, self._fixer(rows))
             if self._progress is not None:
@@ -329,7 +366,8 @@ class _FixRun:
 
         return fix_rows
 
-    def _account(self, rows: list[FixRow], judged: JudgedRows) -> None:
+    def _account(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
+        """Count a group of rows, record its changes, and let the rules look at what is left."""
         self.rows += len(rows)
         self.changed_rows += sum(bool(row.changes) and not row.dropped for row in rows)
         self.dropped_rows += sum(row.dropped for row in rows)
@@ -337,35 +375,38 @@ class _FixRun:
             for change in row.changes:
                 if self._log is not None:
                     self._log.add(change)
+        # A copy, for a rule that fails leaves the list.
         for rule in list(self._rules):
-            self._ask(rule, judged)
+            self._ask(rule, judged_rows)
         if self._setup is None:
-            self._count_problems(judged)
+            self._count_problems(judged_rows)
 
-    def _ask(self, rule: DataRule, judged: JudgedRows) -> None:
+    def _ask(self, rule: DataRule, judged_rows: JudgedRows) -> None:
         """Let a rule look at rows; one that fails is out, and the others stand."""
         try:
-            rule.batch(judged.batch)
+            rule.batch(judged_rows.batch)
         except TruetuneError:
             raise
         except Exception as error:
             self._failed.append(failure(type(rule), error))
             self._rules.remove(rule)
 
-    def _count_problems(self, judged: JudgedRows) -> None:
+    def _count_problems(self, judged_rows: JudgedRows) -> None:
         """Without a tokenizer no rule is asked: what the reader names is counted here."""
-        for kinds, rule in self._kinds.items():
-            self._problems[rule] += problems_of(judged.batch, kinds)
-            for row in judged.batch.rows:
+        for kinds, rule in self._rule_by_kinds.items():
+            self._problems[rule] += problems_of(judged_rows.batch, kinds)
+            for row in judged_rows.batch.rows:
                 if any(problem.kind in kinds for problem in row.problems):
                     self._first_problem.setdefault(rule, row.origin)
 
     def _on_broken(self, origin: Origin, reason: str) -> bool:
+        """Count a line that holds no row; does it go?"""
         self._broken.add(origin)
         self._first_reason = self._first_reason or reason
         return self._unsafe and self._broken_fits
 
     def _rules_of(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
+        """The rules that some remedies belong to, ready to look at rows."""
         if setup is None:
             return []
         instances = []
@@ -379,11 +420,13 @@ class _FixRun:
         return instances
 
     def _eval_rows(self) -> Any:
+        """The rows of the evaluation data."""
         return read_conversations(
             self._spec.eval_data, format=self._spec.format, columns=self._spec.map
         )
 
     def _eval_prints(self) -> frozenset[int]:
+        """The fingerprints of the evaluation rows, by which leaked rows are known."""
         if not self._spec.eval_data:
             return frozenset()
         judge = RowJudge(None)
@@ -391,14 +434,18 @@ class _FixRun:
         return frozenset(prints.normal.tolist())
 
     def _no_row(self) -> str:
+        """What is said of a file without a row."""
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _result(self) -> Fixed:
+        """What was done, and what is left."""
         judgement = Judgement.of(conclude(rule) for rule in self._rules)
         findings = judgement.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)
         if self._broken.rows and self._broken_fits:
+            # Lines that hold no row never reach a remedy: they are counted here, and go as they are
+            # read.
             (changed if self._unsafe else offered)[BROKEN_RULE, NO_ROW] = self._broken.rows
         return Fixed(
             data=str(self._source.path),
@@ -438,6 +485,7 @@ class _FixRun:
             )
 
     def _left(self, findings: Sequence[Finding]) -> list[Left]:
+        """What a person has to look at, with the reason why it was not fixed."""
         left = [
             Left(
                 rule=f.rule,
@@ -447,6 +495,7 @@ class _FixRun:
                 why=self._why(f.rule, f.remedy),
             )
             for f in findings
+            # What is only worth knowing is nothing to do.
             if f.severity != "info"
         ]
         for rule, count in self._problems.items():
@@ -477,10 +526,12 @@ class _FixRun:
             for (name, why), undone in self._fixer.refused.items()
             if name == rule
         ]
+        # Three: each names a reason and a place, and a line has to be read.
         return "; ".join(refused[:3]) or remedy
 
 
 def _first_place(finding: Finding) -> str:
+    """Where the first case of a finding stands; empty where it has none."""
     origin = next((case.origin for case in finding.cases if case.origin is not None), None)
     return "" if origin is None else str(origin)
 

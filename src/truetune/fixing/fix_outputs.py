@@ -26,6 +26,7 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
 SCHEMA = "truetune.changes/1"
+# Chosen, not measured: the last line has a name, a size and a digest, some hundred bytes.
 TAIL_BYTES = 65_536
 """Bytes at the end of a record that hold its last line"""
 
@@ -41,11 +42,14 @@ CHANGES_FORM = Form(
 
 
 def _is_fixed(path: Path) -> bool:
+    """Is it as a run of `truetune fix` wrote it, by the record beside it?"""
+    # The record beside the file is the proof that it is ours; a file without one is somebody's.
     record = changes_path(path)
     if not record.is_file() or not CHANGES_FORM.is_ours(record):
         return False
     with record.open("rb") as file:
         file.seek(max(0, record.stat().st_size - TAIL_BYTES))
+        # Written last: a record of a run that was killed has no such line.
         last = parse_json(file.read().splitlines()[-1], ROW)
     return is_listed_file(path.resolve(), Listed(last["size"], last["digest"]))
 
@@ -56,6 +60,7 @@ FIXED_FORM = Form("a file that truetune fixed, unchanged since", _is_fixed)
 def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
     """Raise UsageError where the fixed file or its record can't be written, or would replace something foreign."""
     sources = list(inputs)
+    # A pipe can't be replaced, and its name has no folder in which a record would be looked for.
     if output.exists() and not output.is_file() and not output.is_dir():
         raise UsageError(
             f"{output}: name an ordinary file: its changes are recorded in another one beside it"
@@ -74,6 +79,7 @@ def check_same_kind(data: Path, output: Path) -> None:
 
 
 def _form_of(path: Path) -> tuple[str, str]:
+    """(format, compression) by the suffixes of a name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     packed = suffixes.pop() if suffixes and suffixes[-1] in COMPRESSION_SUFFIXES else ""
     kind = suffixes[-1] if suffixes and suffixes[-1] in KIND_BY_SUFFIX else ""
@@ -85,6 +91,7 @@ def open_packed(file: IO[bytes], suffix: str) -> IO[bytes]:
     stream: Any = file
     match suffix.lower():
         case ".gz":
+            # No name and no time in the header: the same rows give the same bytes.
             stream = gzip.GzipFile("", "wb", fileobj=file, mtime=0)
         case ".bz2":
             stream = bz2.BZ2File(file, "wb")
@@ -126,4 +133,6 @@ class ChangeLog:
         )
 
     def _write(self, line: Mapping[str, Any]) -> None:
+        """One line of the record."""
+        # ASCII: half surrogates of a row can be written as escapes alone.
         self._part.file.write(json.dumps(line, default=str).encode("ascii") + b"\n")

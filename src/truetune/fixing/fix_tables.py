@@ -27,6 +27,7 @@ from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.limits import MAX_BATCH_BYTES
 from truetune.spec.run import RunSpec
 
+# Chosen, not measured: as the reader of data has it, so that rows and batches are cut alike.
 ROWS_AT_ONCE = 512
 WriteBatch = Callable[[Any], None]
 """Takes a record batch that is to be written"""
@@ -42,6 +43,7 @@ class TypedBody(TableBody):
         """Raises EditError where the column has no room for the value."""
         row = TableBody(self.value).edited(edit).value
         for name, value in row.items():
+            # Only what the edit changed: an old value fits by being there.
             if value is not self.value[name] and not _fits_type(
                 value, self.schema.field(name).type
             ):
@@ -65,6 +67,7 @@ def fix_table(
     for batch in _read_slices(source, raw):
         records = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
         if like is None:
+            # The first batch that holds a row decides the format for the whole file.
             like = find_exemplar(records, source, spec.format, spec.map, skips=True)
         gone: set[int] = set()
         rows = _rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
@@ -101,9 +104,11 @@ def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[Wr
         if groups
         else []
     )
+    # Each column keeps its own compression; pyarrow writes all of them with snappy otherwise.
     codecs = {column.path_in_schema: _codec_name(column.compression) for column in columns}
     sizes = [about.metadata.row_group(i).num_rows for i in range(groups)]
     with parquet.ParquetWriter(file, about.schema_arrow, compression=codecs or "snappy") as writer:
+        # Row groups as large as the largest one of the input: readers plan their memory by them.
         grouped = _RowGroupWriter(writer, max(sizes, default=1))
         yield grouped.add
         grouped.flush()
@@ -119,10 +124,10 @@ class _RowGroupWriter:
     def add(self, batch: Any) -> None:
         """The next batch."""
         self._held.append(batch)
-        if (
-            sum(b.num_rows for b in self._held) >= self._most
-            or sum(b.nbytes for b in self._held) > MAX_BATCH_BYTES
-        ):
+        rows = sum(held.num_rows for held in self._held)
+        size = sum(held.nbytes for held in self._held)
+        # By size too: a group of wide rows may be larger than memory.
+        if rows >= self._most or size > MAX_BATCH_BYTES:
             self.flush()
 
     def flush(self) -> None:
@@ -134,6 +139,7 @@ class _RowGroupWriter:
 
 
 def _read_slices(source: Source, raw: IO[bytes]) -> Iterator[Any]:
+    """The batches of a file, in slices of some hundred rows."""
     for batch in read_batches(source, raw, at_once=ROWS_AT_ONCE):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
             yield batch.slice(start, ROWS_AT_ONCE)
@@ -152,6 +158,7 @@ def _rows_of_batch(
     """The rows of a batch; `gone` gets the numbers of those that hold none and go."""
 
     def broken(origin: Origin, reason: str) -> None:
+        """Tell of a record that holds no row, and note where it goes."""
         if on_broken(origin, reason):
             gone.add(origin.row)
 
@@ -170,6 +177,7 @@ def _rebuild_batch(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
     columns = []
     before = {place: batch.slice(place, 1).to_pylist()[0] for place in changed}
     for field, column in zip(batch.schema, batch.columns, strict=True):
+        # Only columns with a changed cell are made anew.
         new = {
             place: row[field.name]
             for place, row in changed.items()
@@ -180,10 +188,12 @@ def _rebuild_batch(batch: Any, changed: dict[int, dict[str, Any]]) -> Any:
 
 
 def _replace_cells(column: Any, new: dict[int, Any]) -> Any:
+    """A column with some of its cells replaced."""
     parts, reached = [], 0
     for place in sorted(new):
         parts += [
             column.slice(reached, place - reached),
+            # A cell of the column's own type: Arrow would else guess one from the value.
             arrow.array([new[place]], type=column.type),
         ]
         reached = place + 1
@@ -191,16 +201,21 @@ def _replace_cells(column: Any, new: dict[int, Any]) -> Any:
 
 
 def _fits_type(value: Any, kind: Any) -> bool:
+    """Can a column of this type hold the value, and give it back as it was?"""
+    # A new value would need a new entry in a dictionary that other batches share.
     if arrow.types.is_dictionary(kind):
         return False
     try:
         stored = arrow.array([value], type=kind).to_pylist()[0]
     except (arrow.ArrowException, TypeError, ValueError, OverflowError):
         return False
+    # Read back: Arrow drops fields that a struct does not have, and says nothing.
     return bool(drop_null_fields(stored) == drop_null_fields(value))
 
 
 def _codec_name(name: str) -> str:
+    """The name of a compression as the writer takes it."""
+    # pyarrow reads one name and writes the other.
     return "NONE" if name == "UNCOMPRESSED" else name
 
 

@@ -1,4 +1,8 @@
-"""JSONL, JSON and CSV: read row by row, fixed in groups, and handed on byte by byte."""
+"""JSONL, JSON and CSV: read row by row, fixed in groups, and handed on byte by byte.
+
+The file is cut into pieces that hold all its bytes. A piece whose row did not change is written as it was read, with
+its spaces and line ends, so that fixing a file in which nothing is wrong gives the same bytes.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.spec.run import RunSpec
 
+# At half, proving a group costs more renderings for each fix; at double, more renderings are held.
 GROUP_ROWS = 256
 """Rows that are fixed together, as many as a check encodes together"""
 FixRows = Callable[[list[FixRow]], None]
@@ -42,19 +47,23 @@ def fix_text(
     held: list[_Entry] = []
 
     def records() -> Iterator[Record]:
+        """The records of the pieces; each piece is held until it is known whether a row came of it."""
         for piece in read_pieces(source, raw):
-            while held:  # what was read before this piece holds no row
+            # What was held when the next piece is asked for became no conversation: it holds no row.
+            while held:
                 group.add(held.pop())
             held.append(_Entry(piece, None))
             if piece.record is not None:
                 yield piece.record
 
     def broken(origin: Origin, reason: str) -> None:
+        """The piece that is held has no row."""
         held[-1].goes = on_broken(origin, reason)
 
     for conversation in iterate_conversations(
         records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
     ):
+        # The reader gives a conversation for the piece that it took last: the two go in step.
         entry = held.pop()
         entry.row = _fix_row_of(entry.piece, source, conversation)
         group.add(entry)
@@ -64,6 +73,7 @@ def fix_text(
 
 
 def _fix_row_of(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
+    """The row of a piece; None where its text holds none."""
     body = body_of(piece, source)
     return None if body is None else FixRow(conversation.origin, body, conversation)
 
@@ -98,6 +108,7 @@ class _Writer:
         self._opened = False
 
     def write(self, entry: _Entry) -> None:
+        """The next piece, with its row as it is now."""
         piece, row = entry.piece, entry.row
         if piece.record is None:
             self._put(piece.before, piece.before)
@@ -118,4 +129,5 @@ class _Writer:
         if not self._brackets or not self._opened:
             self._opened = True
             return piece.before
+        # A comma stands before each row but the first that stays.
         return b"" if goes or not self._rows else piece.before

@@ -8,7 +8,7 @@ proof of a group fails, so that one row that can't be fixed costs a few more ren
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -31,6 +31,8 @@ from truetune.fixing.row_edits import (
 )
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 
+# Chosen, not measured: the template's forms alone give 95 combinations, the smaller ones first; those
+# of a row that can be changed in five ways are 31, and fit.
 MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""
 
@@ -92,7 +94,7 @@ class Fixer:
     ) -> None:
         """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
         self._context, self._judge = context, judge
-        self._made, self._offered = applied, offered
+        self._applied, self._offered = applied, offered
         self.changed: Counter[tuple[str, str]] = Counter()
         """(rule, what was done) -> rows"""
         self.offers: dict[tuple[str, str], RowCount] = {}
@@ -103,16 +105,18 @@ class Fixer:
 
     def __call__(self, rows: list[FixRow]) -> JudgedRows:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
-        judged_rows = self._judged(rows)
-        for remedy in self._made:
-            proved = self._contained(remedy, rows, judged_rows)
-            for row, candidate in proved:
-                self._commit(remedy, row, candidate)
+        judged_rows = self._judge_rows(rows)
+        for remedy in self._applied:
+            proved = self._prove_or_exclude(remedy, rows, judged_rows)
+            for candidate in proved:
+                self._commit(remedy, candidate)
             if proved:
-                judged_rows = self._judged(rows)
+                # The next remedy must see the rows as they are now: one edit may end two faults.
+                judged_rows = self._judge_rows(rows)
         for remedy in self._offered:
-            for row, _ in self._contained(remedy, rows, judged_rows):
-                self.offers.setdefault((remedy.rule, remedy.what), RowCount()).add(row.origin)
+            for candidate in self._prove_or_exclude(remedy, rows, judged_rows):
+                offers = self.offers.setdefault((remedy.rule, remedy.what), RowCount())
+                offers.add(candidate.row.origin)
         self._judge.forget()
         return judged_rows
 
@@ -121,48 +125,61 @@ class Fixer:
         """Remedies that raised, each once"""
         return tuple(self._failures.values())
 
-    def _contained(
+    def _prove_or_exclude(
         self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
-    ) -> list[tuple[FixRow, _Candidate]]:
-        """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
+    ) -> list[_Candidate]:
+        """As `_prove`; a remedy that fails, or whose rule does, is out, and the others stand."""
         if remedy in self._failures:
             return []
         try:
-            return self._proved(remedy, rows, judged_rows)
+            return self._prove(remedy, rows, judged_rows)
         except TruetuneError:
             raise
         except Exception as error:
+            # Remedies may come from plug-ins: one that raises must not cost the user all other fixes.
             self._failures[remedy] = failure(find(remedy.rule), error)
             return []
 
-    def _judged(self, rows: Iterable[FixRow]) -> JudgedRows:
+    def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:
+        """The rows that are not dropped, as a check sees them now."""
         return self._judge([row.conversation for row in rows if not row.dropped])
 
-    def _proved(
-        self, remedy: Remedy, rows: list[FixRow], judged: JudgedRows
-    ) -> list[tuple[FixRow, _Candidate]]:
-        """The rows in which an attempt of this remedy helps, with that attempt."""
-        if remedy.proved_by_rule and not remedy.measure(judged):
+    def _prove(
+        self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
+    ) -> list[_Candidate]:
+        """The rows as they are after the first attempt of this remedy that helps, in order; none for other rows."""
+        # Nearly all remedies end here: one measure of the whole group, and no row is looked at.
+        if remedy.proved_by_rule and not remedy.measure(judged_rows):
             return []
-        views = self._views(rows, judged)
-        waiting = [(row, iter(remedy.attempts(view))) for row, view in views]
-        found: dict[int, tuple[FixRow, _Candidate]] = {}
+        views = self._views(rows, judged_rows)
+        attempts_of_rows = [(row, iter(remedy.attempts(view))) for row, view in views]
+        proved: dict[int, _Candidate] = {}
         for _ in range(MAX_ATTEMPTS):
-            tried = []
-            for row, attempts in waiting:
-                if (
-                    row.origin.row not in found
-                    and (attempt := self._next(remedy, row, attempts)) is not None
-                ):
-                    tried.append(attempt)
-            if not tried:
+            candidates = self._next_candidates(remedy, attempts_of_rows, proved)
+            if not candidates:
                 break
-            for proved in self._helping(remedy, tried):
-                found[proved.row.origin.row] = (proved.row, proved)
+            for candidate in self._keep_helping(remedy, candidates):
+                proved[candidate.row.origin.row] = candidate
         for row, view in views:
             for note in view.notes:
                 self.refused.setdefault((remedy.rule, note), RowCount()).add(row.origin)
-        return [found[number] for number in sorted(found)]
+        return [proved[number] for number in sorted(proved)]
+
+    def _next_candidates(
+        self,
+        remedy: Remedy,
+        attempts_of_rows: Iterable[tuple[FixRow, Iterator[Attempt]]],
+        proved: Mapping[int, _Candidate],
+    ) -> list[_Candidate]:
+        """The next attempt for each row that none has helped yet: proved together, which is one rendering a row."""
+        candidates = []
+        for row, attempts in attempts_of_rows:
+            if row.origin.row in proved:
+                continue
+            candidate = self._next_candidate(remedy, row, attempts)
+            if candidate is not None:
+                candidates.append(candidate)
+        return candidates
 
     def _views(self, rows: list[FixRow], judged_rows: JudgedRows) -> list[tuple[FixRow, RowView]]:
         """The rows that stay, as remedies look at them."""
@@ -184,7 +201,9 @@ class Fixer:
             views.append((row, view))
         return views
 
-    def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Candidate | None:
+    def _next_candidate(
+        self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]
+    ) -> _Candidate | None:
         """The row after the next attempt that can be made at all."""
         for edits in attempts:
             if any(isinstance(edit, DropRow) for edit in edits):
@@ -192,26 +211,30 @@ class Fixer:
             try:
                 return _Candidate(row, edits, *_apply_edits(row, edits))
             except EditError as error:
+                # Counted, for a row that no remedy can reach is one that a person has to look at.
                 self.refused.setdefault((remedy.rule, str(error)), RowCount()).add(row.origin)
         return None
 
-    def _helping(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
-        """Those of some attempts that are proved."""
+    def _keep_helping(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
+        """Those of some attempts that are proved: all together, or else each half by itself."""
         if not remedy.proved_by_rule:
             return candidates
         before = self._judge([attempt.row.conversation for attempt in candidates])
         count = remedy.measure(before)
         if not count:
             return []
-        if len(candidates) == 1 or (
-            count >= len(candidates) and candidates[0].conversation is not None
-        ):
+        is_single = len(candidates) == 1
+        # A group is proved together only where each row can have a place of the fault. Rows that go are proved one by
+        # one: taking some out always lessens the fault.
+        may_prove_together = count >= len(candidates) and candidates[0].conversation is not None
+        if is_single or may_prove_together:
             if self._is_proved(remedy, candidates, before, count):
                 return candidates
-        if len(candidates) == 1:
+        if is_single:
             return []
         half = len(candidates) // 2
-        return self._helping(remedy, candidates[:half]) + self._helping(remedy, candidates[half:])
+        first, second = candidates[:half], candidates[half:]
+        return self._keep_helping(remedy, first) + self._keep_helping(remedy, second)
 
     def _is_proved(
         self, remedy: Remedy, candidates: list[_Candidate], before: JudgedRows, count: int
@@ -222,9 +245,13 @@ class Fixer:
             return True
         after = self._judge(kept)
         left = remedy.measure(after)
-        return (left < count if len(candidates) == 1 else not left) and _is_harmless(before, after)
+        # Less in a group may be one row fixed and another untouched: only none proves each of them.
+        is_less = left < count if len(candidates) == 1 else left == 0
+        return is_less and _is_harmless(before, after)
 
-    def _commit(self, remedy: Remedy, row: FixRow, candidate: _Candidate) -> None:
+    def _commit(self, remedy: Remedy, candidate: _Candidate) -> None:
+        """Make the edits of an attempt that is proved, and note each."""
+        row = candidate.row
         self.changed[remedy.rule, remedy.what] += 1
         if candidate.body is None or candidate.conversation is None:
             row.changes.append(
@@ -243,9 +270,9 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
     a silent one, and worse.
     """
-    if problems_of(after.batch) > problems_of(before.batch) or len(after.rejected) > len(
-        before.rejected
-    ):
+    if problems_of(after.batch) > problems_of(before.batch):
+        return False
+    if len(after.rejected) > len(before.rejected):
         return False
     if after.turns_that_teach_something_else() > before.turns_that_teach_something_else():
         return False
@@ -268,6 +295,7 @@ def read_body_again(body: Body, like: Conversation) -> Conversation:
         reading = body.read()
     except ValueError as error:
         raise EditError(str(error)) from None
+    # The reader of the row's own file: an edit must not make it a row of another format in silence.
     conversation = like.read(reading.row, like.origin)
     conversation.raw, conversation.read = reading.row, like.read
     if reading.surrogates_replaced:
@@ -281,6 +309,7 @@ def read_body_again(body: Body, like: Conversation) -> Conversation:
 
 
 def _record_change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
+    """An edit with what stood there before and stands there now."""
     before = value_at(row.body.value, edit.path)
     return Change(
         row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after)
@@ -293,5 +322,6 @@ def _value_after(edit: Edit, after: Body) -> Any:
         path = (*edit.path[:-1], edit.key)
         return {edit.key: value_at(after.value, path)}
     if isinstance(edit, PutValue):
-        return edit.value  # turns that an edit behind it removes may have moved the path
+        # Not read from the row: turns that an edit behind it removes may have moved the path.
+        return edit.value
     return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeatedKey) else None

@@ -15,6 +15,8 @@ from truetune.parsing.limits import ROW
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r"[^\s,\]}]+")
+# An escaped emoji is twelve characters of JSON and one of Python: without the first alternative,
+# places would drift behind it.
 _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
     re.DOTALL,
@@ -63,15 +65,19 @@ class JsonMember:
 
 def parse_source(text: str) -> JsonNode:
     """The value of a JSON text. Raises ValueError as `parse_json` does, and for text behind the value."""
+    # The guard first: what follows walks by recursion, and trusts that the text is JSON.
     parse_json(text, ROW, surrogates="keep")
     return _parse_value(text, _skip_space(text, 0))
 
 
 def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
     """A string as it is spelled in a text, saying `new` instead of `old`; what both share keeps its spelling."""
+    # Only the middle that differs is written anew; `\u00e9` before and behind it stays as somebody
+    # spelled it.
     begin = _common_prefix_length(old, new)
     end = _common_prefix_length(old[begin:][::-1], new[begin:][::-1])
     places = [match.start() for match in _CHARACTER.finditer(token, 1, len(token) - 1)]
+    # The closing quote, so that the end of the last character has a place too.
     places.append(len(token) - 1)
     middle = json.dumps(new[begin : len(new) - end], ensure_ascii=ascii_only)[1:-1]
     return token[: places[begin]] + middle + token[places[len(old) - end] :]
@@ -86,11 +92,13 @@ def _common_prefix_length(one: str, other: str) -> int:
 
 
 def _skip_space(text: str, at: int) -> int:
+    """The first place at or behind `at` that is no white space."""
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
 
 def _parse_value(text: str, at: int) -> JsonNode:
+    """The value that begins at a place."""
     if text[at] == "{":
         return _parse_object(text, at)
     if text[at] == "[":
@@ -103,6 +111,7 @@ def _parse_value(text: str, at: int) -> JsonNode:
 
 
 def _parse_object(text: str, start: int) -> JsonNode:
+    """The object that begins at a place, its members in order."""
     members = []
     at = _skip_space(text, start + 1)
     while text[at] != "}":
@@ -116,6 +125,7 @@ def _parse_object(text: str, start: int) -> JsonNode:
 
 
 def _parse_array(text: str, start: int) -> JsonNode:
+    """The array that begins at a place."""
     items = []
     at = _skip_space(text, start + 1)
     while text[at] != "]":

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from truetune.errors import UsageError
 from truetune.parsing.limits import ROW
 
+# Not splitlines: it cuts at U+2028 and form feeds too, which are characters of a row.
 _LINE = re.compile(rb"[^\n]*\n|[^\n]+")
 
 
@@ -29,13 +30,18 @@ class LineDiff:
 
     def add(self, old: bytes, new: bytes) -> None:
         """What stands next in both. Raises UsageError where a line is too long to be shown."""
+        # Nearly all rows: nothing is held, and only lines are counted.
         if not self._old and not self._new and old == new and old.endswith(b"\n"):
             lines = old.count(b"\n")
             self._old_line, self._new_line = self._old_line + lines, self._new_line + lines
             return
         self._old, self._new = self._old + old, self._new + new
+        # Both at a line's end, or a row that went with its line: from here on the texts are apart
+        # no more.
         if self._old.endswith(b"\n") and (self._new.endswith(b"\n") or not self._new):
             self.end()
+        # Equal so far and too long to hold: only a change in the rest of this line would need its
+        # beginning.
         elif len(self._old) > ROW.max_bytes and self._old == self._new:
             self._old = self._new = b""
             self._forgotten = True
@@ -54,6 +60,8 @@ class LineDiff:
         self._forgotten = False
 
     def _hunks(self, old: list[str], new: list[str]) -> None:
+        """Hand on the hunks of some lines that differ."""
+        # autojunk takes lines that stand often for noise, and would show them as changed.
         matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
         for tag, i1, i2, j1, j2 in matcher.get_opcodes():
             if tag == "equal":
@@ -68,10 +76,12 @@ class LineDiff:
                 for line in lines
             )
             self._say(self._head + head + "".join(ends))
+            # The names of the files stand before the first hunk alone.
             self._head = ""
 
 
 def _line_too_long() -> UsageError:
+    """The error for a change in a line that can't be held."""
     return UsageError(
         "--diff shows lines, and this file has all rows in one; write it with -o, and see the"
         " record of changes"

@@ -23,6 +23,8 @@ from truetune.fixing.row_turns import Turn, turns_of
 from truetune.spec.run import RunSpec
 
 
+# The order matters: a key that stands twice must go before anything reads it, and rows go last, for
+# an earlier edit may save them.
 class Stage(IntEnum):
     """When a remedy has its turn: what stands in the text first, whole rows last."""
 
@@ -82,12 +84,13 @@ class RowView:
     @cached_property
     def turns(self) -> list[Turn]:
         """The messages of the row, each in its place."""
+        # The reader's own mark on a column that made room for a mapped one.
         unused = tuple(name.removesuffix(" (not mapped)") for name in self.conversation.unused)
         return list(turns_of(self.value, self.context.names, unused))
 
-    def spelled(self, path: ValuePath) -> str:
+    def json_text_at(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
-        return self.body.spelled(path)
+        return self.body.json_text_at(path)
 
 
 Attempt = list[Edit]
@@ -104,6 +107,8 @@ class Remedy:
     """Does it change nothing but the fault? Others are made when asked for (`--unsafe`)."""
     stage: ClassVar[Stage]
     needs_tokenizer: ClassVar[bool] = True
+    # Duplicates and leaks: in a group of one row the rule would find nothing before the edit
+    # either.
     proved_by_rule: ClassVar[bool] = True
     """False: what it finds in a row is exact by itself, for the rule sees it only beside other rows"""
 
@@ -114,9 +119,9 @@ class Remedy:
         """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
         raise NotImplementedError
 
-    def measure(self, judged: JudgedRows) -> int:
+    def measure(self, judged_rows: JudgedRows) -> int:
         """How much of the fault is in these rows."""
-        return judged.count(self.rule)
+        return judged_rows.count(self.rule)
 
 
 class ProblemRemedy(Remedy):
@@ -126,8 +131,9 @@ class ProblemRemedy(Remedy):
     """The kinds of `Problem` that it ends"""
     needs_tokenizer = False
 
-    def measure(self, judged: JudgedRows) -> int:
-        return problems_of(judged.batch, self.kinds)
+    def measure(self, judged_rows: JudgedRows) -> int:
+        """How many problems of its kinds these rows have."""
+        return problems_of(judged_rows.batch, self.kinds)
 
 
 def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:

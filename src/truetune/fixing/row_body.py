@@ -1,4 +1,9 @@
-"""Body: a row as its file holds it, and what can be done to it: read, spelled, edited."""
+"""Body: a row as its file holds it, and what can be done to it: read, spelled, edited.
+
+JSON and CSV rows keep their text, of which an edit changes no character but those it must; a row of a table is values,
+for the bytes of a table are its library's. The trade-off: an edit of a text parses it again, which only rows with a
+fault pay for.
+"""
 
 from __future__ import annotations
 
@@ -47,11 +52,11 @@ class Body(Protocol):
         """The row after an edit. Raises EditError."""
         ...
 
-    def spelled(self, path: ValuePath) -> str:
+    def json_text_at(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
         ...
 
-    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
+    def repeated_keys(self) -> Iterator[tuple[ValuePath, str, bool]]:
         """(object, key, do its values differ?) for each key that stands twice in an object."""
         ...
 
@@ -68,26 +73,35 @@ class JsonBody:
 
     @cached_property
     def value(self) -> dict[str, Any]:
+        """The row, parsed once."""
+        # Halves of surrogates and long integers as they stand: an edit must write back what it did
+        # not change.
         value: dict[str, Any] = parse_json(self.text, ROW, surrogates="keep", exact_integers=True)
         return value
 
     def read(self) -> Reading:
+        """The row as the reader of JSON lines gives it."""
+        # As the reader of data does it, so that a proof judges the row that a check would see.
         bare = self.text.strip(" \t\r\n")
         decoded = RowDecoder().read_line(bare)
         row, replaced = replace_surrogates(decoded.value, bare)
         return Reading(row, replaced, decoded.duplicate_key)
 
     def edited(self, edit: Edit) -> JsonBody:
+        """The same text with one change."""
         return JsonBody(edit_text(self.text, edit))
 
-    def spelled(self, path: ValuePath) -> str:
+    def json_text_at(self, path: ValuePath) -> str:
+        """The characters of a value in the row's own text."""
         return json_text_at(self.text, path)
 
-    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
+    def repeated_keys(self) -> Iterator[tuple[ValuePath, str, bool]]:
+        """In the row, and in JSON that stands in its strings."""
         yield from find_repeated_keys(self.text)
         yield from _repeated_in_strings(self.value, ())
 
     def line(self) -> str:
+        """The text itself."""
         return self.text.strip()
 
 
@@ -98,17 +112,20 @@ class TableBody:
     value: dict[str, Any]
 
     def read(self) -> Reading:
+        """The row without the null fields that its table filled in."""
         return Reading(
             {name: drop_null_fields(item) for name, item in self.value.items()}, False, None
         )
 
     def edited(self, edit: Edit) -> TableBody:
+        """The same columns with one change. Raises EditError where a column would come or go."""
         row = edit_value(self.value, edit)
         if row.keys() != self.value.keys():
             raise EditError("a table keeps its columns")
         return TableBody(row)
 
-    def spelled(self, path: ValuePath) -> str:
+    def json_text_at(self, path: ValuePath) -> str:
+        """A value as JSON; inside of a string, as it stands there."""
         value: Any = self.value
         for depth, step in enumerate(path):
             if isinstance(value, str):
@@ -116,10 +133,12 @@ class TableBody:
             value = value[step]
         return json.dumps(value, ensure_ascii=False, default=str)
 
-    def repeated(self) -> Iterator[tuple[ValuePath, str, bool]]:
+    def repeated_keys(self) -> Iterator[tuple[ValuePath, str, bool]]:
+        """In JSON that stands in its strings: a table itself can't hold a key twice."""
         yield from _repeated_in_strings(self.value, ())
 
     def line(self) -> str:
+        """The row as JSON."""
         return json.dumps(self.value, ensure_ascii=False, default=str)
 
 
@@ -131,7 +150,9 @@ class CsvBody(TableBody):
     delimiter: str
 
     def edited(self, edit: Edit) -> CsvBody:
+        """The record with one change. Raises EditError where a cell would hold anything but text."""
         row = edit_value(self.value, edit)
+        # The header is that of the whole file: a row can neither add nor lose a cell.
         if row.keys() != self.value.keys() or not all(
             isinstance(cell, str) for cell in row.values()
         ):
@@ -148,6 +169,7 @@ def _repeated_in_strings(value: Any, path: ValuePath) -> Iterator[tuple[ValuePat
         if value.lstrip()[:1] in ("[", "{"):
             try:
                 repeated = list(find_repeated_keys(value))
+            # It only begins like JSON: a text in brackets.
             except ValueError:
                 return
             yield from ((path + inner, key, differ) for inner, key, differ in repeated)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
 ValuePath = tuple[str | int, ...]
+# How the row itself is spaced: what is added is written alike, and the diff shows nothing else.
 _AFTER_COLON = re.compile(r'":([ \t]*)')
 _AFTER_COMMA = re.compile(r",([ \t]*)[\"{\[]")
 
@@ -31,7 +32,7 @@ class PutValue:
 
     path: ValuePath
     value: Any
-    spelled: str | None = None
+    json_text: str | None = None
     """The value as JSON text, where it is to stand as it was written"""
 
 
@@ -81,6 +82,8 @@ def edit_text(text: str, edit: Edit) -> str:
     except ValueError as error:
         raise EditError(f"not JSON: {error}") from None
     for depth, step in enumerate(edit.path):
+        # The path leads into JSON that stands as a string: edited as a text of its own, then
+        # spelled as a string again.
         if node.string is not None:
             inner = edit_text(node.string, replace(edit, path=edit.path[depth:]))
             return _splice(text, node, _spell_string(text, node, inner))
@@ -106,14 +109,16 @@ def edit_value(value: Any, edit: Edit) -> Any:
     if isinstance(step, str) and isinstance(value, dict):
         return _edit_dict(value, step, rest, edit)
     if isinstance(step, int) and isinstance(value, list) and step < len(value):
-        if isinstance(edit, RemoveEntry) and not rest:
-            return [*value[:step], *value[step + 1 :]]
-        return [
-            *value[:step],
-            edit_value(value[step], replace(edit, path=rest)),
-            *value[step + 1 :],
-        ]
+        return _edit_list(value, step, rest, edit)
     raise EditError(f"there is no {path_in_words(edit.path)}")
+
+
+def _edit_list(value: list[Any], index: int, rest: ValuePath, edit: Edit) -> list[Any]:
+    """A list with one of its items edited or removed. Raises EditError."""
+    if isinstance(edit, RemoveEntry) and not rest:
+        return [*value[:index], *value[index + 1 :]]
+    item = edit_value(value[index], replace(edit, path=rest))
+    return [*value[:index], item, *value[index + 1 :]]
 
 
 def value_at(value: Any, path: ValuePath) -> Any:
@@ -152,30 +157,25 @@ def find_repeated_keys(text: str) -> Iterator[tuple[ValuePath, str, bool]]:
 def _repeated_in_node(
     text: str, node: JsonNode, path: ValuePath
 ) -> Iterator[tuple[ValuePath, str, bool]]:
+    """The keys that stand twice in a value, in those inside of it too; of equal keys the last one is entered."""
     by_key: dict[str, list[JsonNode]] = {}
     for member in node.members or ():
         by_key.setdefault(member.key, []).append(member.value)
     for key, values in by_key.items():
         if len(values) > 1:
-            yield (
-                path,
-                key,
-                len(
-                    {
-                        json.dumps(
-                            parse_json(
-                                text[v.start : v.end], ROW, surrogates="keep", exact_integers=True
-                            ),
-                            sort_keys=True,
-                        )
-                        for v in values
-                    }
-                )
-                > 1,
-            )
+            yield path, key, _values_differ(text, values)
         yield from _repeated_in_node(text, values[-1], (*path, key))
     for index, item in enumerate(node.items or ()):
         yield from _repeated_in_node(text, item, (*path, index))
+
+
+def _values_differ(text: str, nodes: Sequence[JsonNode]) -> bool:
+    """Do values mean different things? By what they mean and not by their spelling: `1.0` and `1.00` are one."""
+    values = [
+        parse_json(text[node.start : node.end], ROW, surrogates="keep", exact_integers=True)
+        for node in nodes
+    ]
+    return len({json.dumps(value, sort_keys=True) for value in values}) > 1
 
 
 def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
@@ -191,6 +191,7 @@ def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
                 node,
                 _spell_string(text, node, edit_text(node.string, replace(edit, path=()))),
             )
+        # From the last on, so that the places of those before it still hold.
         doubles = [member for member in node.members or () if member.key == edit.key][:-1]
         for member in reversed(doubles):
             text = _remove_entry(text, node, member)
@@ -199,29 +200,30 @@ def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
 
 
 def _edit_member(text: str, node: JsonNode, step: str | int, edit: Edit) -> str:
-    """The text after an edit of a key, or of one that is not there yet."""
+    """The text after an edit of a key, or of one that is not there yet. Raises EditError."""
+    member = node.member(step) if isinstance(step, str) else None
     if isinstance(edit, PutValue) and isinstance(step, str) and node.members is not None:
         return _add_member(text, node, step, edit)
-    if isinstance(edit, RenameKey) and isinstance(step, str) and (member := node.member(step)):
-        return (
-            text[: member.start]
-            + json.dumps(edit.key, ensure_ascii=text.isascii())
-            + text[member.end :]
-        )
+    if isinstance(edit, RenameKey) and member is not None:
+        # ASCII where all of the row is: some files are written so on purpose.
+        key = json.dumps(edit.key, ensure_ascii=text.isascii())
+        return text[: member.start] + key + text[member.end :]
     if isinstance(edit, RemoveEntry):
-        entry = node.member(step) if isinstance(step, str) else node.child(step)
+        entry = member if isinstance(step, str) else node.child(step)
         if entry is not None:
             return _remove_entry(text, node, entry)
     raise EditError(f"there is no {path_in_words(edit.path)}")
 
 
 def _add_member(text: str, node: JsonNode, key: str, edit: PutValue) -> str:
+    """The text with a key that its object does not have yet, behind the others."""
     members = node.members or ()
     name = json.dumps(key, ensure_ascii=text.isascii())
     added = f"{name}:{_usual_spaces(_AFTER_COLON, text)}{_spell_value(text, edit)}"
     if not members:
         return f"{text[: node.start + 1]}{added}{text[node.end - 1 :]}"
     end = members[-1].value.end
+    # Parted as the members before it are, line breaks and indentation included.
     if len(members) > 1:
         before = text[members[-2].value.end : members[-1].start]
     else:
@@ -233,9 +235,10 @@ def _add_member(text: str, node: JsonNode, key: str, edit: PutValue) -> str:
 
 def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> str:
     """The text without a member or item: the comma behind it goes too, or else that before it."""
-    spans = [(m.start, m.value.end) for m in node.members or ()] or [
-        (i.start, i.end) for i in node.items or ()
-    ]
+    if node.members:
+        spans = [(member.start, member.value.end) for member in node.members]
+    else:
+        spans = [(item.start, item.end) for item in node.items or ()]
     place = next(i for i, (start, _) in enumerate(spans) if start == entry.start)
     start, end = spans[place]
     if place + 1 < len(spans):
@@ -246,6 +249,7 @@ def _remove_entry(text: str, node: JsonNode, entry: JsonMember | JsonNode) -> st
 
 
 def _spell_string(text: str, node: JsonNode, new_text: str) -> str:
+    """The string of a node as it is spelled, saying something else."""
     return respell_string(
         text[node.start : node.end], node.string or "", new_text, ascii_only=text.isascii()
     )
@@ -253,30 +257,33 @@ def _spell_string(text: str, node: JsonNode, new_text: str) -> str:
 
 def _spell_value(text: str, edit: PutValue) -> str:
     """The value of an edit as JSON, spaced as the text is."""
-    if edit.spelled is not None:
-        return edit.spelled
+    if edit.json_text is not None:
+        return edit.json_text
     separators = f",{_usual_spaces(_AFTER_COMMA, text)}", f":{_usual_spaces(_AFTER_COLON, text)}"
     return json.dumps(edit.value, ensure_ascii=text.isascii(), separators=separators)
 
 
 def _usual_spaces(pattern: re.Pattern[str], text: str) -> str:
+    """The space that a text has behind a colon or comma; one space where it has neither."""
     match = pattern.search(text)
     return match[1] if match else " "
 
 
 def _splice(text: str, node: JsonNode, part: str) -> str:
+    """The text with other characters in place of a value."""
     return text[: node.start] + part + text[node.end :]
 
 
-def _edit_dict(value: dict[str, Any], step: str, rest: ValuePath, edit: Edit) -> dict[str, Any]:
+def _edit_dict(value: dict[str, Any], key: str, rest: ValuePath, edit: Edit) -> dict[str, Any]:
+    """An object with one of its keys edited, added, renamed or removed. Raises EditError."""
+    is_put = isinstance(edit, PutValue)
+    # Only a value that is put at the end of the path may be new.
+    if key not in value and (rest or not is_put):
+        missing = key if is_put else path_in_words(edit.path)
+        raise EditError(f"there is no {missing}")
     if rest or isinstance(edit, PutValue | RemoveRepeatedKey):
-        if step not in value and not isinstance(edit, PutValue):
-            raise EditError(f"there is no {path_in_words(edit.path)}")
-        if rest and step not in value:
-            raise EditError(f"there is no {step}")
-        return {**value, step: edit_value(value.get(step), replace(edit, path=rest))}
-    if step not in value:
-        raise EditError(f"there is no {path_in_words(edit.path)}")
+        return {**value, key: edit_value(value.get(key), replace(edit, path=rest))}
     if isinstance(edit, RenameKey):
-        return {edit.key if key == step else key: item for key, item in value.items()}
-    return {key: item for key, item in value.items() if key != step}
+        # In its place: an object that is built anew keeps the order of its keys.
+        return {edit.key if name == key else name: item for name, item in value.items()}
+    return {name: item for name, item in value.items() if name != key}

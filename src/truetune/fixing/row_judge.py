@@ -1,4 +1,9 @@
-"""Judged: rows as a check sees them, for the proof that an edit helps."""
+"""RowJudge: rows as a check sees them, for the proof that an edit helps.
+
+The same reader, renderer, encoder and rules as in `truetune check`: an edit counts as proved only by what a check would
+find afterwards. Rows are judged many times, so that each is rendered once; the trade-off is that a group's renderings
+are held until it is done.
+"""
 
 from __future__ import annotations
 
@@ -56,10 +61,13 @@ class _CachingRenderer:
         """By the identity of the row, which is held so that no other gets it"""
 
     def render(self, row: Conversation) -> list[Rendering]:
+        """The renderings of a row. Raises TemplateError."""
+        # By identity: two rows may be equal, and hashing one costs as much as rendering it.
         if id(row) not in self.known:
             try:
                 self.known[id(row)] = row, self.inner.render(row)
             except TemplateError as error:
+                # A refusal is an answer like any other, and takes as long to get.
                 self.known[id(row)] = row, error
         result = self.known[id(row)][1]
         if isinstance(result, TemplateError):
@@ -67,6 +75,7 @@ class _CachingRenderer:
         return result
 
     def exact(self, row: Conversation) -> list[Rendering]:
+        """The renderings by the exact way, which are not held: they prove the others."""
         return self.inner.exact(row)
 
 
@@ -86,6 +95,7 @@ class JudgedRows:
             kind = find(rule)
             assert issubclass(kind, DataRule)
             rule_instance = kind(self._setup)
+            # A new instance each time: rules count over all rows that they have seen.
             rule_instance.batch(self.batch)
             self._counts[rule] = sum(finding.count or 1 for finding in rule_instance.findings())
         return self._counts[rule]
@@ -93,6 +103,7 @@ class JudgedRows:
     @property
     def rejected(self) -> dict[int, str]:
         """Row -> why the template refuses it."""
+        # Plain text has no template that could refuse it.
         if self._setup is not None and self._setup.probes.template is None:
             return {}
         return {row.origin.row: reason for row, reason in self.batch.rejected}
@@ -106,6 +117,8 @@ class JudgedRows:
             return 0
         tracker = FieldTracker(self._setup.probes.renderer())
         count = 0
+        # One conversation may be several examples, and a field is lost only where none of them
+        # holds it.
         for _, examples in groupby(self.batch.examples, lambda one: one.row.origin.row):
             own = list(examples)
             lost = tracker.lost(own[0].row, [one.rendering for one in own])
@@ -122,6 +135,8 @@ class JudgedRows:
 
 
 def _batch_without_tokens(rows: list[Conversation]) -> Batch:
+    """Rows as a batch, where no tokenizer is named."""
+    # A batch without a token: what the reader says of rows is judged all the same.
     none = np.zeros(0, dtype=np.int32)
     return Batch(
         rows,

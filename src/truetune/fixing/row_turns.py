@@ -1,4 +1,8 @@
-"""Turns: where the messages of a row stand in its columns."""
+"""Turns: where the messages of a row stand in its columns.
+
+A remedy edits the row as its file holds it, and not the conversation that the reader made: so each message comes with
+its path, through lists and through JSON that stands as text.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,7 @@ MESSAGE_COLUMNS = (
     "instruction",
 )
 """truetune's names of columns that may hold messages"""
+# The aliases that the reader takes, and no others: what it does not read, no remedy may touch.
 _NAMES = {alias: ours for ours in MESSAGE_COLUMNS for alias in COLUMN_ALIASES[ours]}
 ROLE_KEYS = ("role", "from")
 TEXT_KEYS = ("content", "value")
@@ -56,6 +61,7 @@ class Turn:
             call = parse_json_value(call)
             if isinstance(call, dict):
                 function = parse_json_value(call.get("function"))
+                # OpenAI's form has a `function` around name and arguments, older ones have not.
                 inner = isinstance(function, dict)
                 calls.append(
                     (
@@ -96,6 +102,7 @@ def turns_of(
         unused: columns that reach neither prompt nor answer; nothing in them is touched.
     """
     for column, value in row.items():
+        # The user's map wins over the aliases.
         if column in unused or names.get(column, _NAMES.get(column)) not in MESSAGE_COLUMNS:
             continue
         parsed = parse_json_value(value)

@@ -36,12 +36,17 @@ from truetune.spec.run import RunSpec
 
 TRIED_RULES = ("template-rejects-rows", "values-printed-as-python")
 """Rules whose remedy depends on row and template; the others know theirs by themselves"""
+# Chosen, not measured: rows of which a finding says the same mostly have one cause; a second one
+# shows in three.
 MAX_ROWS_OF_A_TEXT = 3
 """Rows that are tried of those of which a finding says the same"""
+# Chosen, not measured: each row costs some renderings for each remedy.
 MAX_TRIED_ROWS = 48
 """Rows that are tried for one finding, so that a check stays nearly as quick as without"""
+# Chosen, not measured: reading up to there takes seconds.
 MAX_ROW_NUMBER = 50_000
 """Rows from this one on are not tried: to read them may take as long as the check"""
+# Chosen, not measured: a remedy is one line of a terminal.
 MAX_SHOWN_EDITS = 2
 """Edits of a row that a remedy spells out"""
 
@@ -67,6 +72,7 @@ class _CellsOfText(TableBody):
     """A row of a CSV file: cells hold text alone."""
 
     def edited(self, edit: Edit) -> _CellsOfText:
+        """The row with one change. Raises EditError where a cell would hold anything but text."""
         row = TableBody(self.value).edited(edit).value
         if not all(isinstance(cell, str) for cell in row.values()):
             raise EditError("a cell of a CSV file holds text alone")
@@ -85,12 +91,15 @@ def with_suggested_edits(report: AnyReport) -> AnyReport:
             _with_edit(finding, report.spec) if _is_tried(finding) else finding
             for finding in report.findings
         ]
+    # The rows were readable when they were checked, and may not be now: the finding stands without
+    # an edit.
     except (TruetuneError, OSError):
         return report
     return replace(report, findings=tuple(findings))
 
 
 def _is_tried(finding: Finding) -> bool:
+    """Is it a finding whose remedy depends on what its rows hold?"""
     return finding.rule in TRIED_RULES and bool(finding.cases)
 
 
@@ -141,6 +150,7 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
         cause = "" if reason is None else cause_of(row, reason)
         group = groups.setdefault(cause, _CauseGroup(cause))
         group.rows += 1
+        # An edit that may change what a row means is only tried where no safe one helps.
         for is_safe in (True, False):
             changes = _changes_that_help(
                 row,
@@ -152,6 +162,7 @@ def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> lis
             if changes:
                 _count_row(group, changes, is_safe=is_safe)
                 break
+    # The most frequent cause first: it is the one that the finding is mostly about.
     return sorted(groups.values(), key=lambda group: -group.rows)
 
 
@@ -162,12 +173,14 @@ def _changes_that_help(
     for kind in kinds:
         fixed = FixRow(row.origin, body, row)
         Fixer(context, judge, [kind(context)], [])([fixed])
+        # To drop a row always ends its fault: that is no advice.
         if fixed.changes and not fixed.dropped:
             return fixed.changes
     return []
 
 
 def _count_row(group: _CauseGroup, changes: list[Change], *, is_safe: bool) -> None:
+    """Count a row that edits helped; the first one is the example."""
     if is_safe:
         group.rendered += 1
     else:
@@ -189,10 +202,12 @@ def _bodies_of_rows(rows: Sequence[Conversation], spec: RunSpec) -> Iterator[Bod
                 schemas[row.origin.file] = _schema_of(source)
             yield TypedBody(row.raw or {}, schemas[row.origin.file])
         else:
+            # Not the line of the file: the spelling of the rest does not matter here.
             yield JsonBody(json.dumps(row.raw, ensure_ascii=False))
 
 
 def _schema_of(source: Source) -> Any:
+    """The schema of a table."""
     with open_raw(source.path) as raw:
         return next(iter(read_batches(source, raw))).schema
 
@@ -213,7 +228,9 @@ def _evidence_line(group: _CauseGroup, *, is_best: bool) -> str:
 def _remedy_in_words(finding: Finding, best: _CauseGroup, spec: RunSpec) -> str:
     """The edit that helps most rows, and the command that makes it in all."""
     edit = f"{_changes_in_words(best.example)} ({best.example[0].origin})"
-    others = len({origin.file for case in finding.cases if (origin := case.origin) is not None}) - 1
+    files_named = {case.origin.file for case in finding.cases if case.origin is not None}
+    # The command takes one file: the others need it as well.
+    others = len(files_named) - 1
     files = f", and so for the {others:,} other file{'s' * (others != 1)}" if others else ""
     command = _fix_command(finding.rule, best, spec)
     if command is None:
@@ -228,6 +245,7 @@ def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
     """`truetune fix` on the file of the edit; None where it can't be fixed in place of its format."""
     name = best.example[0].origin.file
     source = next(source for source in find_sources(spec.data) if str(source.path) == name)
+    # `truetune fix` reads files of this machine alone.
     if isinstance(source.path, Remote):
         return None
     words = ["truetune", "fix", name, "-o", _fixed_name(name), "--select", rule]
@@ -270,5 +288,6 @@ def _value_after(change: Change) -> str:
 
 
 def _value_in_words(value: Any) -> str:
+    """A value as JSON, cut."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."

@@ -26,9 +26,11 @@ class DropCopies(Remedy):
         self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Drop a row that was seen before; every row that stays is remembered."""
         fingerprint = _fingerprint_of(row)
         if fingerprint in self._seen:
             yield [DropRow()]
+        # The rule counts such a row, and it may be another task all the same: a person decides.
         elif row.fingerprint in self._contents:
             row.notes.append("the contents are those of an earlier row, roles or tools are not")
         self._seen.add(fingerprint)
@@ -36,7 +38,9 @@ class DropCopies(Remedy):
 
 
 def _fingerprint_of(row: RowView) -> int:
+    """Of contents, roles and tools together."""
     roles = [message.get("role") for message in row.conversation.messages]
+    # Hashes and not rows: a set of millions of rows then takes some hundred MB.
     surroundings = json.dumps(
         [row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str
     )
@@ -54,5 +58,6 @@ class DropLeaked(Remedy):
     proved_by_rule = False
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Drop a row whose contents stand in the evaluation data, case and spaces aside."""
         if row.normal_fingerprint in self.context.eval_prints:
             yield [DropRow()]

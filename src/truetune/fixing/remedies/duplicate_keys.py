@@ -18,7 +18,8 @@ class RemoveEqualKeys(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        repeated = list(row.body.repeated())
+        """Remove the first of two members that say the same."""
+        repeated = list(row.body.repeated_keys())
         yield from as_one_attempt(
             RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
         )
@@ -34,6 +35,7 @@ class KeepLastKey(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Remove all but the last member of each key."""
         yield from as_one_attempt(
-            RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated()
+            RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated_keys()
         )

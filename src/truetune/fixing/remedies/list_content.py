@@ -23,6 +23,8 @@ def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]
 
 
 class UnlistOneString(ProblemRemedy):
+    """A list of one string is that string: nothing has to be guessed."""
+
     rule = "malformed-rows"
     what = "write a content that is a list of one string as that string"
     safe = True
@@ -30,8 +32,9 @@ class UnlistOneString(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Each content that is a list of one string."""
         yield from as_one_attempt(
-            PutValue(path, parts[0], row.spelled((*path, 0)))
+            PutValue(path, parts[0], row.json_text_at((*path, 0)))
             for path, parts in strings_in(row)
             if len(parts) == 1
         )
@@ -47,6 +50,7 @@ class JoinStrings(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Each content that is a list of strings, joined."""
         yield from as_one_attempt(
             PutValue(path, "\n".join(parts)) for path, parts in strings_in(row)
         )

@@ -23,6 +23,7 @@ class ReplaceHalfSurrogates(ProblemRemedy):
     kinds = ("lone-surrogate",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All texts and keys of the row in one attempt."""
         yield from as_one_attempt(_edits_of_value(row.value, ()))
 
 
@@ -37,6 +38,7 @@ def _edits_of_value(value: Any, path: ValuePath) -> Iterator[Edit]:
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _edits_of_value(item, (*path, key))
+            # Behind the values: their paths lead through the old key.
             if HALF.search(key):
                 yield RenameKey((*path, key), HALF.sub("\ufffd", key))
     elif isinstance(value, list):

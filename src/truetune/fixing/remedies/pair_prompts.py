@@ -19,6 +19,7 @@ class TakePromptOutOfAnswers(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Both sides in one attempt."""
         columns = {
             name: next((a for a in COLUMN_ALIASES[name] if a in row.value), None)
             for name in ("prompt", "chosen", "rejected")
@@ -28,17 +29,18 @@ class TakePromptOutOfAnswers(Remedy):
         prompt = parse_json_value(row.value[str(columns["prompt"])])
         sides = [str(columns["chosen"]), str(columns["rejected"])]
         edits = [self._edits(side, parse_json_value(row.value[side]), prompt) for side in sides]
+        # Both or neither: one side with the prompt and one without would differ in more than the
+        # answer.
         if all(edits):
             yield from as_one_attempt(edit for side in edits for edit in side)
 
     def _edits(self, column: str, side: object, prompt: object) -> list[Edit]:
-        if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt) and prompt:
+        """Edits that take the prompt from the beginning of a side; none where it does not begin with it."""
+        if not prompt:
+            return []
+        if isinstance(side, str) and isinstance(prompt, str) and side.startswith(prompt):
             return [PutValue((column,), side.removeprefix(prompt))]
-        if (
-            isinstance(side, list)
-            and isinstance(prompt, list)
-            and prompt
-            and side[: len(prompt)] == prompt
-        ):
+        if isinstance(side, list) and isinstance(prompt, list) and side[: len(prompt)] == prompt:
+            # Always the first one: the others move up as it goes.
             return [RemoveEntry((column, 0)) for _ in prompt]
         return []

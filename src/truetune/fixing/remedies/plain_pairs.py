@@ -18,9 +18,11 @@ class WriteStringsAsMessages(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns of the row in one attempt."""
         yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
+        """Each text of the pair as one message of its role."""
         roles = {
             "prompt": "user",
             "completion": "assistant",
@@ -33,4 +35,6 @@ class WriteStringsAsMessages(Remedy):
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))
             if role is not None and isinstance(text, str) and column not in row.conversation.unused:
+                # Stripped: spaces at the ends belonged to the plain text's border, which the
+                # template now writes.
                 yield PutValue((column,), [{"role": role, "content": text.strip()}])

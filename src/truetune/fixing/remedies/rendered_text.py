@@ -28,6 +28,7 @@ class RemoveLeadingBos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns that a prompt may begin in."""
         assert row.context.setup is not None
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
@@ -35,6 +36,7 @@ class RemoveLeadingBos(Remedy):
             yield from as_one_attempt(
                 PutValue((name,), text.removeprefix(bos.token))
                 for name, text in columns
+                # A text that is BOS alone would become empty, which is another fault.
                 if text != bos.token and text.startswith(bos.token)
             )
 
@@ -48,11 +50,13 @@ class RemoveTrailingStop(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns that an answer may end in."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
         yield from as_one_attempt(self._edits(row, stops))
 
     def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
+        """The stop token at the end of each text, with the space behind it."""
         for name, text in _texts_of_columns(row, "text", "completion", "output"):
             bare = text.rstrip()
             stop = next((stop for stop in stops if bare.endswith(stop)), None)
@@ -69,6 +73,7 @@ class EndBothSides(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """The token of the side that has one, behind the side that has none."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
         sides = list(_texts_of_columns(row, "chosen", "rejected"))
@@ -76,6 +81,7 @@ class EndBothSides(Remedy):
             next((stop for stop in stops if text.rstrip().endswith(stop)), None)
             for _, text in sides
         ]
+        # Neither side ends with one: which token would be right is then a question to the template.
         stop = next(filter(None, ends), None)
         if len(sides) == 2 and stop is not None:
             yield from as_one_attempt(
@@ -94,8 +100,10 @@ class MoveSpaceToAnswer(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """The space at the prompt's end, in front of each answer."""
         prompts = list(_texts_of_columns(row, "prompt"))
         answers = list(_texts_of_columns(row, "completion", "chosen", "rejected"))
+        # One prompt: of several columns nobody knows which one the answer follows.
         if len(prompts) == 1 and answers:
             (name, text), bare = prompts[0], prompts[0][1].rstrip(" ")
             space = text[len(bare) :]
@@ -115,6 +123,7 @@ class EndTextWithEos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """EOS behind each text that is learned."""
         assert row.context.setup is not None
         eos = row.context.setup.tokenizer.special.get("eos")
         if eos is not None:

@@ -22,6 +22,7 @@ class OrderTurns(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Joined turns, then without the leading answers, then both."""
         turns = [turn for turn in row.turns if len(turn.path) == 2]
         if row.rejected is None or len({turn.path[0] for turn in turns}) != 1:
             return
@@ -32,17 +33,21 @@ class OrderTurns(Remedy):
         if first:
             yield _remove_turns(first)
             rest = [turn for turn in turns if turn not in first]
-            if more := _join_runs(rest):
-                yield [*more, *_remove_turns(first)]
+            joined_rest = _join_runs(rest)
+            if joined_rest:
+                # The answers stand before all others: removed last, they move no path of the joined turns.
+                yield [*joined_rest, *_remove_turns(first)]
 
-    def measure(self, judged: JudgedRows) -> int:
-        return len(judged.rejected)
+    def measure(self, judged_rows: JudgedRows) -> int:
+        """Rows that the template refuses."""
+        return len(judged_rows.rejected)
 
 
 def _join_runs(turns: list[Turn]) -> list[Edit]:
     """Each run of turns of one role becomes its first turn; turns that go are removed from the last on."""
     puts: list[Edit] = []
     gone: list[Turn] = []
+    # Run by run, so that a turn is joined with the first of its run alone.
     at = 0
     while at < len(turns):
         run = _run_from(turns, at)
@@ -72,11 +77,13 @@ def _run_from(turns: list[Turn], first: int) -> list[Turn]:
 
 def _is_joinable(turn: Turn) -> bool:
     """Is it a turn of text alone?"""
+    # Calls and results have an order of their own, which joining would break.
     known = role_meant(turn.role) in JOINABLE and not turn.message.get("tool_calls")
     return known and isinstance(turn.message.get(_text_key(turn)), str)
 
 
 def _text_key(turn: Turn) -> str:
+    """The key under which a turn holds its text."""
     return next((key for key in TEXT_KEYS if key in turn.message), TEXT_KEYS[0])
 
 
@@ -93,4 +100,5 @@ def _leading_answers(turns: list[Turn]) -> list[Turn]:
 
 
 def _remove_turns(turns: list[Turn]) -> list[Edit]:
+    """Edits that take turns out, the last first, so that the places of the others hold."""
     return [RemoveEntry(turn.path) for turn in reversed(turns)]

@@ -20,9 +20,11 @@ class ListSingleObjects(ProblemRemedy):
     kinds = ("bad-tool-call", "bad-column")
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All of them in one attempt."""
         yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
+        """Calls, tools and documents that stand alone, or as JSON text inside of a list."""
         for turn in row.turns:
             calls = turn.message.get("tool_calls")
             if isinstance(parse_json_value(calls), dict):
@@ -37,6 +39,8 @@ class ListSingleObjects(ProblemRemedy):
                 yield self._listed(row, (column,), row.value[column])
 
     def _listed(self, row: RowView, path: tuple[str | int, ...], value: object) -> PutValue:
+        """The object in a list, spelled as it was."""
         if isinstance(value, str):
+            # JSON text stays JSON text: the column's type is that of the whole file.
             return PutValue(path, f"[{value}]")
-        return PutValue(path, [value], f"[{row.spelled(path)}]")
+        return PutValue(path, [value], f"[{row.json_text_at(path)}]")

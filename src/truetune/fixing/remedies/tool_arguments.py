@@ -10,15 +10,19 @@ from truetune.fixing.row_edits import Edit
 
 
 class MakeArgumentsObjects(Remedy):
+    """Arguments that stand in a string, where the template writes its quotes once more."""
+
     rule = "tool-arguments-double-encoded"
     what = "make arguments objects, where the template writes a string in JSON"
     safe = True
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All calls of the row in one attempt."""
         yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
+        """The arguments of each call as an object; of those that are none, a note."""
         for turn in row.turns:
             yield from argument_objects(turn)
             for _, call in turn.calls:
