@@ -7,8 +7,8 @@ import re
 import secrets
 from pathlib import Path
 
-# It begins with a dot, so that globs and `ls` pass it over; a run that was killed leaves one behind,
-# and the next command knows by this pattern that it is nobody's data.
+# It begins with a dot, so that globs and `ls` pass it over; a run that was killed leaves one
+# behind, and the next command knows by this pattern that it is nobody's data.
 PARTIAL_NAME = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{8}\.part")
 """The name of a file that is being written; `name` is the one that it gets in the end."""
 
@@ -23,9 +23,8 @@ def write_atomically(path: Path, body: bytes) -> None:
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         handle = os.open(
-            # O_EXCL fails where the name is taken, a dangling link included; a plain open
-            # would follow it. O_BINARY: without it Windows turns each line feed into two
-            # bytes.
+            # O_EXCL fails where the name is taken, a dangling link included; a plain open would
+            # follow it. O_BINARY: without it Windows turns each line feed into two bytes.
             part,
             os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0),
             0o666,
@@ -34,8 +33,8 @@ def write_atomically(path: Path, body: bytes) -> None:
             with open(handle, "wb") as file:
                 file.write(body)
                 file.flush()
-                # Before the rename: ext4 may else write the new name first, and a power
-                # cut leaves an empty file.
+                # Before the rename: ext4 may else write the new name first, and a power cut leaves
+                # an empty file.
                 os.fsync(file.fileno())
             part.replace(path)
         finally:

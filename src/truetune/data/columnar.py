@@ -24,8 +24,8 @@ from truetune.parsing.columnar_reader import (
 )
 from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
-# Chosen, not measured: a row of a chat is some KB as Python's objects, so that a slice stays below some
-# MB; a smaller one pays Arrow's conversion more often.
+# Chosen, not measured: a row of a chat is some KB as Python's objects, so that a slice stays below
+# some MB; a smaller one pays Arrow's conversion more often.
 ROWS_AT_ONCE = 512
 Row = dict[str, Any]
 
@@ -67,8 +67,7 @@ def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
     Nothing where the file can only be read from its start. Raises DataError.
     """
     with as_data_errors(source):
-        # A packed file can't be entered in its middle: there are no parts to hand out to
-        # processes.
+        # A packed file can't be entered in its middle: there are no parts to hand out to processes.
         if source.path.suffix.lower() in COMPRESSION_SUFFIXES:
             return
         if source.kind == "parquet":
@@ -87,8 +86,8 @@ def as_data_errors(source: Source) -> Iterator[None]:
         kind = "a Parquet" if source.kind == "parquet" else "an Arrow"
         raise DataError(f"{source.path}: not {kind} file that can be read: {error}") from None
     except OSError as error:
-        # Arrow raises a bare OSError, without a number, for a broken footer; one with a number
-        # is a disk's or a store's.
+        # Arrow raises a bare OSError, without a number, for a broken footer; one with a number is a
+        # disk's or a store's.
         if error.errno is not None:
             raise
         raise DataError(f"{source.path}: {error}; is the file whole?") from None

@@ -107,8 +107,8 @@ ANSWER_COLUMNS = frozenset(
     )
 )
 """Words in the names of columns that are answers, numbers too"""
-# Half of it takes titles and labels for training text, double leaves out short answers; both end in a
-# message that names --map, so that neither trains anything wrong in silence.
+# Half of it takes titles and labels for training text, double leaves out short answers; both end in
+# a message that names --map, so that neither trains anything wrong in silence.
 MIN_TEXT = 20
 """Characters. A shorter text of an unknown column may be a name, a code or a class: not trained unasked (chosen)"""
 MESSAGE_COLUMNS = frozenset(
@@ -118,8 +118,8 @@ MESSAGE_COLUMNS = frozenset(
 )
 """Columns that may hold messages"""
 KNOWN_COLUMNS = frozenset(alias for aliases in COLUMN_ALIASES.values() for alias in aliases)
-# People write --map in the words of the format that they know; these are the ones that mean one column
-# alone.
+# People write --map in the words of the format that they know; these are the ones that mean one
+# column alone.
 _MAP_ALIASES = {
     "answer": "output",
     "response": "output",

@@ -49,8 +49,8 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
     """The rows of an open file, one after the other. Raises DataError, naming file and line, where it has to stop."""
     try:
         match source.kind:
-            # A whole array in a file called .jsonl is common; read by lines, all of it
-            # would be one broken row.
+            # A whole array in a file called .jsonl is common; read by lines, all of it would be one
+            # broken row.
             case "jsonl" if not is_array(source.path, raw):
                 yield from read_json_lines(open_unpacked(raw, source.path), source.path)
             case "jsonl" | "json":
@@ -58,8 +58,7 @@ def read_records(source: Source, raw: IO[bytes]) -> Iterator[Record]:
             case "csv":
                 yield from _read_csv(open_unpacked(raw, source.path), source.path)
             case _:
-                # Here and not above: pyarrow is slow to import, and most data are
-                # JSONL.
+                # Here and not above: pyarrow is slow to import, and most data are JSONL.
                 from truetune.data.columnar import read_rows
 
                 for line, row in enumerate(read_rows(source, raw), 1):
@@ -97,8 +96,8 @@ def read_json_lines(
         try:
             text = line.decode()
             decoded = decoder.read_line(text)
-            # The quick way for nearly all lines: decoded once, nothing but white space
-            # behind the value.
+            # The quick way for nearly all lines: decoded once, nothing but white space behind the
+            # value.
             whole = decoded.end == len(text) or text[decoded.end :].isspace()
         except ValueError:
             whole = False
@@ -219,8 +218,8 @@ def _read_csv(
             )
         line = reader.line_num + 1
         for fields in reader:
-            # The csv module gives a blank line as no fields. Any other number shifts values
-            # into wrong columns.
+            # The csv module gives a blank line as no fields. Any other number shifts values into
+            # wrong columns.
             if len(fields) not in (0, len(header)):
                 raise DataError(
                     f"{path}:{line}: found fields: {len(fields)}, columns of the header:"

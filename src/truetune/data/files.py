@@ -25,8 +25,8 @@ KIND_BY_SUFFIX = {
     ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 COMPRESSION_SUFFIXES = COMPRESSED_SUFFIXES
-# Four bytes of ones begin a message of an Arrow stream; JSON is told by its bracket, and JSONL is read
-# as JSON then, which takes rows that follow each other as well.
+# Four bytes of ones begin a message of an Arrow stream; JSON is told by its bracket, and JSONL is
+# read as JSON then, which takes rows that follow each other as well.
 MAGIC_BYTES = (
     (b"PAR1", "parquet"),
     (b"ARROW1", "arrow"),
@@ -52,8 +52,8 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     for name in paths:
         path = parse_place(name)
         name = str(path) if isinstance(path, Remote) else name
-        # In this order, so that a folder called `owner/name` is never taken for a data set of
-        # the hub.
+        # In this order, so that a folder called `owner/name` is never taken for a data set of the
+        # hub.
         if path.is_dir():
             sources += _sources_of_folder(path)
         elif path.is_file():

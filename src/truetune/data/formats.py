@@ -29,8 +29,8 @@ from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
 
-# A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only where
-# KTO is named.
+# A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only
+# where KTO is named.
 VERDICT_BY_THUMB = {
     **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
     **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
@@ -127,8 +127,8 @@ def read_preference(draft: Draft) -> Conversation:
     return row
 
 
-# Cut behind the last character that both share: TRL's `extract_prompt` cuts pairs of texts in the same
-# way.
+# Cut behind the last character that both share: TRL's `extract_prompt` cuts pairs of texts in the
+# same way.
 def _shared_prefix_length(chosen: str, rejected: str) -> int:
     """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
     # TRL's `extract_prompt` cuts pairs of texts at the same place.

@@ -181,8 +181,7 @@ def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]
             configuration, *_ = path.relative_to(folder).parts
             stem = PART_NAME.sub("", path.stem)
             split = stem.rpartition("-")[2]
-            # `cache-*.arrow` are results of `map` and `filter`, and no rows of the data
-            # set.
+            # `cache-*.arrow` are results of `map` and `filter`, and no rows of the data set.
             if path.suffix == ".arrow" and not path.name.startswith("cache-"):
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
 

@@ -78,9 +78,9 @@ class Window:
             try:
                 value, end, key = self._decoder.read_at(self._text, self._at)
             except JSONDecodeError as error:
-                # An error at the very end may mean that the value continues in the next
-                # chunk: `tru`, half an escape, an open string. 16 characters are more
-                # than any such token has.
+                # An error at the very end may mean that the value continues in the next chunk:
+                # `tru`, half an escape, an open string. 16 characters are more than any such token
+                # has.
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
                 if cut and self._grow():
                     continue
@@ -111,8 +111,7 @@ class Window:
             name = str(self.value()[0])
             if self.peek() == ":":
                 self.step()
-            # A list under a name as `messages` is a value of a row, and this object is that
-            # row.
+            # A list under a name as `messages` is a value of a row, and this object is that row.
             if self.peek() == "[" and name not in KNOWN_COLUMNS and _OBJECTS.match(self._ahead()):
                 return name
             self.value()
@@ -138,8 +137,7 @@ class Window:
             raise not_utf8(
                 self.path, line, self._bytes + len(more) - len(error.object), error
             ) from None
-        # A byte order mark is no part of the text, but of the offsets that others cut the file
-        # by.
+        # A byte order mark is no part of the text, but of the offsets that others cut the file by.
         if not self._bytes and text.startswith("\ufeff"):
             text, self.offset = text[1:], 3
         self._bytes += len(more)
@@ -150,8 +148,8 @@ class Window:
 
     def _count(self, at: int) -> None:
         """Bring `line` and `offset` up to a place in the window."""
-        # Lines and bytes are counted for what was passed since the last time, never for the
-        # whole text again.
+        # Lines and bytes are counted for what was passed since the last time, never for the whole
+        # text again.
         passed = self._text[self._counted : at]
         self.line += passed.count("\n")
         self.offset += len(passed.encode())

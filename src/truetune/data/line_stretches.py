@@ -56,8 +56,8 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
     digest = hashlib.blake2b(digest_size=20)
     stretches: list[Stretch] = []
     with open_raw(source.path) as raw:
-        # A compressed file has no place to begin at but its start, and an array no line that
-        # ends a row.
+        # A compressed file has no place to begin at but its start, and an array no line that ends a
+        # row.
         cuts = (
             source.kind == "jsonl"
             and source.path.suffix.lower() not in COMPRESSION_SUFFIXES

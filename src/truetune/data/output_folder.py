@@ -92,8 +92,8 @@ class StatDigests:
 
     def __call__(self, path: Path) -> str:
         """Raises OSError."""
-        # Times have nanoseconds, and a program can't set ctime: an edit that keeps size and
-        # mtime is seen too.
+        # Times have nanoseconds, and a program can't set ctime: an edit that keeps size and mtime
+        # is seen too.
         status = path.stat()
         identity = (
             status.st_dev,
@@ -402,8 +402,8 @@ def _walk_unlisted(
             if skip is not None and skip(path.relative_to(folder)):
                 continue
             try:
-                # A link is itself a stranger; following it would judge, or remove, what
-                # stands elsewhere.
+                # A link is itself a stranger; following it would judge, or remove, what stands
+                # elsewhere.
                 status = path.lstat()
             except FileNotFoundError:
                 continue

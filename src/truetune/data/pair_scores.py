@@ -32,8 +32,8 @@ def scores_of(row: Row) -> tuple[float, float] | None:
         if number is None:
             continue
         if side:
-            # The first of two wins: `score_chosen` and `avg_score_chosen` may stand beside
-            # each other.
+            # The first of two wins: `score_chosen` and `avg_score_chosen` may stand beside each
+            # other.
             sides.setdefault(side["before"] or side["behind"], number)
         else:
             margin = number

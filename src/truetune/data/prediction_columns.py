@@ -14,8 +14,9 @@ from typing import Any
 from truetune.errors import DataError, UsageError, name_list
 from truetune.spec.near import near
 
-# Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order decides:
-# `answer` is a prediction where nothing surer is there, and the reference beside a `response`.
+# Collected from the outputs of lm-eval, vLLM, LLaMA-Factory, W&B tables and scripts. The order
+# decides: `answer` is a prediction where nothing surer is there, and the reference beside a
+# `response`.
 COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     name: tuple(aliases.split())
     for name, aliases in {

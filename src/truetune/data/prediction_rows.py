@@ -23,8 +23,8 @@ TEXT_KEYS = (
 )
 """Keys of an object that holds an answer or a prompt, the surest first"""
 STOP_REASON_KEYS = ("finish_reason", "stop_reason")
-# Chosen, not measured: a reply of a batch has five (response, body, choices, message, content); double
-# would only follow values that hold themselves.
+# Chosen, not measured: a reply of a batch has five (response, body, choices, message, content);
+# double would only follow values that hold themselves.
 MAX_DEPTH = 8
 """Objects inside each other that are looked through"""
 Row = Mapping[str, Any]
@@ -166,8 +166,8 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
             texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
         )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
-        # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls
-        # and thinking.
+        # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls and
+        # thinking.
         parts = [value["text"] for value in values if isinstance(value.get("text"), str)]
         yield from [AnswerText("\n".join(parts))] if parts else ()
     else:

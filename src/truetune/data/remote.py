@@ -21,8 +21,8 @@ from typing import IO, Any, NamedTuple
 
 from truetune.errors import DataError
 
-# Chosen, not measured: an object store takes tens of milliseconds for a request, however small; a few
-# MB in flight cost little memory.
+# Chosen, not measured: an object store takes tens of milliseconds for a request, however small; a
+# few MB in flight cost little memory.
 BUFFER_BYTES = 1 << 20
 """Bytes that a small read fetches at once; a larger read fetches what it asks for."""
 # What such an address serves may change from one read to the next, so that a run could not be repeated.
@@ -42,8 +42,8 @@ class Remote:
         self.top = top
         self.path = path.strip("/")
         if info is not None:
-            # The place of a cached property: a listing has told it already, and each
-            # question to a store costs a request.
+            # The place of a cached property: a listing has told it already, and each question to a
+            # store costs a request.
             self.__dict__["_info"] = info
 
     @classmethod
@@ -126,8 +126,8 @@ class Remote:
 
     def expanded(self) -> Iterator[Remote]:
         """The places that fit this one as a pattern; `**` stands for any folders."""
-        # Level by level, so that only folders that fit are listed: a bucket may hold millions
-        # of names.
+        # Level by level, so that only folders that fit are listed: a bucket may hold millions of
+        # names.
         yield from _matching_places(Remote(self.top, ""), self.path.split("/"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:

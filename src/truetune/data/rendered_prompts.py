@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 
 Messages = tuple[dict[str, str], ...]
-# One alternative for each family of templates, each with the role as its group. What only looks like a
-# header must not be one: words as `User:` count at the beginning of a line alone.
+# One alternative for each family of templates, each with the role as its group. What only looks
+# like a header must not be one: words as `User:` count at the beginning of a line alone.
 _HEADER = re.compile(
     r"<\|im_start\|>[ ]*(?P<chatml>\w+)\n"
     r"|<\|start_header_id\|>(?P<llama>\w+)<\|end_header_id\|>\s*"

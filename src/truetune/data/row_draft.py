@@ -67,8 +67,8 @@ class Draft:
             parsed = parse_json_text(value, odd)
             parsed = [parsed] if isinstance(parsed, dict) else parsed
             if is_messages(parsed):
-                # Only once it is sure that the text is messages: a plain prompt that
-                # looks like JSON is no problem.
+                # Only once it is sure that the text is messages: a plain prompt that looks like
+                # JSON is no problem.
                 self.problems += odd
                 return parsed
         return value if isinstance(value, list) else self.text(name)

@@ -62,12 +62,12 @@ def read_conversations(
                 records, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
-                # Numbers count lines that hold no row too, so that a row keeps its
-                # number when another one is fixed.
+                # Numbers count lines that hold no row too, so that a row keeps its number when
+                # another one is fixed.
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
-                    # A reader may seek back, for its footer or its first bytes;
-                    # progress never goes back.
+                    # A reader may seek back, for its footer or its first bytes; progress never goes
+                    # back.
                     reached = max(reached, done + raw.tell())
                     progress(number, reached, total)
         if number == first:

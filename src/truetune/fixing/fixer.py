@@ -31,8 +31,8 @@ from truetune.fixing.row_edits import (
 )
 from truetune.fixing.row_judge import JudgedRows, RowJudge
 
-# Chosen, not measured: the template's forms alone give 95 combinations, the smaller ones first; those
-# of a row that can be changed in five ways are 31, and fit.
+# Chosen, not measured: the template's forms alone give 95 combinations, the smaller ones first;
+# those of a row that can be changed in five ways are 31, and fit.
 MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""
 
@@ -224,8 +224,8 @@ class Fixer:
         if not count:
             return []
         is_single = len(candidates) == 1
-        # A group is proved together only where each row can have a place of the fault. Rows that go are proved one by
-        # one: taking some out always lessens the fault.
+        # A group is proved together only where each row can have a place of the fault. Rows that go
+        # are proved one by one: taking some out always lessens the fault.
         may_prove_together = count >= len(candidates) and candidates[0].conversation is not None
         if is_single or may_prove_together:
             if self._is_proved(remedy, candidates, before, count):

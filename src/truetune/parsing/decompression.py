@@ -24,8 +24,8 @@ from truetune.parsing.limits import (
 # beside the calls.
 CHUNK_BYTES = 1 << 17
 """Bytes that a buffered read takes from the stream"""
-# From the format's worst case, a block of one repeated byte; half of it doubles the calls for a normal
-# file.
+# From the format's worst case, a block of one repeated byte; half of it doubles the calls for a
+# normal file.
 ZST_CHUNK_BYTES = 1 << 11
 """Compressed bytes given to Zstandard at once. Four bytes may unpack to 128 KiB and its reader has no bound on what it
 returns, so one piece yields 64 MiB at most."""

@@ -102,8 +102,8 @@ def last_option(words: tuple[str, ...], *names: str) -> str | None:
             result = value
             continue
         following = words[number + 1] if number + 1 < len(words) else ""
-        # The next word is an option of its own; a value that begins with a dash needs the
-        # equals sign.
+        # The next word is an option of its own; a value that begins with a dash needs the equals
+        # sign.
         result = "" if following.startswith("-") else following
     return result
 
