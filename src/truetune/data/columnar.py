@@ -31,7 +31,12 @@ Row = dict[str, Any]
 
 
 def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Row]:
-    """The rows of an open file, or of one of its `parts`; `ROWS` of them are held as Python's objects.
+    """The rows of an open file; `ROWS_AT_ONCE` of them are held as Python's objects.
+
+    Args:
+        source: the file.
+        raw: its bytes, as they are stored.
+        part: only this row group or batch, from 0; all where None.
 
     Raises DataError where it is none of these.
     """
@@ -43,7 +48,13 @@ def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterat
 def read_batches(
     source: Source, raw: IO[bytes], part: int | None = None, at_once: int = ROWS_AT_ONCE
 ) -> Iterator[Any]:
-    """The record batches of an open file, or of one of its `parts`; those of Parquet have `at_once` rows.
+    """The record batches of an open file.
+
+    Args:
+        source: the file.
+        raw: its bytes, as they are stored.
+        part: only this row group or batch, from 0; all where None.
+        at_once: rows of a batch of Parquet; those of Arrow are as they were written.
 
     Raises DataError.
     """

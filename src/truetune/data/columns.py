@@ -38,7 +38,7 @@ COLUMN_ALIASES = {
     "documents": ("documents",),
     "chat_template_kwargs": ("chat_template_kwargs",),
 }
-"""What truetune calls a column of its own formats, and what files call it; `aliases` has those of plug-ins too."""
+"""What truetune calls a column of its own formats, and what files call it; `column_aliases` adds plug-ins."""
 # Ids are named in an error, for a row that was tokenized before holds no text that could be trained
 # again.
 TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")

@@ -85,7 +85,16 @@ def is_array(path: DataPath, raw: IO[bytes]) -> bool:
 def read_json_lines(
     file: IO[bytes], path: DataPath, first: int = 1, offset: int = 0
 ) -> Iterator[Record]:
-    """One row a line; `first` and `offset` say at which line and byte the stream begins in its file."""
+    """One row a line.
+
+    Args:
+        file: the lines.
+        path: the file that they are from, for messages.
+        first: the number of the first line in its file.
+        offset: how many bytes of the file stand before it.
+
+    Raises DataError where nearly all lines are blank. A line that holds no row is a record with an error.
+    """
     decoder = RowDecoder()
     for number, line, size in _numbered_lines(file, path, first):
         # Lines of white space hold no row, and are counted: the numbers of lines must be the

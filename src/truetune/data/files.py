@@ -21,9 +21,12 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.near import near_path
 
 KIND_BY_SUFFIX = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".csv": "csv", ".tsv": "csv",
-    ".parquet": "parquet", ".arrow": "arrow", ".feather": "arrow", ".ipc": "arrow",
-}  # fmt: skip
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    ".json": "json",
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    ".parquet": "parquet",
+    **dict.fromkeys((".arrow", ".feather", ".ipc"), "arrow"),
+}
 COMPRESSION_SUFFIXES = COMPRESSED_SUFFIXES
 # Four bytes of ones begin a message of an Arrow stream; JSON is told by its bracket, and JSONL is
 # read as JSON then, which takes rows that follow each other as well.

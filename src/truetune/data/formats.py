@@ -187,6 +187,11 @@ def choose_reader(
 ) -> Callable[[Row, Origin], Conversation]:
     """The reader of a file that begins with this row.
 
+    Args:
+        row: the first row.
+        format: the one that is asked for; None looks for one by the columns.
+        where: file and line, for messages.
+
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
     # The order of the formats in the table decides, most columns first: a pair has a prompt as

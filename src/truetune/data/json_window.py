@@ -157,7 +157,14 @@ class Window:
 
 
 def not_utf8(path: DataPath, line: int, offset: int, error: UnicodeDecodeError) -> DataError:
-    """`offset`: how many bytes of the text stand before what was decoded."""
+    """The error for bytes that are no UTF-8.
+
+    Args:
+        path: the file.
+        line: the line of the first wrong byte, from 1.
+        offset: how many bytes of the text stand before what was decoded.
+        error: what decoding raised.
+    """
     byte, at = error.object[error.start], offset + error.start
     return DataError(
         f"{path}:{line}: not UTF-8 (byte 0x{byte:02x} at byte {at} of the text); save the file as"

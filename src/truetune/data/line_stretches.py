@@ -51,7 +51,12 @@ class Scan(NamedTuple):
 def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None = None) -> Scan:
     """Read a file once; cut it into stretches of about `size` bytes where it is one of lines.
 
-    `progress` is told the bytes of each block that was read. Raises DataError where it can't be read.
+    Args:
+        source: the file.
+        size: bytes of a stretch.
+        progress: told the bytes of each block that was read.
+
+    Raises DataError where it can't be read.
     """
     digest = hashlib.blake2b(digest_size=20)
     stretches: list[Stretch] = []
@@ -100,7 +105,7 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
 def scan_one_by_one(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
 ) -> list[Scan]:
-    """`scan` of each file."""
+    """`scan_lines` of each file, one after the other."""
     return [scan_lines(source, size, progress) for source in sources]
 
 
@@ -113,9 +118,17 @@ def read_stretch(
     columns: Mapping[str, str] | None = None,
     on_broken: Callable[[Origin, str], None] | None = None,
 ) -> Iterator[Conversation]:
-    """The rows of a stretch; `row` says how many stand before it, over all files.
+    """The rows of a stretch, in the format of the file's first row.
 
-    The format is that of the file's first row. Raises DataError.
+    Args:
+        source: the file.
+        stretch: which of its lines.
+        row: how many rows stand before them, over all files.
+        format: the one that is asked for; None looks for one by the columns.
+        columns: truetune's name of a column -> what the file calls it.
+        on_broken: told of lines that hold no row.
+
+    Raises DataError, also for a line that holds no row where nobody is told of it.
     """
     with open_raw(source.path) as raw:
         # The format is the whole file's: a stretch must not decide it by its own first row.

@@ -31,9 +31,12 @@ MAX_WEIGHT = 1e9
 def read_messages_value(
     value: Any, problems: list[Problem], *, sharegpt: bool = False
 ) -> list[Message]:
-    """A list of messages (role/content, or from/value); what is odd about them goes to `problems`.
+    """A list of messages (role/content, or from/value).
 
-    `sharegpt` translates its names of roles in role/content messages too.
+    Args:
+        value: what stands in the column, maybe as JSON text.
+        problems: gets what is odd about it.
+        sharegpt: translate ShareGPT's names of roles in role/content messages too.
     """
     value = parse_json_text(value, problems)
     if not isinstance(value, list):

@@ -147,7 +147,14 @@ def predictions_of(
     steps: Sequence[int] | None = None,
     stopped: Sequence[bool | None] | None = None,
 ) -> tuple[Prediction, ...]:
-    """Predictions out of lists: texts, rows with the columns of a file, or predictions; the other lists go over them.
+    """Predictions out of lists, which go over each other one by one.
+
+    Args:
+        texts: texts, rows with the columns of a file, or predictions.
+        prompts: the question of each, or its messages.
+        references: what each should have been.
+        steps: the step of the training that each was made at.
+        stopped: did each end by itself? None where that is not known.
 
     Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
     """

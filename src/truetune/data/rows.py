@@ -35,9 +35,13 @@ def read_conversations(
 ) -> Iterator[Conversation]:
     """The rows of files, folders and globs, in order; memory does not grow with their number.
 
-    `format` is found by the columns of each file's first row when None; `columns` says what the file calls a column
-    (answer -> output). `progress` is told rows done, bytes of the files read, and bytes in all. `on_broken` is told of
-    lines that hold no row, which have their number too, `on_empty` of files without a line.
+    Args:
+        paths: files, folders, globs, URIs, or names of cached data sets.
+        format: of all files; None finds it by the columns of each file's first row.
+        columns: truetune's name of a column -> what the files call it (output -> answer).
+        progress: told rows done, bytes of the files read, and bytes in all.
+        on_broken: told of lines that hold no row, which have their number too.
+        on_empty: told of files without a line.
 
     Raises DataError for a file that is missing or broken, and for what no callback is told of. A row of the wrong shape
     is a Conversation with `problems`.
@@ -91,8 +95,14 @@ def iterate_conversations(
 ) -> Iterator[Conversation]:
     """The records of one file as conversations.
 
-    `row` says how many rows stand before them; `like` is the record that decides the format, where it is not the first.
-    `on_broken` is told of lines that hold no row; without it they raise DataError.
+    Args:
+        records: in the order of the file.
+        source: the file.
+        row: how many rows stand before them, over all files.
+        format: the one that is asked for; None looks for one by the columns.
+        columns: truetune's name of a column -> what the file calls it.
+        like: the record that decides the format, where it is not the first.
+        on_broken: told of lines that hold no row; without it they raise DataError.
     """
     file = str(source.path)
     rename = make_renamer(columns, format) if columns else None
@@ -129,9 +139,14 @@ def find_exemplar(
     *,
     skips: bool,
 ) -> Record | None:
-    """The first record that decides the format of a file, for `conversations`.
+    """The first record that decides the format of a file, for `iterate_conversations`; None where there is none.
 
-    With `skips` those that hold no row are passed over. Raises DataError.
+    Args:
+        records: from the beginning of the file.
+        source: the file.
+        format: the one that is asked for.
+        columns: truetune's name of a column -> what the file calls it.
+        skips: pass over records that hold no row; without it they raise DataError.
     """
     rename = make_renamer(columns, format) if columns else None
     for record in records:

@@ -45,8 +45,10 @@ from truetune.parsing.decompression import BROKEN_STREAM
 from truetune.spec.run import RunSpec
 
 TABLES = ("parquet", "arrow")
+# Named here, since no remedy sees such a line: nothing of it can be edited.
 BROKEN_RULE = "malformed-rows"
 """The rule that lines which hold no row belong to"""
+# Worded as the remedies word what they do: reports list them together.
 NO_ROW = "drop lines that hold no row"
 NAME_TOKENIZER = "name a tokenizer with -t"
 
@@ -378,6 +380,7 @@ class _FixRun:
         # A copy, for a rule that fails leaves the list.
         for rule in list(self._rules):
             self._ask(rule, judged_rows)
+        # With a tokenizer the rules themselves count these problems.
         if self._setup is None:
             self._count_problems(judged_rows)
 
@@ -415,6 +418,7 @@ class _FixRun:
             assert issubclass(kind, DataRule)
             rule = kind(setup)
             if self._spec.eval_data:
+                # Rules on leaks need the evaluation rows before the first row of the data.
                 rule.evaluation(self._eval_rows())
             instances.append(rule)
         return instances
@@ -465,12 +469,16 @@ class _FixRun:
                 *missing(judgement.not_judged),
                 *self._unasked(),
             ),
+            # Handed on hunk by hunk while the file is read, and kept for callers that want the
+            # result alone.
             diff="".join(self._hunks) if self._diff is not None else None,
             allow_unjudged=self._spec.allow_unjudged,
         )
 
     def _unasked(self) -> Iterator[NotJudged]:
         """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
+        # Without --select the user asked for whatever can be done: what can't is said in the
+        # summary, and is no failure.
         for name in self._waiting if self._spec.select else ():
             yield NotJudged(
                 name,
@@ -518,6 +526,7 @@ class _FixRun:
 
     def _why(self, rule: str, remedy: str) -> str:
         """The reasons that are known, or else what the rule itself advises."""
+        # What an option would do comes first: it is a next step, where a refusal is only a reason.
         offers = [what for name, what in self._fixer.offers if name == rule]
         if offers:
             return f"--unsafe would: {'; '.join(offers)}"

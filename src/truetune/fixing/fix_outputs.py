@@ -66,6 +66,7 @@ def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
             f"{output}: name an ordinary file: its changes are recorded in another one beside it"
         )
     check_output_file(output, FIXED_FORM, sources)
+    # The record is an output like any other: somebody may have a file of that name.
     check_output_file(changes_path(output), CHANGES_FORM, sources)
 
 

@@ -61,7 +61,18 @@ def fix_table(
     on_broken: OnBroken,
     write: WriteBatch,
 ) -> None:
-    """Hand the batches of a file to `write`, in order, with their rows fixed. Raises DataError."""
+    """Hand the batches of a file to `write`, in order, with their rows fixed.
+
+    Args:
+        source: the file.
+        raw: its bytes.
+        spec: how its rows are read.
+        fix: fixes a group of rows in place.
+        on_broken: told of rows that can't be read; says whether they go.
+        write: takes each batch.
+
+    Raises DataError.
+    """
     like: Record | None = None
     first = 0
     for batch in _read_slices(source, raw):
@@ -89,7 +100,15 @@ def fix_table(
 
 @contextmanager
 def table_writer(source: Source, raw: IO[bytes], file: IO[bytes]) -> Iterator[WriteBatch]:
-    """What writes batches into a file of the same kind, schema and compression. Raises DataError, OSError."""
+    """What writes batches into a file of the same kind, schema and compression.
+
+    Args:
+        source: the file that is fixed.
+        raw: a handle on it of its own: its end is read.
+        file: what is written into.
+
+    Raises DataError, OSError.
+    """
     if source.kind != "parquet":
         with as_data_errors(source):
             schema, make = _arrow_schema(source, raw)

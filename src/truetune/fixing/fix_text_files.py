@@ -42,7 +42,19 @@ class _Entry:
 def fix_text(
     source: Source, raw: IO[bytes], spec: RunSpec, fix: FixRows, on_broken: OnBroken, put: PutBytes
 ) -> None:
-    """Hand all bytes of a file to `put`, in order, with its rows fixed. Raises DataError."""
+    """Hand all bytes of a file to `put`, in order, with its rows fixed.
+
+    Args:
+        source: the file.
+        raw: its bytes.
+        spec: how its rows are read.
+        fix: fixes a group of rows in place.
+        on_broken: told of lines that hold no row; says whether they go.
+        put: takes what the file holds next, and what shall stand in its place.
+
+    Raises DataError.
+    """
+    # Only in an array commas stand between rows; lines and CSV records end by themselves.
     group = _RowGroup(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
     held: list[_Entry] = []
 
@@ -67,6 +79,7 @@ def fix_text(
         entry = held.pop()
         entry.row = _fix_row_of(entry.piece, source, conversation)
         group.add(entry)
+    # What stands behind the last row.
     for entry in held:
         group.add(entry)
     group.flush()

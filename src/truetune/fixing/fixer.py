@@ -188,6 +188,7 @@ class Fixer:
         prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
+            # By number: rows that are dropped are in the group, and not in the batch.
             number = row.origin.row
             view = RowView(
                 row.body,
@@ -276,6 +277,7 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
         return False
     if after.turns_that_teach_something_else() > before.turns_that_teach_something_else():
         return False
+    # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
     teaching = sum(map(bool, before.supervised().values()))
     return sum(map(bool, after.supervised().values())) >= teaching
 

@@ -71,7 +71,14 @@ def parse_source(text: str) -> JsonNode:
 
 
 def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
-    """A string as it is spelled in a text, saying `new` instead of `old`; what both share keeps its spelling."""
+    """A string as it is spelled in a text, saying something else; what both share keeps its spelling.
+
+    Args:
+        token: the string with its quotes, as it stands.
+        old: what it says.
+        new: what it shall say.
+        ascii_only: write what is new with escapes alone.
+    """
     # Only the middle that differs is written anew; `\u00e9` before and behind it stays as somebody
     # spelled it.
     begin = _common_prefix_length(old, new)

@@ -97,4 +97,5 @@ def _hunk_range(start: int, count: int) -> str:
     """As diff writes it: nothing stands behind the line before."""
     if count == 1:
         return str(start)
+    # `patch` reads a range of no lines as standing behind the line that is named.
     return f"{start if count else start - 1},{count}"

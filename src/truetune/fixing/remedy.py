@@ -2,7 +2,7 @@
 
 A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
 It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
-is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.proof`).
+is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.fixer`).
 """
 
 from __future__ import annotations
@@ -145,6 +145,8 @@ def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
 
 def as_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
     """One attempt with all these edits; none where there are no edits."""
+    # Listed, for edits come as a generator, and an attempt without any would count as one that
+    # helps nothing.
     attempt = list(edits)
     if attempt:
         yield attempt

@@ -97,6 +97,7 @@ class JudgedRows:
             rule_instance = kind(self._setup)
             # A new instance each time: rules count over all rows that they have seen.
             rule_instance.batch(self.batch)
+            # A finding without a count speaks of the rows as a whole.
             self._counts[rule] = sum(finding.count or 1 for finding in rule_instance.findings())
         return self._counts[rule]
 

@@ -1,4 +1,4 @@
-"""Tried edits: a finding on the form of rows advises the edit that was found to end it.
+"""Suggested edits: a finding on the form of rows advises the edit that was found to end it.
 
 A rule says which rows are wrong; which change makes a template take them can only be found by trying. So some of the
 rows that a finding names are read again, the remedies of its rule are tried on them as `truetune fix` does, and the
@@ -140,6 +140,7 @@ def _places_to_try(finding: Finding) -> list[Origin]:
 
 def _try_remedies(rows: Sequence[Conversation], rule: str, spec: RunSpec) -> list[_CauseGroup]:
     """Try the rule's remedies on rows, the safe ones first; by cause, the most frequent first."""
+    # The exact way: a few rows, and nothing may be advised that a shortcut only seems to prove.
     setup = prepare(spec, only_reference=True)
     judge, context = RowJudge(setup, only_reference=True), Context(spec, setup)
     kinds = [remedy for remedy in all_remedies() if remedy.rule == rule]

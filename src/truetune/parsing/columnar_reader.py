@@ -41,6 +41,11 @@ def open_parquet(source: Any) -> Any:
 def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
     """Record batches of at most `rows` rows, and of fewer where the file says that its rows are large.
 
+    Args:
+        file: a pyarrow.parquet.ParquetFile.
+        rows: of a batch, at most.
+        row_groups: the numbers of those that are read; all where None.
+
     Raises InputLimitError, ArrowException.
     """
     groups = range(file.metadata.num_row_groups) if row_groups is None else row_groups

@@ -62,10 +62,14 @@ def parse_json(
 ) -> Any:
     """The value of a JSON text.
 
-    `unique_keys` refuses an object that has a key twice; JSON readers else take the last one. Half of a surrogate pair,
-    which no file and no tokenizer can hold, becomes U+FFFD, is refused, or is kept
-    for the caller to report. `exact_integers` keeps whole numbers of more
-    than MAX_EXACT_DIGITS digits, which otherwise become floats.
+    Args:
+        text: characters, or bytes in UTF-8.
+        limits: what the text may have.
+        unique_keys: refuse an object that has a key twice; JSON readers else take the last one.
+        surrogates: half of a surrogate pair, which no file and no tokenizer can hold, becomes U+FFFD, is refused, or is
+            kept for the caller to report.
+        exact_integers: keep whole numbers of more than MAX_EXACT_DIGITS digits, which otherwise become floats.
+        parse_constant: makes a value of NaN, Infinity or -Infinity.
 
     Raises InputLimitError, JSONDecodeError, UnicodeDecodeError: each is a ValueError.
     """
@@ -196,7 +200,14 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
 def replace_surrogates(
     value: Any, text: str, start: int = 0, end: int | None = None
 ) -> tuple[Any, bool]:
-    """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
+    """A value with U+FFFD for lone surrogates, and whether there was one.
+
+    Args:
+        value: what the text was parsed to.
+        text: the text that it stands in.
+        start: where it begins there.
+        end: one past its end; None for the end of the text.
+    """
     # A surrogate can only come from an escape: UTF-8 can't hold one. Nearly all texts end here.
     if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
         return value, False

@@ -125,7 +125,15 @@ def read_chunks(sources: Sequence[Source], progress: Progress | None = None) -> 
 
 
 def chunk_of(source: Source, records: Sequence[Record], first: int) -> Chunk:
-    """Some records of a file as a chunk; `first` is the number of the first of them. Raises DataError."""
+    """Some records of a file as a chunk.
+
+    Args:
+        source: the file.
+        records: in its order.
+        first: the number of the first of them, over all files.
+
+    Raises DataError.
+    """
     part = _part_of_records(source, list(records))
     chunk = _build_chunk(str(source.path), first + part.numbers, part.lines, part.batch)
     return replace(chunk, broken=(*chunk.broken, *part.unread))

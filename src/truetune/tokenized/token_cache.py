@@ -102,7 +102,13 @@ def saved_below(folder: Path) -> list[Path]:
 
 
 def find_differences(cache: TokenCache, spec: RunSpec, probes: Probes) -> list[Difference]:
-    """What the cache was made with and is another one now, as far as its maker wrote it down."""
+    """What the cache was made with and is another one now, as far as its maker wrote it down.
+
+    Args:
+        cache: of `truetune encode`; of other makers nothing is known.
+        spec: the settings now.
+        probes: the tokenizer and template now.
+    """
     return (
         [] if cache.manifest is None else _differences_from_manifest(cache.manifest, spec, probes)
     )

@@ -97,7 +97,17 @@ def read_tokenized(
     trainer: TrainerFacts,
     progress: Progress | None = None,
 ) -> TokenizedData:
-    """Read all rows of a cache once, in bulk. Raises DataError."""
+    """Read all rows of a cache once, in bulk.
+
+    Args:
+        cache: its files.
+        spec: the settings that it is judged by.
+        probes: the tokenizer and template that it is read with.
+        trainer: what will train on it.
+        progress: told rows done, bytes read, and bytes in all.
+
+    Raises DataError.
+    """
     placer = TokenPlacer(probes)
     summary, trips = TokenizedSummary(placer), RoundTripSampler(probes)
     for chunk in read_chunks(cache.sources, progress):
@@ -123,7 +133,16 @@ def read_tokenized(
 def row_at(
     cache: TokenCache, probes: Probes, *, row: int = 0, line: int | None = None
 ) -> tuple[PlacedChunk, int]:
-    """The chunk that holds a row, by its number or its line, and its place in it. Raises DataError."""
+    """The chunk that holds a row, and its place in it.
+
+    Args:
+        cache: its files.
+        probes: the tokenizer and template that it is read with.
+        row: its number over all files, from 0; not asked for where `line` is given.
+        line: its line in its file, from 1.
+
+    Raises DataError where there is no such row, or it can't be read.
+    """
     placer, last = TokenPlacer(probes), -1
     for chunk in read_chunks(cache.sources):
         at = _place_in(chunk, row, line)

@@ -36,7 +36,14 @@ class RowPlaces:
     def add(
         self, chunk: Chunk, rows: Ints, text: str = "", *, texts: Iterable[str] | None = None
     ) -> None:
-        """These rows of a chunk, with what is to be said of each."""
+        """Count rows, and keep the first ones.
+
+        Args:
+            chunk: that holds them.
+            rows: their places in it.
+            text: what is to be said of each.
+            texts: the same, where it is not one text for all; read only as far as rows are kept.
+        """
         rows = np.asarray(rows)
         self.count += len(rows)
         # Texts may be a generator: only as many are made as are kept.

@@ -34,6 +34,7 @@ class DropCopies(Remedy):
         elif row.fingerprint in self._contents:
             row.notes.append("the contents are those of an earlier row, roles or tools are not")
         self._seen.add(fingerprint)
+        # Rows that are dropped are remembered too: a third copy has the first one's print.
         self._contents.add(row.fingerprint)
 
 

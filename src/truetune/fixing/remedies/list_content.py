@@ -12,6 +12,7 @@ from truetune.fixing.row_edits import PutValue
 def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
     """(place, strings) of each content that is such a list."""
     for turn in row.turns:
+        # Lists of parts are a form that templates know: only strings are meant here.
         for key in ("content", "value"):
             content: Any = turn.message.get(key)
             if (

@@ -23,6 +23,7 @@ class WriteStringsAsMessages(Remedy):
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
         """Each text of the pair as one message of its role."""
+        # Only columns of pairs: a column of plain text is trained as it is, on purpose.
         roles = {
             "prompt": "user",
             "completion": "assistant",

@@ -58,6 +58,7 @@ class RemoveTrailingStop(Remedy):
     def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
         """The stop token at the end of each text, with the space behind it."""
         for name, text in _texts_of_columns(row, "text", "completion", "output"):
+            # A line break behind the stop token is the template's as well.
             bare = text.rstrip()
             stop = next((stop for stop in stops if bare.endswith(stop)), None)
             if stop is not None:

@@ -27,6 +27,7 @@ class ListSingleObjects(ProblemRemedy):
         """Calls, tools and documents that stand alone, or as JSON text inside of a list."""
         for turn in row.turns:
             calls = turn.message.get("tool_calls")
+            # One call without its list: what the model said is not in doubt.
             if isinstance(parse_json_value(calls), dict):
                 yield self._listed(row, (*turn.path, "tool_calls"), calls)
             for index, call in enumerate(calls if isinstance(calls, list) else ()):

@@ -27,5 +27,7 @@ class MakeArgumentsObjects(Remedy):
             yield from argument_objects(turn)
             for _, call in turn.calls:
                 arguments = call.get("arguments")
+                # Left to a person: text that is no JSON may have lost its end, or be another tool's
+                # form.
                 if isinstance(arguments, str) and object_text(arguments) is None:
                     row.notes.append("arguments are no JSON object; correct them yourself")
