@@ -166,7 +166,7 @@ def test_two_runs_stand_side_by_side(see: Open) -> None:
     ]
     pins = page.locator("#run .c-pins li")
     hrefs = [pin.locator("a").get_attribute("href") for pin in pins.all()]
-    assert sorted(hrefs) == ["#ANS001", "#ANS001-2", "#ANS003", "#ANS003-2"]
+    assert sorted(map(str, hrefs)) == ["#ANS001", "#ANS001-2", "#ANS003", "#ANS003-2"]
     for pin, href in zip(pins.all(), hrefs, strict=True):
         message = pin.inner_text().partition(" ANS")[2][2:]
         assert message in page.locator(f"{href} > summary").inner_text()
