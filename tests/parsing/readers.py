@@ -456,9 +456,7 @@ OF_A_ROW = "text inside of a row that fixing.byte_pieces has read, which is fed"
 TYPES_ALONE = (
     "the records of a file that checks.lint or checks.inspect_modelfile reads, which are fed"
 )
-OF_A_FIELD = (
-    "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
-)
+OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
     "fixing.row_body": OF_A_ROW,
     "fixing.row_edits": OF_A_ROW,
