@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option, number_of
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
 from truetune.spec import located
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
@@ -50,7 +55,7 @@ class Launched(NamedTuple):
 
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -144,7 +149,7 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
     given = own or _first(file, "--ntasks-per-node")[0]
     if not given:
         return None if {"--ntasks", "-n", "--gpus-per-task"} & file.requests.keys() else 1
-    return number_of(given)
+    return parse_whole_number(given)
 
 
 def _torchrun(command: ShellCommand) -> Launched | None:
@@ -154,7 +159,7 @@ def _torchrun(command: ShellCommand) -> Launched | None:
     if options is None:
         return None
     given = last_option(_of_launcher(options), "--nproc-per-node")
-    count = number_of(given) if given is not None else 1
+    count = parse_whole_number(given) if given is not None else 1
     said = f"--nproc-per-node {given}" if given is not None else "torchrun: 1 process by default"
     return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
 
@@ -162,7 +167,9 @@ def _torchrun(command: ShellCommand) -> Launched | None:
 def _deepspeed(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
     given = (
-        number_of(last_option(_of_launcher(options), "--num-gpus")) if options is not None else None
+        parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
+        if options is not None
+        else None
     )
     return (
         Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
@@ -180,8 +187,8 @@ def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
         return None
     given = last_option(options, "--num-processes")
     machines = last_option(options, "--num-machines")
-    count = number_of(given) if given is not None else config.get("num_processes")
-    nodes = number_of(machines) if machines is not None else config.get("num_machines", 1)
+    count = parse_whole_number(given) if given is not None else config.get("num_processes")
+    nodes = parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
     if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
         return None
     said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"

@@ -132,7 +132,7 @@ class LearnedTally:
         facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return Learned(
             trainer=facts.name,
-            called=facts.called_for_pairs if pairs else facts.called,
+            called=facts.title_for_pairs if pairs else facts.called,
             because=self._because(),
             sure=(
                 facts.name is not None

@@ -17,10 +17,10 @@ from truetune.errors import TruetuneError
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
-    assigned_once,
     last_option,
-    number_of,
     parse_commands,
+    parse_whole_number,
+    variables_set_once,
 )
 from truetune.spec import located
 
@@ -75,7 +75,7 @@ def meetings(file: CommandFile) -> Iterator[Meeting]:
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
         return  # the first node meets itself, and so do all where one machine plays several
     text = _name_substitutions(file.text)
-    assigned = assigned_once(text)
+    assigned = variables_set_once(text)
     job_nodes = nodes_of_job(file)
     for command in parse_commands(text, file.path).commands:
         for start in _starts(file, command, assigned):
@@ -115,7 +115,7 @@ def nodes_of_job(file: CommandFile) -> int | None:
     """The nodes that a job asks for; None where it is no job, or the number is not plain."""
     for name in ("--nodes", "-N"):
         if name in file.requests:
-            return number_of(file.requests[name][0])
+            return parse_whole_number(file.requests[name][0])
     return None
 
 
@@ -171,7 +171,11 @@ def _meeting(
     if launched is None:
         return _plain(file, command, start, assigned, job_nodes)
     nodes, address, setting = launched
-    count = job_nodes if NODES_OF_SLURM.fullmatch(nodes) else number_of(nodes.rpartition(":")[2])
+    count = (
+        job_nodes
+        if NODES_OF_SLURM.fullmatch(nodes)
+        else parse_whole_number(nodes.rpartition(":")[2])
+    )
     if count is None:
         return None
     on_each_node = start.on_each_node or ESCAPED in address

@@ -91,6 +91,6 @@ class PartialFile:
         """Give it its name; what had it is replaced. Raises OSError."""
         self._part.replace(self.path)
 
-    def name_now(self) -> Path:
+    def temporary_path(self) -> Path:
         """Where it lies until it is published."""
         return self._part

@@ -17,10 +17,10 @@ from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_unpacked
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.columnar_reader import (
-    ipc_file_batches,
-    ipc_stream_batches,
     open_parquet,
-    parquet_batches,
+    read_ipc_file,
+    read_ipc_stream,
+    read_parquet_batches,
 )
 from truetune.parsing.limits import MAX_PACKED_TABLE_BYTES, size_text
 
@@ -42,7 +42,7 @@ def read_rows(source: Source, raw: IO[bytes], part: int | None = None) -> Iterat
     """
     for batch in read_batches(source, raw, part):
         for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-            yield from rows_of_batch(source, batch.slice(start, ROWS_AT_ONCE))
+            yield from batch_to_rows(source, batch.slice(start, ROWS_AT_ONCE))
 
 
 def read_batches(
@@ -66,13 +66,13 @@ def read_batches(
         )
 
 
-def rows_of_batch(source: Source, batch: Any) -> Iterable[Row]:
+def batch_to_rows(source: Source, batch: Any) -> Iterable[Row]:
     """Raises DataError."""
     with as_data_errors(source):
         return _rows_without_null_fields(batch)
 
 
-def row_group_numbers(source: Source, raw: IO[bytes]) -> Iterator[int]:
+def count_rows_of_parts(source: Source, raw: IO[bytes]) -> Iterator[int]:
     """How many rows each part holds that can be read by itself: a row group of Parquet, a batch of Arrow's file form.
 
     Nothing where the file can only be read from its start. Raises DataError.
@@ -113,7 +113,7 @@ def _read_parquet_batches(
     source: Source, raw: IO[bytes], part: int | None, at_once: int
 ) -> Iterator[Any]:
     """The batches of a Parquet file, or of one row group of it."""
-    return parquet_batches(
+    return read_parquet_batches(
         open_parquet(_open_seekable(source, raw)), at_once, None if part is None else [part]
     )
 
@@ -121,8 +121,8 @@ def _read_parquet_batches(
 def _read_arrow_batches(source: Source, raw: IO[bytes], part: int | None = None) -> Iterator[Any]:
     """`datasets` writes streams, Feather is the form with a footer."""
     if _is_stream(source, raw):
-        return ipc_stream_batches(open_unpacked(raw, source.path))
-    return ipc_file_batches(_open_seekable(source, raw), part)
+        return read_ipc_stream(open_unpacked(raw, source.path))
+    return read_ipc_file(_open_seekable(source, raw), part)
 
 
 def _is_stream(source: Source, raw: IO[bytes]) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_names import MessageNames, is_inside_messages
+from truetune.data.message_names import MessageNames, names_message_field
 from truetune.errors import DataError, SpecError, name_list
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
@@ -141,7 +141,7 @@ def column_aliases() -> Mapping[str, tuple[str, ...]]:
     return names
 
 
-def token_columns(row: Row) -> list[str]:
+def token_id_columns(row: Row) -> list[str]:
     """The columns that hold token ids: rows of text that became ids before."""
     return [
         name
@@ -214,22 +214,22 @@ def has_column(row: Row, name: str) -> bool:
     return find_column(row, name)[1] is not None
 
 
-def name_in_row(row: Row, name: str) -> str | None:
+def find_column_name(row: Row, name: str) -> str | None:
     """What the row calls a column, be it empty; None where there is none."""
     return next((alias for alias in column_aliases()[name] if alias in row), None)
 
 
-def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def make_row_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
     Raises SpecError for a name that truetune does not know.
     """
-    by_column = _column_renamer(
-        {ours: column for ours, column in columns.items() if not is_inside_messages(ours)}, format
+    by_column = _make_column_renamer(
+        {ours: column for ours, column in columns.items() if not names_message_field(ours)}, format
     )
     # Names inside of messages are translated after the columns, in those columns alone that may
     # hold messages.
-    inside = MessageNames.of_map(columns)
+    inside = MessageNames.from_map(columns)
     if inside is None:
         return by_column
     return lambda row: {
@@ -238,9 +238,9 @@ def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[
     }
 
 
-def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def _make_column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """As `make_renamer`, of a map that speaks of columns alone."""
-    names = {column: _own_name(ours, column, format) for ours, column in columns.items()}
+    names = {column: _resolve_mapped_name(ours, column, format) for ours, column in columns.items()}
     if len(set(names.values())) < len(columns):
         pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
         raise SpecError(f"--map names a column twice: {pairs}")
@@ -263,7 +263,7 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
     return lambda row: {rename(key): value for key, value in row.items()}
 
 
-def _own_name(ours: str, column: str, format: Format | None) -> str:
+def _resolve_mapped_name(ours: str, column: str, format: Format | None) -> str:
     """The column of truetune's that the left side of --map OURS=THEIRS means. Raises SpecError where it is none."""
     name = _MAP_ALIASES.get(ours, ours)
     if format == "prompt-completion" and ours in _MAP_ALIASES:
@@ -288,7 +288,7 @@ def _name_beside_exchanged_sides(key: str) -> str:
 def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
     for ours, column in columns.items():
-        if column not in row and not is_inside_messages(ours):
+        if column not in row and not names_message_field(ours):
             near = difflib.get_close_matches(column, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
             raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 from truetune.data.files import Source, open_unpacked
-from truetune.data.json_window import Window, not_utf8, shorten_token
+from truetune.data.json_window import JsonWindow, not_utf8, shorten_token
 from truetune.data.remote import DataPath
 from truetune.errors import DataError, shortened
 from truetune.parsing import InputLimitError
@@ -73,7 +73,7 @@ def read_part(part: IO[bytes], source: Source, columns: Sequence[str]) -> Iterat
     yield from (
         _read_csv(part, source.path, columns)
         if source.kind == "csv"
-        else _read_values(Window(part, source.path))
+        else _read_values(JsonWindow(part, source.path))
     )
 
 
@@ -162,51 +162,51 @@ def _record_of_odd_line(line: bytes, number: int, offset: int, path: DataPath) -
 
 def _read_json(path: DataPath, raw: IO[bytes]) -> Iterator[Record]:
     """An array of rows, an object that holds one, or rows one after the other; decoded one by one."""
-    window = Window(open_unpacked(raw, path), path)
+    window = JsonWindow(open_unpacked(raw, path), path)
     first = window.peek()
     if first == "[":
         yield from _read_array(window)
-        window.close("")
+        window.skip_bracket("")
     elif first != "{":
         raise DataError(
-            f"{path}:{window.line}: expected an array of rows, found {window.here or 'nothing'}"
+            f"{path}:{window.line}: expected an array of rows, found {window.next_text or 'nothing'}"
         )
     else:
-        name = window.into_rows()
+        name = window.enter_next_row_list()
         if name is None:
             # No list of rows inside: the object was itself a row, maybe the first of several. Begin again.
-            window = Window(open_unpacked(raw, path), path)
+            window = JsonWindow(open_unpacked(raw, path), path)
             yield from _read_values(window, until="")
             return
         yield from _read_array(window)
-        other = window.into_rows()
+        other = window.enter_next_row_list()
         if other is not None:
             # Which of the two is meant, or both, only the user knows.
             raise DataError(
                 f"{path}:{window.line}: two lists of rows, {name} and {other}; give each its own"
                 " file"
             )
-        window.close("}")
-        window.close("")
+        window.skip_bracket("}")
+        window.skip_bracket("")
 
 
-def _read_array(window: Window) -> Iterator[Record]:
+def _read_array(window: JsonWindow) -> Iterator[Record]:
     """The values of an array, with its brackets."""
-    window.step()
+    window.skip_character()
     yield from _read_values(window)
-    window.close("]")
+    window.skip_bracket("]")
 
 
-def _read_values(window: Window, until: str = "]") -> Iterator[Record]:
+def _read_values(window: JsonWindow, until: str = "]") -> Iterator[Record]:
     """The values up to a closing bracket, or to the end of the text."""
     while window.peek() not in (until, ""):
         yield _read_value(window)
 
 
-def _read_value(window: Window) -> Record:
+def _read_value(window: JsonWindow) -> Record:
     """The next value, with where it begins and ends."""
     line, start = window.line, window.offset
-    row, changed, key = window.value()
+    row, changed, key = window.read_value()
     return Record(line, row, changed, None, window.offset, key, start)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 from typing import IO, Any, NamedTuple
 
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
-from truetune.data.remote import DataPath, Remote, parse_place
+from truetune.data.remote import DataPath, RemotePath, parse_data_path
 from truetune.errors import DataError, name_list
 from truetune.parsing.decompression import COMPRESSED_SUFFIXES, UNREADABLE, open_decompressed
 from truetune.parsing.json_reader import parse_json
@@ -53,8 +53,8 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
     """The files, in order. Raises DataError for a path that is not there or holds no data."""
     sources: list[Source] = []
     for name in paths:
-        path = parse_place(name)
-        name = str(path) if isinstance(path, Remote) else name
+        path = parse_data_path(name)
+        name = str(path) if isinstance(path, RemotePath) else name
         # In this order, so that a folder called `owner/name` is never taken for a data set of the
         # hub.
         if path.is_dir():
@@ -62,7 +62,7 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
         elif path.is_file():
             sources.append(Source(path, file_kind(path)))
         elif glob.has_magic(name):
-            files = _files_of(_expand_glob(path))
+            files = _sorted_files(_expand_glob(path))
             if not files:
                 raise DataError(f"{name}: no file fits this pattern")
             sources += [Source(match, file_kind(match)) for match in files]
@@ -76,12 +76,12 @@ def find_sources(paths: Iterable[str]) -> list[Source]:
 
 def _expand_glob(pattern: DataPath) -> Iterable[DataPath]:
     """The places that a glob means, on this machine or in a store."""
-    if isinstance(pattern, Remote):
-        return pattern.expanded()
+    if isinstance(pattern, RemotePath):
+        return pattern.expand_glob()
     return map(Path, glob.glob(str(pattern), recursive=True))
 
 
-def _files_of(paths: Iterable[DataPath]) -> list[DataPath]:
+def _sorted_files(paths: Iterable[DataPath]) -> list[DataPath]:
     """The files among some paths, in the order of their names."""
     # Sorted by name: file systems list in any order, and the numbers of rows must not depend on it.
     return sorted((path for path in paths if path.is_file()), key=str)
@@ -140,16 +140,18 @@ def _sources_of_folder(folder: DataPath) -> list[Source]:
         return _sources_of_folder(_train_split(folder, splits))
     state = folder / "state.json"
     if state.is_file():
-        return [_table_of(folder, entry) for entry in _read_description(state, "_data_files")]
+        return [
+            _arrow_file_of_entry(folder, entry) for entry in _read_description(state, "_data_files")
+        ]
     sources = []
-    for path in _files_of(folder.iterdir()):
+    for path in _sorted_files(folder.iterdir()):
         kind = _kind_by_name(path)
         if kind is not None and path.name not in NOT_ROWS:
             sources.append(Source(path, kind))
     if sources:
         return sources
     # Folders are not entered: `data/` may hold evaluation data or old versions that nobody meant.
-    below = next((path for path in _files_of(folder.rglob("*")) if _kind_by_name(path)), None)
+    below = next((path for path in _sorted_files(folder.rglob("*")) if _kind_by_name(path)), None)
     hint = f"; there are some below: name {below.parent}" if below else ""
     raise DataError(
         f"{folder}: no data file in this folder; expected {', '.join(KIND_BY_SUFFIX)}{hint}"
@@ -179,7 +181,7 @@ def _read_description(path: DataPath, key: str) -> list[Any]:
     return listed
 
 
-def _table_of(folder: DataPath, entry: Any) -> Source:
+def _arrow_file_of_entry(folder: DataPath, entry: Any) -> Source:
     """The Arrow file that an entry of state.json names. Raises DataError."""
     name = entry.get("filename") if isinstance(entry, dict) else None
     # A name with a slash would lead out of the folder: the file is input like any other.
@@ -198,7 +200,7 @@ def _table_of(folder: DataPath, entry: Any) -> Source:
 
 def _missing_in_words(name: str, path: DataPath) -> str:
     """What is said of a path that is none, with what may have been meant."""
-    if isinstance(path, Remote):
+    if isinstance(path, RemotePath):
         return f"{name}: no such file or folder"
     hint = near_path(path)
     if not hint and is_hub_name(name):

@@ -14,12 +14,12 @@ from typing import Any
 from truetune.data.columns import (
     Row,
     find_column,
+    find_column_name,
     find_only_text_column,
     has_column,
-    make_renamer,
-    name_in_row,
+    make_row_renamer,
     text_columns,
-    token_columns,
+    token_id_columns,
 )
 from truetune.data.conversation import Conversation, Message, Origin, Problem
 from truetune.data.messages import read_messages_value
@@ -169,14 +169,16 @@ def read_kto(draft: Draft) -> Conversation:
         )
     # First by what the row holds, then by what it names: a row with an empty column still has its
     # format.
-    base = _guess_base_format(draft.row, has_column) or _guess_base_format(draft.row, name_in_row)
-    row = _read_plain_or_chat(draft, base or "text")
+    base = _guess_base_format(draft.row, has_column) or _guess_base_format(
+        draft.row, find_column_name
+    )
+    row = _read_by_format(draft, base or "text")
     row.label = verdict
     row.label_value = None if isinstance(label, bool) else label
     return row
 
 
-def _read_plain_or_chat(draft: Draft, format: Format) -> Conversation:
+def _read_by_format(draft: Draft, format: Format) -> Conversation:
     """What the reader of this format makes of a row."""
     conversation: Conversation = row_formats()[format].reader()(draft)
     return conversation
@@ -196,21 +198,21 @@ def choose_reader(
     """
     # The order of the formats in the table decides, most columns first: a pair has a prompt as
     # well.
-    chosen = format or _guess_format(row, has_column) or _guess_format(row, name_in_row)
+    chosen = format or _guess_format(row, has_column) or _guess_format(row, find_column_name)
     # Only where no format fits: a file with one column of text needs no name for it.
     if chosen in (None, "text") and not has_column(row, "text"):
         name = find_only_text_column(row)
         if name is not None:
-            rename = make_renamer({"text": name}, "text")
+            rename = make_row_renamer({"text": name}, "text")
             return lambda row, origin: _read_row(rename(row), origin, "text")
-    if chosen is None or not _has_columns_of(row, chosen, name_in_row):
+    if chosen is None or not _has_columns_of(row, chosen, find_column_name):
         raise _no_format_error(row, format, where)
     return lambda row, origin: _read_row(row, origin, chosen)
 
 
 def _no_format_error(row: Row, format: Format | None, where: str) -> DataError:
     """What is said of a file whose columns fit no format, or not the one that is asked for."""
-    ids = token_columns(row)
+    ids = token_id_columns(row)
     if ids:
         return DataError(
             f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or"
@@ -251,15 +253,15 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
     # The format is that of the file's first row; a row of another one is read by its own, and
     # reported.
     if _has_columns_of(row, format):
-        return _read_plain_or_chat(Draft(row, origin, format), format)
+        return _read_by_format(Draft(row, origin, format), format)
     other = _guess_format(row, has_column)
     draft = Draft(row, origin, other or format)
     if other is not None:
         draft.problems.append(
             Problem("mixed-formats", f"a row of the format {other} in a file of {format}")
         )
-        return _read_plain_or_chat(draft, other)
-    if not _has_columns_of(row, format, name_in_row):
+        return _read_by_format(draft, other)
+    if not _has_columns_of(row, format, find_column_name):
         draft.problems.append(
             Problem("no-format", f"the format {format} needs {_columns_in_words(format)}")
         )
@@ -267,11 +269,11 @@ def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
     # All columns are there and one is empty: the reader makes what it can, and the rule on empty
     # answers has a row to show.
     needed = row_formats()[
-        (_guess_base_format(row, name_in_row) or "text") if format == "kto" else format
+        (_guess_base_format(row, find_column_name) or "text") if format == "kto" else format
     ].columns
-    empty = [str(name_in_row(row, name)) for name in needed if not has_column(row, name)]
+    empty = [str(find_column_name(row, name)) for name in needed if not has_column(row, name)]
     draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
-    return _read_plain_or_chat(draft, format)
+    return _read_by_format(draft, format)
 
 
 def _has_columns_of(row: Row, format: Format, there: ColumnTest = has_column) -> bool:
@@ -288,7 +290,7 @@ def _guess_format(row: Row, there: ColumnTest) -> Format | None:
     base = _guess_base_format(row, there)
     alias, label = find_column(row, "label")
     known = VERDICT_BY_WORD if alias == "kto_tag" else VERDICT_BY_THUMB
-    return "kto" if _plain_label(label) in known and base not in (None, "text") else base
+    return "kto" if _normalize_label(label) in known and base not in (None, "text") else base
 
 
 def _guess_base_format(row: Row, there: ColumnTest) -> Format | None:
@@ -304,10 +306,10 @@ def _columns_in_words(format: Format) -> str:
 
 def _parse_verdict(label: Any) -> bool | None:
     """Good or bad, as a label says it; None where it says neither."""
-    return VERDICT_BY_WORD.get(_plain_label(label))
+    return VERDICT_BY_WORD.get(_normalize_label(label))
 
 
-def _plain_label(label: Any) -> str:
+def _normalize_label(label: Any) -> str:
     """A label in lower case, with spaces between its words: `thumbs_up` and `Thumbs-Up` are one."""
     word = SKIN_TONES.sub("", str(label)).strip().lower()
     # `-1` must keep its sign; elsewhere dashes part words.

@@ -44,22 +44,22 @@ MAX_FILES = 10_000
 """Files of a cached data set that are looked at; the largest ones of the hub have some thousand"""
 
 
-def hub_home() -> Path:
+def hub_home_folder() -> Path:
     """The folder of huggingface_hub and datasets: HF_HOME, else in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("HF_HOME") or Path(cache) / "huggingface").expanduser()
 
 
-def hub_cache() -> Path:
+def hub_cache_folder() -> Path:
     """Where huggingface_hub keeps repositories."""
     # HUGGINGFACE_HUB_CACHE is the older name; huggingface_hub reads both, in this order.
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    return Path(named or hub_home() / "hub").expanduser()
+    return Path(named or hub_home_folder() / "hub").expanduser()
 
 
-def datasets_cache() -> Path:
+def datasets_cache_folder() -> Path:
     """Where datasets keeps what it has prepared."""
-    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home() / "datasets").expanduser()
+    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home_folder() / "datasets").expanduser()
 
 
 def is_hub_name(name: str) -> bool:
@@ -89,7 +89,7 @@ def find_cached_data(name: str) -> list[Path]:
         return []
     owner, repository, wanted = match[1], match[2], match[3]
     splits: dict[str, list[Path]] = {}
-    for split, path in [*_files_of_snapshot(owner, repository)] or _files_of_prepared(
+    for split, path in [*_files_in_hub_cache(owner, repository)] or _files_in_datasets_cache(
         owner, repository
     ):
         splits.setdefault(split, []).append(path)
@@ -103,14 +103,14 @@ def not_cached_in_words(name: str) -> str:
     match = HUB_NAME.fullmatch(name)
     assert match is not None, "it is asked for names of repositories"
     repository = f"{match[1]}/{match[2]}"
-    if (hub_cache() / f"models--{match[1]}--{match[2]}").is_dir():
+    if (hub_cache_folder() / f"models--{match[1]}--{match[2]}").is_dir():
         return (
             f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t"
             " (--tokenizer)"
         )
     return (
         f"{name}: no such file or folder, and no data set of this name in the Hugging Face cache"
-        f" ({hub_home()}); truetune does not use the network: download it first, as with `hf"
+        f" ({hub_home_folder()}); truetune does not use the network: download it first, as with `hf"
         f" download {repository} --repo-type dataset`"
     )
 
@@ -144,9 +144,9 @@ def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
     return [split for split, name in names.items() if name.startswith("train")]
 
 
-def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _files_in_hub_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the newest snapshot in the hub cache."""
-    folder = hub_cache() / f"datasets--{owner}--{repository}"
+    folder = hub_cache_folder() / f"datasets--{owner}--{repository}"
     snapshot = _newest_snapshot(folder)
     if snapshot is None:
         return
@@ -154,7 +154,7 @@ def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]
         if path.name not in NOT_ROW_NAMES and not any(
             part.startswith(".") for part in path.relative_to(snapshot).parts
         ):
-            yield _split_of(path.relative_to(snapshot)), path
+            yield _split_of_file(path.relative_to(snapshot)), path
 
 
 def _newest_snapshot(folder: Path) -> Path | None:
@@ -171,10 +171,10 @@ def _newest_snapshot(folder: Path) -> Path | None:
     return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _files_in_datasets_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the `datasets` cache: owner___name/configuration/version/hash/name-split.arrow."""
     wanted = f"{owner}___{repository}".lower()
-    for folder in _folder_entries(datasets_cache()):
+    for folder in _folder_entries(datasets_cache_folder()):
         if folder.name.lower() != wanted:
             continue
         for path in _row_files(folder):
@@ -186,7 +186,7 @@ def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
 
 
-def _split_of(path: Path) -> str:
+def _split_of_file(path: Path) -> str:
     """The split of a file by its name and folders, with its configuration: `data/train-00000-of-00002.parquet` is of
     `train`, `main/test-00000-of-00001.parquet` of `main/test`."""
     stem = path.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from truetune.data.conversation import Problem
-from truetune.parsing.json_reader import duplicate_key, parse_json, replace_surrogates
+from truetune.parsing.json_reader import find_duplicate_key, parse_json, replace_surrogates
 from truetune.parsing.limits import REPLY
 
 LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
@@ -34,7 +34,7 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     except ValueError:
         return value
     # Python's reader keeps the last of two equal keys without a word.
-    key = duplicate_key(value)
+    key = find_duplicate_key(value)
     if key is not None:
         problems.append(duplicate_key_problem(key))
     parsed, broken = replace_surrogates(parsed, value)

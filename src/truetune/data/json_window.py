@@ -26,7 +26,7 @@ _SPACE = re.compile(r"[\s,]*")
 _OBJECTS = re.compile(r"\[\s*\{")
 
 
-class Window:
+class JsonWindow:
     """Raises DataError, with the line, where the text is no JSON or no UTF-8."""
 
     def __init__(self, file: IO[bytes], path: DataPath) -> None:
@@ -41,7 +41,7 @@ class Window:
         self._utf8 = codecs.getincrementaldecoder("utf-8")()
 
     @property
-    def here(self) -> str:
+    def next_text(self) -> str:
         """The beginning of what comes next, for messages."""
         return shorten_token(self._text[self._at : self._at + 40])
 
@@ -52,27 +52,27 @@ class Window:
             assert match is not None
             self._at = match.end()
             if self._at < len(self._text):
-                self._count(self._at)
+                self._advance_counts(self._at)
                 return self._text[self._at]
-            if not self._grow():
+            if not self._read_more():
                 return ""
 
-    def step(self) -> None:
+    def skip_character(self) -> None:
         """Pass one character."""
         self._at += 1
 
-    def close(self, bracket: str) -> None:
+    def skip_bracket(self, bracket: str) -> None:
         """Pass a closing bracket. Raises DataError where something else stands, or nothing."""
         character = self.peek()
         if character != bracket:
-            what = f"expected {bracket or 'the end of the file'}, found {self.here}"
+            what = f"expected {bracket or 'the end of the file'}, found {self.next_text}"
             raise DataError(
                 f"{self.path}:{self.line}:"
                 f" {what if character else 'the file ends too early; is it whole?'}"
             )
-        self.step()
+        self.skip_character()
 
-    def value(self) -> tuple[Any, bool, str | None]:
+    def read_value(self) -> tuple[Any, bool, str | None]:
         """The JSON value that begins here; were lone surrogates replaced in it; a key that an object has twice."""
         while True:
             try:
@@ -82,48 +82,52 @@ class Window:
                 # `tru`, half an escape, an open string. 16 characters are more than any such token
                 # has.
                 cut = error.msg.startswith("Unterminated") or error.pos > len(self._text) - 16
-                if cut and self._grow():
+                if cut and self._read_more():
                     continue
-                self._count(error.pos)
+                self._advance_counts(error.pos)
                 raise DataError(
-                    f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.here}"
+                    f"{self.path}:{self.line}: not JSON: {error.msg}, found {self.next_text}"
                 ) from None
             except ValueError as error:
                 raise DataError(
                     f"{self.path}:{self.line}: not JSON that can be read: {error}"
                 ) from None
             # A number at the end of the window may have more digits behind it.
-            if end == len(self._text) and self._grow():
+            if end == len(self._text) and self._read_more():
                 continue
             start, self._at = self._at, end
-            self._count(end)
+            self._advance_counts(end)
             return *replace_surrogates(value, self._text, start, end), key
 
-    def into_rows(self) -> str | None:
+    def enter_next_row_list(self) -> str | None:
         """Go to the next list of objects that the object around here holds, and give its name.
 
         None where there is none, and where the object is itself a row: a list that is called what a column of messages
         is called.
         """
         if self.peek() == "{":
-            self.step()
+            self.skip_character()
         while self.peek() == '"':
-            name = str(self.value()[0])
+            name = str(self.read_value()[0])
             if self.peek() == ":":
-                self.step()
+                self.skip_character()
             # A list under a name as `messages` is a value of a row, and this object is that row.
-            if self.peek() == "[" and name not in KNOWN_COLUMNS and _OBJECTS.match(self._ahead()):
+            if (
+                self.peek() == "["
+                and name not in KNOWN_COLUMNS
+                and _OBJECTS.match(self._text_ahead())
+            ):
                 return name
-            self.value()
+            self.read_value()
         return None
 
-    def _ahead(self) -> str:
+    def _text_ahead(self) -> str:
         """Enough text to see how a list begins."""
-        while len(self._text) - self._at < CHUNK_CHARACTERS and self._grow():
+        while len(self._text) - self._at < CHUNK_CHARACTERS and self._read_more():
             pass
         return self._text[self._at : self._at + CHUNK_CHARACTERS]
 
-    def _grow(self) -> bool:
+    def _read_more(self) -> bool:
         """Read on, and forget what was passed; False at the end of the file. Raises DataError."""
         if len(self._text) - self._at > ROW.max_bytes:
             raise DataError(f"{self.path}:{self.line}: {too_long_in_words()}")
@@ -132,7 +136,7 @@ class Window:
         try:
             text = self._utf8.decode(more, final=not more)
         except UnicodeDecodeError as error:
-            self._count(len(self._text))
+            self._advance_counts(len(self._text))
             line = self.line + error.object.count(b"\n", 0, error.start)
             raise not_utf8(
                 self.path, line, self._bytes + len(more) - len(error.object), error
@@ -141,12 +145,12 @@ class Window:
         if not self._bytes and text.startswith("\ufeff"):
             text, self.offset = text[1:], 3
         self._bytes += len(more)
-        self._count(self._at)
+        self._advance_counts(self._at)
         self._text = self._text[self._at :] + text
         self._at = self._counted = 0
         return bool(more)
 
-    def _count(self, at: int) -> None:
+    def _advance_counts(self, at: int) -> None:
         """Bring `line` and `offset` up to a place in the window."""
         # Lines and bytes are counted for what was passed since the last time, never for the whole
         # text again.

@@ -15,7 +15,7 @@ from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import is_array, read_json_lines, read_records
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw
 from truetune.data.remote import DataPath
-from truetune.data.rows import find_exemplar, iterate_conversations
+from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
 from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines, too_long_in_words
@@ -39,7 +39,7 @@ class Stretch(NamedTuple):
     rows: int
 
 
-class Scan(NamedTuple):
+class FileScan(NamedTuple):
     """One pass over a file's bytes."""
 
     digest: str
@@ -48,7 +48,9 @@ class Scan(NamedTuple):
     """Empty where the file can only be read from its start."""
 
 
-def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None = None) -> Scan:
+def scan_lines(
+    source: Source, size: int, progress: Callable[[int], None] | None = None
+) -> FileScan:
     """Read a file once; cut it into stretches of about `size` bytes where it is one of lines.
 
     Args:
@@ -76,7 +78,7 @@ def scan_lines(source: Source, size: int, progress: Callable[[int], None] | None
                 progress(len(block))
             if stretch is not None:
                 stretches.append(stretch)
-    return Scan(digest.hexdigest(), tuple(stretches))
+    return FileScan(digest.hexdigest(), tuple(stretches))
 
 
 def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple[Stretch, bytes]]:
@@ -102,9 +104,9 @@ def cut_stretches(lines: IO[bytes], size: int, path: DataPath) -> Iterator[tuple
         start, line = start + len(block), line + count
 
 
-def scan_one_by_one(
+def scan_files_in_turn(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
-) -> list[Scan]:
+) -> list[FileScan]:
     """`scan_lines` of each file, one after the other."""
     return [scan_lines(source, size, progress) for source in sources]
 
@@ -132,13 +134,13 @@ def read_stretch(
     """
     with open_raw(source.path) as raw:
         # The format is the whole file's: a stretch must not decide it by its own first row.
-        like = find_exemplar(
+        like = find_format_record(
             read_records(source, raw), source, format, columns, skips=on_broken is not None
         )
         raw.seek(stretch.start)
         part = io.BytesIO(raw.read(stretch.stop - stretch.start))
     records = read_json_lines(part, source.path, stretch.line, stretch.start)
-    yield from iterate_conversations(
+    yield from conversations_of_records(
         records, source, row, format=format, columns=columns, like=like, on_broken=on_broken
     )
 

@@ -17,7 +17,7 @@ MESSAGE_KEYS = ("role", "content")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def is_inside_messages(name: str) -> bool:
+def names_message_field(name: str) -> bool:
     """Does this key of a map name something inside messages, and no column?"""
     return name.startswith((KEY_PREFIX, ROLE_PREFIX))
 
@@ -42,12 +42,12 @@ class MessageNames:
     """Role in the file -> truetune's"""
 
     @classmethod
-    def of_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
+    def from_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
         """The names that a map gives; None where it speaks of columns alone.
 
         Raises SpecError for a key or a role that messages do not have.
         """
-        inside = [name for name in columns if is_inside_messages(name)]
+        inside = [name for name in columns if names_message_field(name)]
         for name in inside:
             known = [KEY_PREFIX + key for key in MESSAGE_KEYS] + [
                 ROLE_PREFIX + role for role in ROLES

@@ -50,7 +50,7 @@ def read_messages_value(
     for item in value:
         if isinstance(item, dict):
             messages.append(
-                _take_simple_message(item) or _read_message(item, len(messages), problems, sharegpt)
+                _simple_message(item) or _read_message(item, len(messages), problems, sharegpt)
             )
         else:
             problems.append(
@@ -62,7 +62,7 @@ def read_messages_value(
     return messages
 
 
-def _take_simple_message(item: Message) -> Message | None:
+def _simple_message(item: Message) -> Message | None:
     """The message where there is nothing to check. So it is with nearly all; this is what reading them costs."""
     if len(item) != 2:
         return None
@@ -107,9 +107,9 @@ def _read_message(
     else:
         _check_role(message, index, problems)
     if "tool_calls" in message:
-        _take_calls(message, index, problems)
-    _take_content(message, index, problems)
-    _take_weight(message, index, problems)
+        _normalize_calls(message, index, problems)
+    _normalize_content(message, index, problems)
+    _normalize_weight(message, index, problems)
     return message
 
 
@@ -154,7 +154,7 @@ def _translate_role(role: Any) -> Any:
     return ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role
 
 
-def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_calls(message: Message, index: int, problems: list[Problem]) -> None:
     """Settle `tool_calls`: a list, also where JSON text holds it."""
     # Columnar files give every call the keys of all calls, most of them null; a template would
     # print them.
@@ -168,14 +168,14 @@ def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
         )
 
 
-def _take_content(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_content(message: Message, index: int, problems: list[Problem]) -> None:
     """Settle `content`: a text or a list of parts; anything else becomes a text, and a problem."""
     content, role = message.get("content"), message["role"]
     if isinstance(content, list):
         if not all(isinstance(part, dict) for part in content):
             text = f"the content of turn {index} ({role}) is a list, not of parts"
             problems.append(Problem("not-a-string", text, message))
-        _take_parts(message, content, problems)
+        _normalize_parts(message, content, problems)
     elif content is None:
         # A turn that only calls a tool needs no content; any other without one has lost it.
         if not message.get("tool_calls") and "function_call" not in message:
@@ -193,7 +193,7 @@ def _take_content(message: Message, index: int, problems: list[Problem]) -> None
         message["content"] = json.dumps(content, ensure_ascii=False, default=str)
 
 
-def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
+def _normalize_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
     """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
     is_llama_factory = bool(parts) and all(
         isinstance(part, dict) and "value" in part and "text" not in part for part in parts
@@ -208,7 +208,7 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
         message["reasoning_content"] = _join_texts(reasoning)
     calls = by_type.pop("tool_call", None)
     if calls:
-        _take_call_parts(message, calls, problems)
+        _calls_from_parts(message, calls, problems)
     if by_type:
         # Images and the like: the row is kept without them, and says so.
         problems.append(
@@ -216,7 +216,7 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
         )
 
 
-def _take_call_parts(message: Message, calls: list[str], problems: list[Problem]) -> None:
+def _calls_from_parts(message: Message, calls: list[str], problems: list[Problem]) -> None:
     """The parts of the type tool_call, each a function in JSON, as the message's tool calls."""
     functions = [parse_json_text(call, problems) for call in calls]
     if not all(isinstance(function, dict) for function in functions):
@@ -247,7 +247,7 @@ def _join_texts(texts: list[str]) -> str:
     return reduce(add, texts, "")
 
 
-def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_weight(message: Message, index: int, problems: list[Problem]) -> None:
     """Settle `weight` and `train`. What can't be used is taken out, and is a problem: no default may stand for it."""
     # The name that some trainers use; two that differ can't both be meant.
     if "loss_weight" in message:

@@ -25,7 +25,7 @@ from truetune.data.output_folder import check_outside_own_folders
 from truetune.errors import UsageError
 
 
-class Form(NamedTuple):
+class FileForm(NamedTuple):
     """A kind of file that truetune writes."""
 
     what: str
@@ -34,7 +34,7 @@ class Form(NamedTuple):
     """Does a file that is there say that truetune wrote it? Only asked for ordinary files that are not empty."""
 
 
-def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> None:
+def check_output_file(path: Path, form: FileForm, inputs: Iterable[Path] = ()) -> None:
     """Raise UsageError where `path` can't be written, or something stands there that must not be replaced.
 
     Args:
@@ -72,7 +72,7 @@ def check_output_file(path: Path, form: Form, inputs: Iterable[Path] = ()) -> No
         )
 
 
-def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path] = ()) -> None:
+def write_output_file(path: Path, body: bytes, form: FileForm, inputs: Iterable[Path] = ()) -> None:
     """Write a file whole or not at all; straight into a terminal or a pipe.
 
     What is there is judged again, for the work may have taken hours. Raises UsageError, which names the file.
@@ -90,7 +90,7 @@ def write_output_file(path: Path, body: bytes, form: Form, inputs: Iterable[Path
         ) from None
 
 
-def starts_with(*heads: bytes) -> Callable[[Path], bool]:
+def make_prefix_test(*heads: bytes) -> Callable[[Path], bool]:
     """Does a file start with one of these?"""
 
     def is_ours(path: Path) -> bool:
@@ -114,7 +114,7 @@ def _is_same_file(path: Path, known: os.stat_result) -> bool:
     )
 
 
-def _is_ours(path: Path, form: Form) -> bool:
+def _is_ours(path: Path, form: FileForm) -> bool:
     """Does a file say that truetune wrote it? False where it can't be read."""
     try:
         return form.is_ours(path)

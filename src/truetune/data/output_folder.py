@@ -27,7 +27,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
-from truetune.data.remote import DataPath, Remote
+from truetune.data.remote import DataPath, RemotePath
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
@@ -48,14 +48,14 @@ HALF_PUBLISHED = (
 """What to do about something that came once manifest.json was removed: the same command then completes the folder"""
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """What a record says of one file."""
 
     size: int
     digest: str
 
 
-Listing = Mapping[str, Listed]
+Listing = Mapping[str, ListedFile]
 """The files of a folder by their path below it, with slashes."""
 Digest = Callable[[Path], str]
 
@@ -113,7 +113,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
 
 
-def listing_from(value: Any) -> dict[str, Listed] | None:
+def parse_listing(value: Any) -> dict[str, ListedFile] | None:
     """A listing as a record of ours holds it: name -> [size, digest].
 
     None where it is anything else, or a name leads out of its folder.
@@ -123,18 +123,18 @@ def listing_from(value: Any) -> dict[str, Listed] | None:
     listing = {}
     for name, entry in value.items():
         # The record may have been edited: one bad name makes all of it worthless.
-        if not isinstance(name, str) or not is_name_below(name):
+        if not isinstance(name, str) or not is_safe_relative_name(name):
             return None
         if not isinstance(entry, list) or len(entry) != 2:
             return None
         size, digest = entry
         if not isinstance(size, int) or not isinstance(digest, str):
             return None
-        listing[name] = Listed(size, digest)
+        listing[name] = ListedFile(size, digest)
     return listing
 
 
-def is_name_below(name: str) -> bool:
+def is_safe_relative_name(name: str) -> bool:
     """Is this the plain name of something below a folder, and can it be nothing else?"""
     path = PurePosixPath(name)
     return (
@@ -185,7 +185,7 @@ def check_outside_own_folders(output: DataPath) -> None:
                 )
 
 
-def check_apart(outputs: Iterable[Output]) -> None:
+def check_no_overlap(outputs: Iterable[Output]) -> None:
     """Raise UsageError where two outputs of one command are the same file or folder, or one lies inside the other.
 
     Terminals, pipes and /dev/null take any number of outputs.
@@ -204,7 +204,7 @@ def check_apart(outputs: Iterable[Output]) -> None:
 def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
     """How an output touches another one, neither of which need be there; None where it does not."""
     # A store has no inodes, and its names are the whole truth.
-    if isinstance(one, Remote) or isinstance(other, Remote):
+    if isinstance(one, RemotePath) or isinstance(other, RemotePath):
         return _remote_relation(one, other, other_is_folder=True)
     try:
         taken = other.stat()
@@ -223,7 +223,7 @@ def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
 
 def _folders_around(output: DataPath) -> Iterator[DataPath]:
     """The folders that an output stands in, the nearest first."""
-    if not isinstance(output, Remote):
+    if not isinstance(output, RemotePath):
         yield from output.resolve().parents
         return
     while output.path:
@@ -237,7 +237,7 @@ def _read_record(path: DataPath) -> Any:
     Of a store it may be forbidden to look into the folders around the one that is written.
     """
     try:
-        body = path.read_bytes() if isinstance(path, Remote) else read_bounded(path, RESULT)
+        body = path.read_bytes() if isinstance(path, RemotePath) else read_bounded(path, RESULT)
         return parse_json(body, RESULT)
     except (OSError, ValueError, DataError):
         return None
@@ -247,21 +247,21 @@ def _is_manifest(record: Any) -> bool:
     """Is this what encoded data has as manifest.json?"""
     if not isinstance(record, dict) or not isinstance(record.get("key"), str):
         return False
-    return isinstance(record.get("format"), int) and bool(listing_from(record.get("files")))
+    return isinstance(record.get("format"), int) and bool(parse_listing(record.get("files")))
 
 
-def _is_whole(record: Any) -> bool:
+def _is_checkpoint_record(record: Any) -> bool:
     """Is this what a whole checkpoint has as whole.json?"""
     return (
         isinstance(record, dict)
         and record.get("format") == RECORD_FORMAT
-        and bool(listing_from(record.get("files")))
+        and bool(parse_listing(record.get("files")))
     )
 
 
 OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "manifest.json": ("data that truetune encoded", _is_manifest),
-    WHOLE_FILE: ("a checkpoint of truetune", _is_whole),
+    WHOLE_FILE: ("a checkpoint of truetune", _is_checkpoint_record),
 }
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
@@ -269,7 +269,7 @@ OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
     """How the output would touch an input; None where it does not."""
     output, input_path = _on_this_machine(output), _on_this_machine(input_path)
-    if isinstance(output, Remote) or isinstance(input_path, Remote):
+    if isinstance(output, RemotePath) or isinstance(input_path, RemotePath):
         return _remote_relation(output, input_path)
     try:
         status = input_path.stat()
@@ -290,7 +290,7 @@ def _relation_by_identity(target: Path, status: os.stat_result) -> str | None:
         is_inside = any(_same_file(parent, status) for parent in target.parents)
         return "lies inside" if is_inside else None
     # A file of one name alone has no hard link that the output could hold: then nothing is searched.
-    link = _hard_link(target, status) if status.st_nlink > 1 else None
+    link = _find_hard_link(target, status) if status.st_nlink > 1 else None
     return None if link is None else f"holds {link.name}, a hard link to"
 
 
@@ -306,7 +306,7 @@ def _on_this_machine(place: DataPath) -> DataPath:
     """The path that file:// means."""
     return (
         Path("/", place.path)
-        if isinstance(place, Remote) and place.top.startswith("file://")
+        if isinstance(place, RemotePath) and place.top.startswith("file://")
         else place
     )
 
@@ -320,7 +320,7 @@ def _same_file(path: Path, known: os.stat_result) -> bool:
     return (status.st_dev, status.st_ino) == (known.st_dev, known.st_ino)
 
 
-def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
+def _find_hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
     for path, status in _walk_unlisted(folder):
         if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
@@ -338,7 +338,11 @@ def _remote_relation(
 
     `other_is_folder`: is `given` one? The store is asked where None.
     """
-    if not isinstance(output, Remote) or not isinstance(source, Remote) or output.top != source.top:
+    if (
+        not isinstance(output, RemotePath)
+        or not isinstance(source, RemotePath)
+        or output.top != source.top
+    ):
         return None
     if output.path == source.path:
         return "is"
@@ -413,7 +417,7 @@ def _walk_unlisted(
 
 
 def _difference_from_listing(
-    path: Path, status: os.stat_result, listed: Listed, digest: Digest
+    path: Path, status: os.stat_result, listed: ListedFile, digest: Digest
 ) -> str | None:
     """Why a file is not the one that a record lists; None where it is."""
     if not stat.S_ISREG(status.st_mode):
@@ -436,7 +440,7 @@ def stranger_error(stranger: Stranger, instead: str = MOVE_ELSEWHERE) -> UsageEr
     return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
 
 
-def is_listed_file(path: Path, listed: Listed | None, digest: Digest = file_digest) -> bool:
+def is_listed_file(path: Path, listed: ListedFile | None, digest: Digest = file_digest) -> bool:
     """Is this an ordinary file, and still the one that a record lists?"""
     if listed is None:
         return False

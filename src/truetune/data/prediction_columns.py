@@ -84,7 +84,7 @@ def find_columns(rows: Sequence[Row], columns: Mapping[str, str], where: str) ->
     # Whole names first: a part of a name is a guess, and must not take a column from a name that is known.
     _take_whole_names(names, taken)
     for kind in NAME_PARTS:
-        candidates = [] if kind in taken else _named_in_part(kind, rows, names, taken)
+        candidates = [] if kind in taken else _columns_named_in_part(kind, rows, names, taken)
         if len(candidates) == 1:
             taken[kind] = candidates[0]
     if "prediction" not in taken and taken.get("prompt") in ("messages", "conversations"):
@@ -111,7 +111,7 @@ def _check_separator(names: Sequence[str], where: str) -> None:
 def _take_whole_names(names: Sequence[str], taken: dict[str, str]) -> None:
     """Take the columns whose names are known, the surest name of each kind first."""
     # Reversed, so that of two columns whose plain names are the same the first one wins.
-    by_plain_name = {plain_name(name): name for name in reversed(names)}
+    by_plain_name = {normalize_column_name(name): name for name in reversed(names)}
     for kind, known_names in COLUMN_NAMES.items():
         present = [by_plain_name[name] for name in known_names if name in by_plain_name]
         free = [name for name in present if name not in taken.values()]
@@ -119,7 +119,7 @@ def _take_whole_names(names: Sequence[str], taken: dict[str, str]) -> None:
             taken[kind] = free[0]
 
 
-def plain_name(name: str) -> str:
+def normalize_column_name(name: str) -> str:
     """In small letters, with `_` between its parts."""
     return _GAPS.sub("_", _CAMEL.sub("_", name)).strip("_").casefold()
 
@@ -140,7 +140,7 @@ def _check_map(names: Sequence[str], columns: Mapping[str, str], where: str) -> 
             )
 
 
-def _named_in_part(
+def _columns_named_in_part(
     ours: str, rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> list[str]:
     """The columns of text whose name has a part that says this kind."""
@@ -154,7 +154,7 @@ def _named_in_part(
 def _kind_by_parts(name: str) -> str | None:
     """What a column is by the parts of its name; None where no part tells, or one says that it is no text."""
     # `prediction_length` speaks of a prediction and holds none: a part that says so wins.
-    parts = set(plain_name(name).split("_"))
+    parts = set(normalize_column_name(name).split("_"))
     if parts & NO_TEXT_PARTS:
         return None
     return next((ours for ours, known in NAME_PARTS.items() if parts & set(known.split())), None)
@@ -169,7 +169,7 @@ def _advise_on_missing_column(
     rows: Sequence[Row], names: Sequence[str], taken: Mapping[str, str]
 ) -> str:
     """What to do about a file without a column of predictions."""
-    plain = {plain_name(name) for name in names}
+    plain = {normalize_column_name(name) for name in names}
     # What people give by mistake, told by names that nothing else has.
     if plain & CURVE_COLUMNS:
         return ": this is a log of curves; did you mean truetune diagnose?"
@@ -191,7 +191,7 @@ def _free_text_columns(
     for name in names:
         if (
             name not in taken.values()
-            and not set(plain_name(name).split("_")) & NO_TEXT_PARTS
+            and not set(normalize_column_name(name).split("_")) & NO_TEXT_PARTS
             and _holds_text(rows, name)
         ):
             yield name

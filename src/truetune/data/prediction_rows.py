@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.data.prediction_columns import COLUMN_NAMES, plain_name
+from truetune.data.prediction_columns import COLUMN_NAMES, normalize_column_name
 from truetune.errors import DataError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
@@ -88,7 +88,7 @@ def _parse_cells(line: RowLine) -> RowLine:
     return RowLine(row, line.path, line.line)
 
 
-def texts_in(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
+def answer_texts(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
     """The texts of an answer: one, or several of a list; the answer in the objects that servers give.
 
     Of a list of messages it is the last one, if that is the assistant's. Numbers are as they are written.
@@ -113,17 +113,17 @@ def _texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerTex
     if key is None:
         return
     ended = next((value[name] for name in STOP_REASON_KEYS if value.get(name) is not None), None)
-    for answer in texts_in(value.get(key), depth - 1):
+    for answer in answer_texts(value.get(key), depth - 1):
         # The reason nearest to the text is the text's own.
         yield answer if answer.ended is not None else answer._replace(ended=ended)
 
 
-def messages_of(value: Any) -> list[dict[str, Any]] | None:
+def prompt_messages(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a prompt, also where a table holds them as text, or a request around them."""
     value = _parse_messages(value)
     if isinstance(value, Mapping):
         inner = value.get("messages", value.get("body"))
-        return messages_of(inner) if inner is not None else None
+        return prompt_messages(inner) if inner is not None else None
     if not isinstance(value, list):
         return None
     messages = [message for message in value if is_message(message)]
@@ -163,7 +163,9 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
         # Where the last turn is the user's, the chat is a prompt and holds no answer.
         role = values[-1].get("role", values[-1].get("from"))
         yield from (
-            texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
+            answer_texts(values[-1], depth - 1)
+            if role in ("assistant", "gpt", "bot", "model")
+            else ()
         )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
         # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls and
@@ -172,7 +174,7 @@ def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
         yield from [AnswerText("\n".join(parts))] if parts else ()
     else:
         for value in values:
-            yield from texts_in(value, depth - 1)
+            yield from answer_texts(value, depth - 1)
 
 
 def _is_object(cell: Any) -> bool:
@@ -206,7 +208,9 @@ def _is_answers_by_id(value: Any) -> bool:
         return False
     known = {name for names in COLUMN_NAMES.values() for name in names}
     # Ids of questions have digits; an object of settings has not.
-    return all(plain_name(name) not in known and any(map(str.isdigit, name)) for name in value)
+    return all(
+        normalize_column_name(name) not in known and any(map(str.isdigit, name)) for name in value
+    )
 
 
 def _is_sampling(row: Row) -> bool:

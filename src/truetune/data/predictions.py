@@ -17,10 +17,16 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.data.file_records import read_records
 from truetune.data.files import find_sources, open_raw, open_unpacked
-from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, plain_name
-from truetune.data.prediction_rows import AnswerText, RowLine, messages_of, texts_in, unfold_rows
-from truetune.data.remote import parse_place
-from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
+from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, normalize_column_name
+from truetune.data.prediction_rows import (
+    AnswerText,
+    RowLine,
+    answer_texts,
+    prompt_messages,
+    unfold_rows,
+)
+from truetune.data.remote import parse_data_path
+from truetune.data.rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
 from truetune.parsing.bounded_files import bounded_lines
@@ -115,7 +121,7 @@ def read_predictions(
 
 def _is_plain_text(path: str) -> bool:
     """Is it a file of one answer a line, as scripts on summaries and translations write it?"""
-    file = parse_place(path)
+    file = parse_data_path(path)
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
@@ -126,7 +132,7 @@ def _is_plain_text(path: str) -> bool:
 
 def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
     """Raises DataError where a line is too long or no UTF-8."""
-    file = parse_place(path)
+    file = parse_data_path(path)
     with open_raw(file) as raw:
         try:
             for number, (line, _) in enumerate(bounded_lines(open_unpacked(raw, file)), 1):
@@ -139,7 +145,7 @@ def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
             raise DataError(f"{path}: not text that can be read: {error}") from None
 
 
-def predictions_of(
+def predictions_from_lists(
     texts: Iterable[str | Mapping[str, Any] | Prediction],
     prompts: Sequence[str | Messages] | None = None,
     references: Sequence[str] | None = None,
@@ -182,7 +188,9 @@ def predictions_of(
     return tuple(predictions)
 
 
-def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[Prediction, ...]:
+def fill_from_rows(
+    predictions: Sequence[Prediction], data: Sequence[str]
+) -> tuple[Prediction, ...]:
     """The predictions with the prompts and references of the rows that they answer, where they lack them.
 
     They are found by the question; where the predictions have none, by their order, and then there must be as many.
@@ -203,7 +211,7 @@ def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[P
     else:
         matches = _match_by_order(predictions, rows, data)
     pairs = zip(predictions, matches, strict=True)
-    return tuple(_with_row(prediction, row) for prediction, row in pairs)
+    return tuple(_fill_from_row(prediction, row) for prediction, row in pairs)
 
 
 QuestionAnswer = tuple[str, str]
@@ -242,7 +250,7 @@ def _match_by_order(
     return matches
 
 
-def _with_row(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
+def _fill_from_row(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
     """The prediction with what it lacks from its row; what it has itself stays."""
     if row is None:
         return prediction
@@ -264,7 +272,7 @@ def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
                 if "custom_id" not in row:
                     return {}
                 requests[str(row["custom_id"])] = tuple(
-                    messages_of(row.get("body", row.get("params"))) or ()
+                    prompt_messages(row.get("body", row.get("params"))) or ()
                 )
     return requests
 
@@ -291,11 +299,11 @@ def score_hint(path: str | PathLike[str]) -> str:
     # training data too.
     sure = COLUMN_NAMES["prediction"][: COLUMN_NAMES["prediction"].index("response")]
     if (
-        plain_name(taken.get("prediction", "")) in sure
+        normalize_column_name(taken.get("prediction", "")) in sure
         or {"prediction", "reference"} <= taken.keys()
     ):
         return f"; did you mean: truetune score {path}?"
-    if lines and next(texts_in(lines[0].row), AnswerText("")).ended is not None:
+    if lines and next(answer_texts(lines[0].row), AnswerText("")).ended is not None:
         return f"; did you mean: truetune score {path}?"
     return (
         f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}"
@@ -325,12 +333,12 @@ def _predictions_of_row(
     prompt, last_answer = _prompt_and_last_answer(
         cells.get("prompt", _messages_before(cells["prediction"]))
     )
-    reference = next((answer.text for answer in texts_in(cells.get("reference"))), "")
+    reference = next((answer.text for answer in answer_texts(cells.get("reference"))), "")
     # Of one column with prompt and prediction, the assistant's last turn is the prediction, and no reference.
     is_one_column = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
     if not reference and not is_one_column:
         reference = last_answer
-    for answer in texts_in(cells["prediction"]):
+    for answer in answer_texts(cells["prediction"]):
         text, has_stop = cut_stop_tokens(answer.text)
         reason = cells.get("stopped") if answer.ended is None else answer.ended
         yield Prediction(
@@ -351,7 +359,10 @@ def _with_alpaca_input(
     prompt: str | Messages, row: Mapping[str, Any], taken: Mapping[str, str]
 ) -> str | Messages:
     """The prompt of a row of Alpaca's form with its `input`, which belongs to the question."""
-    if not isinstance(prompt, str) or plain_name(taken.get("prompt", "")) != "instruction":
+    if (
+        not isinstance(prompt, str)
+        or normalize_column_name(taken.get("prompt", "")) != "instruction"
+    ):
         return prompt
     more = row.get("input")
     return f"{prompt}\n{more}" if isinstance(more, str) and more.strip() else prompt
@@ -359,15 +370,15 @@ def _with_alpaca_input(
 
 def _messages_before(prediction: Any) -> Any:
     """The chat that a prediction stands at the end of; None where it is an answer alone."""
-    messages = messages_of(prediction) if isinstance(prediction, list | str) else None
+    messages = prompt_messages(prediction) if isinstance(prediction, list | str) else None
     return messages if messages is not None and len(messages) > 1 else None
 
 
 def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
     """What was asked, and the assistant's turn at its end, which is no part of it."""
-    messages = messages_of(cell)
+    messages = prompt_messages(cell)
     if messages is None:
-        return parse_rendered_prompt(next((answer.text for answer in texts_in(cell)), "")), ""
+        return parse_rendered_prompt(next((answer.text for answer in answer_texts(cell)), "")), ""
     if _role_of(messages[-1]) == "assistant":
         return tuple(messages[:-1]), _content_text(messages[-1])
     return tuple(messages), ""
@@ -375,7 +386,7 @@ def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
 
 def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
     """The messages of a prompt that a chat template wrote; another prompt as it is."""
-    return (chat_of_rendered(prompt) or prompt) if isinstance(prompt, str) else prompt
+    return (parse_rendered_chat(prompt) or prompt) if isinstance(prompt, str) else prompt
 
 
 def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:

@@ -41,7 +41,7 @@ _ROLES = {
 }
 
 
-def chat_of_rendered(text: str) -> Messages | None:
+def parse_rendered_chat(text: str) -> Messages | None:
     """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
     headers = list(_HEADER.finditer(text))
     # One header may be a quotation; a rendered prompt has the question's and the answer's.

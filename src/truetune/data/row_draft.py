@@ -99,11 +99,11 @@ class Draft:
         # Nearly all rows of chat files have nothing beside their turns, and this runs for every
         # row.
         if len(self.row) > len(self.taken):
-            self._surroundings(row)
+            self._add_surroundings(row)
         row.problems = tuple(self.problems)
         return row
 
-    def _surroundings(self, row: Conversation) -> None:
+    def _add_surroundings(self, row: Conversation) -> None:
         """What a chat has beside its turns."""
         # A system turn of the chat itself wins; the column is not taken then, and shows as unused.
         if row.messages and row.messages[0]["role"] != "system":

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from truetune.data.columns import Row, check_mapped_columns, make_renamer
+from truetune.data.columns import Row, check_mapped_columns, make_row_renamer
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, find_sources, open_raw
@@ -62,7 +62,7 @@ def read_conversations(
         with open_raw(source.path) as raw:
             first = number
             records = read_records(source, raw)
-            for row in iterate_conversations(
+            for row in conversations_of_records(
                 records, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
@@ -83,7 +83,7 @@ def read_conversations(
             progress(number, done, total)
 
 
-def iterate_conversations(
+def conversations_of_records(
     records: Iterable[Record],
     source: Source,
     row: int,
@@ -105,7 +105,7 @@ def iterate_conversations(
         on_broken: told of lines that hold no row; without it they raise DataError.
     """
     file = str(source.path)
-    rename = make_renamer(columns, format) if columns else None
+    rename = make_row_renamer(columns, format) if columns else None
     read_row = None if like is None else _make_reader(like, file, format, columns or {}, rename)
     for number, record in enumerate(records, row):
         origin = Origin(file, record.line, number)
@@ -131,7 +131,7 @@ def iterate_conversations(
         yield conversation
 
 
-def find_exemplar(
+def find_format_record(
     records: Iterable[Record],
     source: Source,
     format: Format | None,
@@ -148,7 +148,7 @@ def find_exemplar(
         columns: truetune's name of a column -> what the file calls it.
         skips: pass over records that hold no row; without it they raise DataError.
     """
-    rename = make_renamer(columns, format) if columns else None
+    rename = make_row_renamer(columns, format) if columns else None
     for record in records:
         try:
             _make_reader(record, str(source.path), format, columns or {}, rename)

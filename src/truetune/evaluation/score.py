@@ -22,9 +22,9 @@ from truetune.data.predictions import (
     Messages,
     Prediction,
     ReadPredictions,
-    predictions_of,
+    fill_from_rows,
+    predictions_from_lists,
     read_predictions,
-    with_rows,
 )
 from truetune.errors import UsageError
 from truetune.evaluation.parser_proof import after_answers, proof_of
@@ -108,10 +108,11 @@ def score(
         name = fspath(predictions)
     else:
         read = ReadPredictions(
-            predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
+            predictions_from_lists(predictions, prompts, references, steps=steps, stopped=stopped),
+            {},
         )
         name = LISTS
-    found = with_rows(read.predictions, rows) if rows else read.predictions
+    found = fill_from_rows(read.predictions, rows) if rows else read.predictions
     if not found:
         raise UsageError("truetune.score: there is no prediction to judge")
     looks = tuple(looks_of(found, parse))

@@ -69,7 +69,7 @@ def read_pieces(source: Source, raw: IO[bytes]) -> Iterator[Piece]:
         raise DataError(f"{source.path}: {reason}; is the file whole?") from None
 
 
-def is_lines(source: Source) -> bool:
+def has_row_per_line(source: Source) -> bool:
     """Is it a row a line, and no array?"""
     if source.kind != "jsonl":
         return False
@@ -117,7 +117,7 @@ def _start_of_first_record(chunk: bytes, record: Record) -> int:
     return begin
 
 
-def body_of(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
+def body_of_piece(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
     """The row of a piece; None where it holds none."""
     record = piece.record
     if record is None or record.error is not None or not isinstance(record.row, dict):
@@ -128,7 +128,7 @@ def body_of(piece: Piece, source: Source) -> JsonBody | CsvBody | None:
     return JsonBody(text)
 
 
-def bytes_of(piece: Piece, body: JsonBody | CsvBody) -> bytes:
+def bytes_of_body(piece: Piece, body: JsonBody | CsvBody) -> bytes:
     """The bytes of a row that was edited."""
     # A byte order mark at the beginning of the file stands in the first row's line, and stays.
     mark = BOM if piece.body.startswith(BOM) else b""

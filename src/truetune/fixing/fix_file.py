@@ -22,7 +22,7 @@ from truetune.checks.run import Progress, prepare
 from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import Remote
+from truetune.data.remote import RemotePath
 from truetune.data.rows import read_conversations
 from truetune.encoding.fingerprint import Fingerprints
 from truetune.encoding.stream import with_proof
@@ -32,7 +32,7 @@ from truetune.fixing.fix_outputs import (
     changes_path,
     check_outputs,
     check_same_kind,
-    open_packed,
+    open_compressed_output,
 )
 from truetune.fixing.fix_tables import fix_table, table_writer
 from truetune.fixing.fix_text_files import fix_text
@@ -161,7 +161,7 @@ def _only_source(spec: RunSpec) -> Source:
             " them"
         )
     (source,) = sources
-    if isinstance(source.path, Remote):
+    if isinstance(source.path, RemotePath):
         raise UsageError(f"{source.path}: fix reads files of this machine; download it first")
     # A table is written from its end, and a packed one would have to be held whole.
     if source.kind in TABLES and source.path.suffix.lower() in COMPRESSION_SUFFIXES:
@@ -235,7 +235,7 @@ class _FixRun:
         self._waiting = sorted(_rules_of_remedies(chosen) - _rules_of_remedies(usable))
         self._fixer = self._make_fixer(usable)
         self._broken_fits = BROKEN_RULE in _rules_of_remedies(chosen)
-        self._rules = self._rules_of(usable, self._setup)
+        self._rules = self._make_rules(usable, self._setup)
         self._problems: Counter[str] = Counter()
         self._rule_by_kinds = _rule_by_kinds(usable)
         self._first_problem: dict[str, Origin] = {}
@@ -246,7 +246,7 @@ class _FixRun:
 
     def _make_fixer(self, usable: Sequence[type[Remedy]]) -> Fixer:
         """The fixer of this run. Remedies that are not safe are only offered, unless they are asked for."""
-        context = Context(self._spec, self._setup, self._eval_prints())
+        context = Context(self._spec, self._setup, self._eval_fingerprints())
         applied = [remedy(context) for remedy in usable if self._unsafe or remedy.safe]
         offered = [remedy(context) for remedy in usable if not self._unsafe and not remedy.safe]
         return Fixer(context, self._judge, applied, offered)
@@ -254,13 +254,13 @@ class _FixRun:
     def __call__(self) -> Fixed:
         """Read, fix and write the file. Raises what `fix_data_file` raises."""
         with ExitStack() as stack, open_raw(self._source.path) as raw:
-            parts = self._open(stack)
-            self._pass(raw, parts[0] if parts else None)
+            parts = self._open_outputs(stack)
+            self._fix_all_rows(raw, parts[0] if parts else None)
             if not self.rows:
-                raise DataError(self._no_row())
+                raise DataError(self._no_row_message())
             # Before anything is published: a shortcut of the renderer that was wrong voids all
             # proofs, and the run begins again without.
-            self._judge.prove()
+            self._judge.prove_renderer()
             if parts is not None and self._log is not None:
                 fixed, changes = parts
                 fixed.finish()
@@ -271,7 +271,7 @@ class _FixRun:
                 # The record first: a fixed file without one would be a stranger to the next run.
                 changes.publish()
                 fixed.publish()
-        return self._result()
+        return self._make_result()
 
     def _take_hunk(self, hunk: str) -> None:
         """Keep a hunk of the diff, and hand it on."""
@@ -279,7 +279,7 @@ class _FixRun:
         if self._show_hunk is not None:
             self._show_hunk(hunk)
 
-    def _open(self, stack: ExitStack) -> tuple[PartialFile, PartialFile] | None:
+    def _open_outputs(self, stack: ExitStack) -> tuple[PartialFile, PartialFile] | None:
         """The output and its record under temporary names; None where nothing is written. Raises UsageError."""
         if self._target is None:
             return None
@@ -292,25 +292,27 @@ class _FixRun:
         self._log = ChangeLog(changes, about)
         return fixed, changes
 
-    def _pass(self, raw: IO[bytes], part: PartialFile | None) -> None:
+    def _fix_all_rows(self, raw: IO[bytes], part: PartialFile | None) -> None:
         """Read the file once, fix its rows, and write them or show how they differ."""
         name = Path(str(self._source.path)).name
         differ = LineDiff(name, name, self._diff) if self._diff is not None else None
         if self._source.kind in TABLES:
-            self._pass_table(raw, part, differ)
+            self._fix_table_rows(raw, part, differ)
         else:
-            self._pass_text(raw, part, differ)
+            self._fix_text_rows(raw, part, differ)
         if differ is not None:
             differ.end()
 
-    def _pass_text(self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None) -> None:
+    def _fix_text_rows(
+        self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
+    ) -> None:
         """The same of a text: its bytes go through unless a row changed."""
         packed: IO[bytes] | None = None
         if part is not None:
             # The output is packed as the input is, which its name promises.
             suffix = self._source.path.suffix
             packed = (
-                open_packed(part.file, suffix)
+                open_compressed_output(part.file, suffix)
                 if suffix.lower() in COMPRESSION_SUFFIXES
                 else part.file
             )
@@ -322,16 +324,16 @@ class _FixRun:
             if differ is not None:
                 differ.add(old, new)
 
-        fix_text(self._source, raw, self._spec, self._fixing(raw), self._on_broken, put)
+        fix_text(self._source, raw, self._spec, self._make_group_fixer(raw), self._on_broken, put)
         # The end of a packed stream has a checksum, which is written only when it is closed.
         if part is not None and packed is not None and packed is not part.file:
             packed.close()
 
-    def _pass_table(
+    def _fix_table_rows(
         self, raw: IO[bytes], part: PartialFile | None, differ: LineDiff | None
     ) -> None:
         """The same of a table: its batches go through unless a row changed."""
-        fixing = self._fixing(raw)
+        fixing = self._make_group_fixer(raw)
 
         def fix_and_show(rows: list[FixRow]) -> None:
             """Fix rows, and show how they differ."""
@@ -347,7 +349,7 @@ class _FixRun:
                     )
 
         with ExitStack() as stack:
-            write: Callable[[Any], None] = _discard
+            write: Callable[[Any], None] = _discard_batch
             if part is not None:
                 # A second handle: the writer needs the schema from the end of the file while the
                 # reader is inside.
@@ -355,20 +357,20 @@ class _FixRun:
                 write = stack.enter_context(table_writer(self._source, again, part.file))
             fix_table(self._source, raw, self._spec, fix_and_show, self._on_broken, write)
 
-    def _fixing(self, raw: IO[bytes]) -> Callable[[list[FixRow]], None]:
+    def _make_group_fixer(self, raw: IO[bytes]) -> Callable[[list[FixRow]], None]:
         """Fixes a group of rows, and keeps account of it."""
         size = self._source.path.stat().st_size
 
         def fix_rows(rows: list[FixRow]) -> None:
             """Fix a group, which may be empty, and tell how far it has come."""
             if rows:
-                self._account(rows, self._fixer(rows))
+                self._count_group(rows, self._fixer(rows))
             if self._progress is not None:
                 self._progress(self.rows, raw.tell(), size)
 
         return fix_rows
 
-    def _account(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
+    def _count_group(self, rows: list[FixRow], judged_rows: JudgedRows) -> None:
         """Count a group of rows, record its changes, and let the rules look at what is left."""
         self.rows += len(rows)
         self.changed_rows += sum(bool(row.changes) and not row.dropped for row in rows)
@@ -379,12 +381,12 @@ class _FixRun:
                     self._log.add(change)
         # A copy, for a rule that fails leaves the list.
         for rule in list(self._rules):
-            self._ask(rule, judged_rows)
+            self._apply_rule(rule, judged_rows)
         # With a tokenizer the rules themselves count these problems.
         if self._setup is None:
             self._count_problems(judged_rows)
 
-    def _ask(self, rule: DataRule, judged_rows: JudgedRows) -> None:
+    def _apply_rule(self, rule: DataRule, judged_rows: JudgedRows) -> None:
         """Let a rule look at rows; one that fails is out, and the others stand."""
         try:
             rule.batch(judged_rows.batch)
@@ -408,7 +410,7 @@ class _FixRun:
         self._first_reason = self._first_reason or reason
         return self._unsafe and self._broken_fits
 
-    def _rules_of(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
+    def _make_rules(self, usable: Sequence[type[Remedy]], setup: Setup | None) -> list[DataRule]:
         """The rules that some remedies belong to, ready to look at rows."""
         if setup is None:
             return []
@@ -419,29 +421,29 @@ class _FixRun:
             rule = kind(setup)
             if self._spec.eval_data:
                 # Rules on leaks need the evaluation rows before the first row of the data.
-                rule.evaluation(self._eval_rows())
+                rule.evaluation(self._read_eval_rows())
             instances.append(rule)
         return instances
 
-    def _eval_rows(self) -> Any:
+    def _read_eval_rows(self) -> Any:
         """The rows of the evaluation data."""
         return read_conversations(
             self._spec.eval_data, format=self._spec.format, columns=self._spec.map
         )
 
-    def _eval_prints(self) -> frozenset[int]:
+    def _eval_fingerprints(self) -> frozenset[int]:
         """The fingerprints of the evaluation rows, by which leaked rows are known."""
         if not self._spec.eval_data:
             return frozenset()
         judge = RowJudge(None)
-        prints: Fingerprints = judge(list(self._eval_rows())).batch.fingerprints
+        prints: Fingerprints = judge(list(self._read_eval_rows())).batch.fingerprints
         return frozenset(prints.normal.tolist())
 
-    def _no_row(self) -> str:
+    def _no_row_message(self) -> str:
         """What is said of a file without a row."""
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
-    def _result(self) -> Fixed:
+    def _make_result(self) -> Fixed:
         """What was done, and what is left."""
         judgement = Judgement.of(conclude(rule) for rule in self._rules)
         findings = judgement.findings
@@ -458,7 +460,7 @@ class _FixRun:
             changed_rows=self.changed_rows,
             dropped_rows=self.dropped_rows + changed.get((BROKEN_RULE, NO_ROW), 0),
             changed=changed,
-            left=tuple(self._left(findings)),
+            left=tuple(self._find_what_is_left(findings)),
             offered=offered,
             judged_with_tokenizer=self._setup is not None,
             waiting_for_tokenizer=tuple(self._waiting),
@@ -467,7 +469,7 @@ class _FixRun:
                 *self._failed,
                 *self._fixer.failed,
                 *missing(judgement.not_judged),
-                *self._unasked(),
+                *self._rules_not_asked(),
             ),
             # Handed on hunk by hunk while the file is read, and kept for callers that want the
             # result alone.
@@ -475,7 +477,7 @@ class _FixRun:
             allow_unjudged=self._spec.allow_unjudged,
         )
 
-    def _unasked(self) -> Iterator[NotJudged]:
+    def _rules_not_asked(self) -> Iterator[NotJudged]:
         """Rules that were named and need a tokenizer, and lines without a row where no rule looks at those."""
         # Without --select the user asked for whatever can be done: what can't is said in the
         # summary, and is no failure.
@@ -492,7 +494,7 @@ class _FixRun:
                 lines, f"they hold no row, as {self._first_reason}", unlock="correct these lines"
             )
 
-    def _left(self, findings: Sequence[Finding]) -> list[Left]:
+    def _find_what_is_left(self, findings: Sequence[Finding]) -> list[Left]:
         """What a person has to look at, with the reason why it was not fixed."""
         left = [
             Left(
@@ -500,7 +502,7 @@ class _FixRun:
                 message=f.message,
                 rows=f.count or 0,
                 first=_first_place(f),
-                why=self._why(f.rule, f.remedy),
+                why=self._reason_left(f.rule, f.remedy),
             )
             for f in findings
             # What is only worth knowing is nothing to do.
@@ -508,7 +510,7 @@ class _FixRun:
         ]
         for rule, count in self._problems.items():
             if count:
-                why = self._why(rule, "correct these rows by hand")
+                why = self._reason_left(rule, "correct these rows by hand")
                 first = str(self._first_problem[rule])
                 left.append(
                     Left(rule=rule, message=f"{count:,} problems", rows=count, first=first, why=why)
@@ -524,7 +526,7 @@ class _FixRun:
             )
         return left
 
-    def _why(self, rule: str, remedy: str) -> str:
+    def _reason_left(self, rule: str, remedy: str) -> str:
         """The reasons that are known, or else what the rule itself advises."""
         # What an option would do comes first: it is a next step, where a refusal is only a reason.
         offers = [what for name, what in self._fixer.offers if name == rule]
@@ -545,5 +547,5 @@ def _first_place(finding: Finding) -> str:
     return "" if origin is None else str(origin)
 
 
-def _discard(batch: Any) -> None:
+def _discard_batch(batch: Any) -> None:
     """Where nothing is to be written."""

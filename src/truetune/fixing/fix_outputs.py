@@ -16,8 +16,8 @@ from typing import IO, Any
 
 from truetune.data.atomic import PartialFile
 from truetune.data.files import COMPRESSION_SUFFIXES, KIND_BY_SUFFIX
-from truetune.data.output_file import Form, check_output_file, starts_with
-from truetune.data.output_folder import Listed, file_digest, is_listed_file
+from truetune.data.output_file import FileForm, check_output_file, make_prefix_test
+from truetune.data.output_folder import ListedFile, file_digest, is_listed_file
 from truetune.errors import UsageError
 from truetune.fixing.fixer import Change
 from truetune.fixing.row_edits import path_in_words
@@ -36,8 +36,8 @@ def changes_path(output: Path) -> Path:
     return output.with_name(f"{output.name}.changes.jsonl")
 
 
-CHANGES_FORM = Form(
-    "a record of changes that truetune wrote", starts_with(f'{{"schema": "{SCHEMA}"'.encode())
+CHANGES_FORM = FileForm(
+    "a record of changes that truetune wrote", make_prefix_test(f'{{"schema": "{SCHEMA}"'.encode())
 )
 
 
@@ -51,10 +51,10 @@ def _is_fixed(path: Path) -> bool:
         file.seek(max(0, record.stat().st_size - TAIL_BYTES))
         # Written last: a record of a run that was killed has no such line.
         last = parse_json(file.read().splitlines()[-1], ROW)
-    return is_listed_file(path.resolve(), Listed(last["size"], last["digest"]))
+    return is_listed_file(path.resolve(), ListedFile(last["size"], last["digest"]))
 
 
-FIXED_FORM = Form("a file that truetune fixed, unchanged since", _is_fixed)
+FIXED_FORM = FileForm("a file that truetune fixed, unchanged since", _is_fixed)
 
 
 def check_outputs(output: Path, inputs: Iterable[Path]) -> None:
@@ -87,7 +87,7 @@ def _form_of(path: Path) -> tuple[str, str]:
     return kind, packed
 
 
-def open_packed(file: IO[bytes], suffix: str) -> IO[bytes]:
+def open_compressed_output(file: IO[bytes], suffix: str) -> IO[bytes]:
     """A stream that packs what is written into a file, as its suffix says; the same bytes give the same file."""
     stream: Any = file
     match suffix.lower():
@@ -128,7 +128,7 @@ class ChangeLog:
 
     def end(self, fixed: PartialFile) -> None:
         """The last line: what was written. Raises OSError."""
-        place = fixed.name_now()
+        place = fixed.temporary_path()
         self._write(
             {"fixed": fixed.path.name, "size": place.stat().st_size, "digest": file_digest(place)}
         )

@@ -14,11 +14,11 @@ from typing import IO, Any
 import pyarrow as arrow
 from pyarrow import parquet
 
-from truetune.data.columnar import as_data_errors, drop_null_fields, read_batches, rows_of_batch
+from truetune.data.columnar import as_data_errors, batch_to_rows, drop_null_fields, read_batches
 from truetune.data.conversation import Origin
 from truetune.data.file_records import Record
 from truetune.data.files import Source, open_unpacked
-from truetune.data.rows import find_exemplar, iterate_conversations
+from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.fixing.fix_text_files import FixRows, OnBroken
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import TableBody
@@ -76,10 +76,10 @@ def fix_table(
     like: Record | None = None
     first = 0
     for batch in _read_slices(source, raw):
-        records = [Record(first + i, row) for i, row in enumerate(rows_of_batch(source, batch), 1)]
+        records = [Record(first + i, row) for i, row in enumerate(batch_to_rows(source, batch), 1)]
         if like is None:
             # The first batch that holds a row decides the format for the whole file.
-            like = find_exemplar(records, source, spec.format, spec.map, skips=True)
+            like = find_format_record(records, source, spec.format, spec.map, skips=True)
         gone: set[int] = set()
         rows = _rows_of_batch(batch, records, source, spec, like, first, on_broken, gone)
         fix(rows)
@@ -182,7 +182,7 @@ def _rows_of_batch(
             gone.add(origin.row)
 
     values = batch.to_pylist()
-    read = iterate_conversations(
+    read = conversations_of_records(
         records, source, first, format=spec.format, columns=spec.map, like=like, on_broken=broken
     )
     return [

@@ -13,8 +13,14 @@ from typing import IO
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.rows import iterate_conversations
-from truetune.fixing.byte_pieces import Piece, body_of, bytes_of, is_lines, read_pieces
+from truetune.data.rows import conversations_of_records
+from truetune.fixing.byte_pieces import (
+    Piece,
+    body_of_piece,
+    bytes_of_body,
+    has_row_per_line,
+    read_pieces,
+)
 from truetune.fixing.fixer import FixRow
 from truetune.fixing.row_body import CsvBody, JsonBody
 from truetune.spec.run import RunSpec
@@ -55,7 +61,9 @@ def fix_text(
     Raises DataError.
     """
     # Only in an array commas stand between rows; lines and CSV records end by themselves.
-    group = _RowGroup(fix, _Writer(put, brackets=source.kind != "csv" and not is_lines(source)))
+    group = _RowGroup(
+        fix, _Writer(put, brackets=source.kind != "csv" and not has_row_per_line(source))
+    )
     held: list[_Entry] = []
 
     def records() -> Iterator[Record]:
@@ -72,7 +80,7 @@ def fix_text(
         """The piece that is held has no row."""
         held[-1].goes = on_broken(origin, reason)
 
-    for conversation in iterate_conversations(
+    for conversation in conversations_of_records(
         records(), source, 0, format=spec.format, columns=spec.map, on_broken=broken
     ):
         # The reader gives a conversation for the piece that it took last: the two go in step.
@@ -87,7 +95,7 @@ def fix_text(
 
 def _fix_row_of(piece: Piece, source: Source, conversation: Conversation) -> FixRow | None:
     """The row of a piece; None where its text holds none."""
-    body = body_of(piece, source)
+    body = body_of_piece(piece, source)
     return None if body is None else FixRow(conversation.origin, body, conversation)
 
 
@@ -134,7 +142,7 @@ class _Writer:
         self._rows += 1
         fixed = piece.body
         if row is not None and row.changes and isinstance(row.body, JsonBody | CsvBody):
-            fixed = bytes_of(piece, row.body)
+            fixed = bytes_of_body(piece, row.body)
         self._put(piece.body, fixed)
 
     def _before(self, piece: Piece, *, goes: bool) -> bytes:

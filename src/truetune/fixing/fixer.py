@@ -117,7 +117,7 @@ class Fixer:
             for candidate in self._prove_or_exclude(remedy, rows, judged_rows):
                 offers = self.offers.setdefault((remedy.rule, remedy.what), RowCount())
                 offers.add(candidate.row.origin)
-        self._judge.forget()
+        self._judge.forget_renderings()
         return judged_rows
 
     @property
@@ -149,9 +149,9 @@ class Fixer:
     ) -> list[_Candidate]:
         """The rows as they are after the first attempt of this remedy that helps, in order; none for other rows."""
         # Nearly all remedies end here: one measure of the whole group, and no row is looked at.
-        if remedy.proved_by_rule and not remedy.measure(judged_rows):
+        if remedy.proved_by_rule and not remedy.count_faults(judged_rows):
             return []
-        views = self._views(rows, judged_rows)
+        views = self._make_views(rows, judged_rows)
         attempts_of_rows = [(row, iter(remedy.attempts(view))) for row, view in views]
         proved: dict[int, _Candidate] = {}
         for _ in range(MAX_ATTEMPTS):
@@ -181,7 +181,9 @@ class Fixer:
                 candidates.append(candidate)
         return candidates
 
-    def _views(self, rows: list[FixRow], judged_rows: JudgedRows) -> list[tuple[FixRow, RowView]]:
+    def _make_views(
+        self, rows: list[FixRow], judged_rows: JudgedRows
+    ) -> list[tuple[FixRow, RowView]]:
         """The rows that stay, as remedies look at them."""
         views = []
         rejected, supervised = judged_rows.rejected, judged_rows.supervised()
@@ -221,7 +223,7 @@ class Fixer:
         if not remedy.proved_by_rule:
             return candidates
         before = self._judge([attempt.row.conversation for attempt in candidates])
-        count = remedy.measure(before)
+        count = remedy.count_faults(before)
         if not count:
             return []
         is_single = len(candidates) == 1
@@ -245,7 +247,7 @@ class Fixer:
         if not kept:
             return True
         after = self._judge(kept)
-        left = remedy.measure(after)
+        left = remedy.count_faults(after)
         # Less in a group may be one row fixed and another untouched: only none proves each of them.
         is_less = left < count if len(candidates) == 1 else left == 0
         return is_less and _is_harmless(before, after)
@@ -275,7 +277,7 @@ def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
         return False
     if len(after.rejected) > len(before.rejected):
         return False
-    if after.turns_that_teach_something_else() > before.turns_that_teach_something_else():
+    if after.count_turns_with_lost_content() > before.count_turns_with_lost_content():
         return False
     # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
     teaching = sum(map(bool, before.supervised().values()))

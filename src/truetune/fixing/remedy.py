@@ -119,7 +119,7 @@ class Remedy:
         """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
         raise NotImplementedError
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """How much of the fault is in these rows."""
         return judged_rows.count(self.rule)
 
@@ -131,7 +131,7 @@ class ProblemRemedy(Remedy):
     """The kinds of `Problem` that it ends"""
     needs_tokenizer = False
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """How many problems of its kinds these rows have."""
         return problems_of(judged_rows.batch, self.kinds)
 

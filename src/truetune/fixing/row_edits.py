@@ -86,7 +86,7 @@ def edit_text(text: str, edit: Edit) -> str:
         # spelled as a string again.
         if node.string is not None:
             inner = edit_text(node.string, replace(edit, path=edit.path[depth:]))
-            return _splice(text, node, _spell_string(text, node, inner))
+            return _replace_node_text(text, node, _spell_string(text, node, inner))
         child = node.child(step)
         last = depth == len(edit.path) - 1
         if last and (child is None or not isinstance(edit, RemoveRepeatedKey | PutValue)):
@@ -182,11 +182,11 @@ def _edit_node(text: str, node: JsonNode, edit: Edit) -> str:
     """The text after an edit of the value that its path leads to."""
     if isinstance(edit, PutValue):
         if node.string is not None and isinstance(edit.value, str):
-            return _splice(text, node, _spell_string(text, node, edit.value))
-        return _splice(text, node, _spell_value(text, edit))
+            return _replace_node_text(text, node, _spell_string(text, node, edit.value))
+        return _replace_node_text(text, node, _spell_value(text, edit))
     if isinstance(edit, RemoveRepeatedKey):
         if node.string is not None:
-            return _splice(
+            return _replace_node_text(
                 text,
                 node,
                 _spell_string(text, node, edit_text(node.string, replace(edit, path=()))),
@@ -269,7 +269,7 @@ def _usual_spaces(pattern: re.Pattern[str], text: str) -> str:
     return match[1] if match else " "
 
 
-def _splice(text: str, node: JsonNode, part: str) -> str:
+def _replace_node_text(text: str, node: JsonNode, part: str) -> str:
     """The text with other characters in place of a value."""
     return text[: node.start] + part + text[node.end :]
 

@@ -41,12 +41,12 @@ class RowJudge:
             return JudgedRows(_batch_without_tokens(list(rows)), None)
         return JudgedRows(one_batch(list(rows), self._renderer, self._encoder), self.setup)
 
-    def prove(self) -> None:
+    def prove_renderer(self) -> None:
         """Raises FastPathError where a shortcut of the renderer was wrong."""
         if self._renderer is not None:
             self._renderer.inner.prove()
 
-    def forget(self) -> None:
+    def forget_renderings(self) -> None:
         """Rows that were rendered will not come again."""
         if self._renderer is not None:
             self._renderer.known.clear()
@@ -109,7 +109,7 @@ class JudgedRows:
             return {}
         return {row.origin.row: reason for row, reason in self.batch.rejected}
 
-    def turns_that_teach_something_else(self) -> int:
+    def count_turns_with_lost_content(self) -> int:
         """Trained turns from which the template drops what the model says: a call, its reasoning.
 
         The template writes no token of it, so that the model learns an empty or another answer.

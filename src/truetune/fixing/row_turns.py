@@ -50,11 +50,11 @@ class Turn:
         return self.message.get(self.role_key) if self.role_key else None
 
     @property
-    def calls(self) -> list[tuple[ValuePath, dict[str, Any]]]:
+    def tool_calls(self) -> list[tuple[ValuePath, dict[str, Any]]]:
         """The tool calls, each the object that has `name` and `arguments`, in its place."""
         path: ValuePath = (*self.path, "tool_calls")
         if self.role == FUNCTION_CALL:
-            return self._of_function_call()
+            return self._calls_in_function_call()
         value = parse_json_value(self.message.get("tool_calls"))
         calls = []
         for index, call in enumerate(value if isinstance(value, list) else ()):
@@ -71,7 +71,7 @@ class Turn:
                 )
         return calls
 
-    def _of_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
+    def _calls_in_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
         """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
         key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
         value = parse_json_value(self.message.get(key))

@@ -23,7 +23,7 @@ from truetune.checks.run import prepare
 from truetune.data.columnar import read_batches
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
-from truetune.data.remote import Remote
+from truetune.data.remote import RemotePath
 from truetune.errors import MAX_SHOWN, TruetuneError
 from truetune.fixing.fix_tables import TypedBody
 from truetune.fixing.fixer import Change, Fixer, FixRow
@@ -247,7 +247,7 @@ def _fix_command(rule: str, best: _CauseGroup, spec: RunSpec) -> str | None:
     name = best.example[0].origin.file
     source = next(source for source in find_sources(spec.data) if str(source.path) == name)
     # `truetune fix` reads files of this machine alone.
-    if isinstance(source.path, Remote):
+    if isinstance(source.path, RemotePath):
         return None
     words = ["truetune", "fix", name, "-o", _fixed_name(name), "--select", rule]
     for flag, value in (

@@ -38,7 +38,9 @@ def open_parquet(source: Any) -> Any:
     return file
 
 
-def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
+def read_parquet_batches(
+    file: Any, rows: int, row_groups: Sequence[int] | None = None
+) -> Iterator[Any]:
     """Record batches of at most `rows` rows, and of fewer where the file says that its rows are large.
 
     Args:
@@ -60,7 +62,7 @@ def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = Non
             yield batch
 
 
-def ipc_stream_batches(source: Any) -> Iterator[Any]:
+def read_ipc_stream(source: Any) -> Iterator[Any]:
     """The batches of an Arrow stream. Raises InputLimitError, ArrowException or OSError."""
     # Messages come one by one: a broken one is found when it is reached.
     reader = arrow.ipc.open_stream(source)
@@ -70,7 +72,7 @@ def ipc_stream_batches(source: Any) -> Iterator[Any]:
         yield batch
 
 
-def ipc_file_batches(source: Any, part: int | None = None) -> Iterator[Any]:
+def read_ipc_file(source: Any, part: int | None = None) -> Iterator[Any]:
     """The batches of Arrow's file form (Feather), or one of them. Raises InputLimitError, ArrowException or OSError."""
     reader = arrow.ipc.open_file(source)
     _check_schema(reader.schema)

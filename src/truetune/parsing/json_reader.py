@@ -30,7 +30,7 @@ __all__ = [
     "JSONDecodeError",
     "RowDecoder",
     "check_whole_numbers",
-    "duplicate_key",
+    "find_duplicate_key",
     "parse_json",
     "read_json",
     "replace_surrogates",
@@ -86,7 +86,7 @@ def parse_json(
         )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    key = duplicate_key(text) if unique_keys else None
+    key = find_duplicate_key(text) if unique_keys else None
     if key is not None:
         raise InputLimitError(f"the key {_quote_key(key)} stands twice in one object")
     return _without_surrogates(value, text, surrogates)
@@ -165,7 +165,7 @@ class RowDecoder:
         return Decoded(value, end, _lost_key(text, start, end, keys))
 
 
-def duplicate_key(text: str) -> str | None:
+def find_duplicate_key(text: str) -> str | None:
     """A key that an object in a JSON text has twice; None where there is none. Raises ValueError."""
     begin = _WHITE_SPACE.match(text)
     assert begin is not None

@@ -108,7 +108,7 @@ def last_option(words: tuple[str, ...], *names: str) -> str | None:
     return result
 
 
-def number_of(value: str | None) -> int | None:
+def parse_whole_number(value: str | None) -> int | None:
     """A value as a number; None for variables and words."""
     return int(value) if value is not None and value.isdecimal() else None
 
@@ -185,7 +185,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
         yield begin, whole.strip()
 
 
-def assigned_once(text: str) -> dict[str, str]:
+def variables_set_once(text: str) -> dict[str, str]:
     """What a script sets once, under no condition, on a line of its own: name -> value, with the variables in it."""
     return _variables_set_once(list(_logical_lines(text)))
 
@@ -262,7 +262,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         if match is None:
             continue
         rest = line[match.end() :]
-        commands = _exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
+        commands = _parse_exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
         kind = match[0].split()[0].upper()
         if kind == "ENTRYPOINT" and len(commands) == 1:
             entry = commands[0]
@@ -276,7 +276,7 @@ def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellComma
         yield entry
 
 
-def _exec_form(text: str, number: int) -> list[ShellCommand]:
+def _parse_exec_form(text: str, number: int) -> list[ShellCommand]:
     """`["vllm", "serve"]`"""
     if not text.startswith("["):
         return []

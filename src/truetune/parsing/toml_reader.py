@@ -31,12 +31,12 @@ def parse_toml(text: str, limits: Limits = SETTINGS) -> dict[str, Any]:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
     # Afterwards, unlike JSON: a document of 1 MiB, the limit for settings, can't hold more than can
     # be held.
-    _check_values(value, limits)
+    _check_nesting_and_count(value, limits)
     check_whole_numbers(value)
     return value
 
 
-def _check_values(value: Any, limits: Limits) -> None:
+def _check_nesting_and_count(value: Any, limits: Limits) -> None:
     """Nesting and number of values, level by level, so that no depth is too deep for this check."""
     level: list[Any] = [value]
     count = depth = 0

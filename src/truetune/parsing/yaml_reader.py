@@ -112,7 +112,7 @@ def _load_document(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
         loader.dispose()
     # `10**400` as a setting fails far from here, in numpy or in a seed.
     check_whole_numbers(value)
-    _check_kinds(value)
+    _check_value_types(value)
     return YamlDocument(node, value)
 
 
@@ -191,17 +191,17 @@ def _check_number(event: Any, line: int) -> None:
         raise InputLimitError(reason, line)
 
 
-def _check_kinds(value: Any) -> None:
+def _check_value_types(value: Any) -> None:
     """Raises YamlError for what JSON and TOML don't have: sets, bytes, keys that hold values, halves of characters."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, _PLAIN_TYPES) and not _is_date(key):
                 raise YamlError(f"a key is {type(key).__name__}; expected text")
-            _check_kinds(key)
-            _check_kinds(item)
+            _check_value_types(key)
+            _check_value_types(item)
     elif isinstance(value, list):
         for item in value:
-            _check_kinds(item)
+            _check_value_types(item)
     elif isinstance(value, str):
         # YAML can escape half a character; a file or a tokenizer can't hold it.
         if any("\ud800" <= character <= "\udfff" for character in value):

@@ -18,7 +18,7 @@ from truetune.encoding.token_bytes import TokenBytes
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 from truetune.tokenized.row_chunks import Chunk, Ints, Mask
-from truetune.tokenized.turn_headers import Layout, layout_of
+from truetune.tokenized.turn_headers import TurnLayout, find_turn_layout
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Turns:
     """The token that closes it; -1 where nothing does"""
     row: Ints
 
-    def only(self, kept: Mask) -> Turns:
+    def select(self, kept: Mask) -> Turns:
         """Some of them."""
         return Turns(
             self.role[kept],
@@ -69,7 +69,7 @@ class TokenPlacer:
     def __init__(self, probes: Probes) -> None:
         special = probes.tokenizer.special
         self.vocabulary = TokenBytes(probes.tokenizer.backend)
-        self.layout: Layout = layout_of(probes)
+        self.layout: TurnLayout = find_turn_layout(probes)
         self.stops = frozenset(stop.id for stop in probes.stops)
         # None where there is none: then nothing but the attention mask tells padding.
         self.pad = special["pad"].id if "pad" in special else None
@@ -84,12 +84,14 @@ class TokenPlacer:
         # Ids beyond the vocabulary would index out of the table of bytes; they are counted, and
         # read as id 0.
         valid = (chunk.ids >= 0) & (chunk.ids < len(self.vocabulary.lengths))
-        padding = self._padding(chunk)
-        turns, spelled = self._turns(chunk, valid, padding)
-        source = self._sources(chunk, padding, turns) if chunk.sources is None else chunk.sources
+        padding = self._find_padding(chunk)
+        turns, spelled = self._find_turns(chunk, valid, padding)
+        source = (
+            self._assign_sources(chunk, padding, turns) if chunk.sources is None else chunk.sources
+        )
         return PlacedChunk(chunk, valid, padding, source, turns, spelled)
 
-    def _padding(self, chunk: Chunk) -> Mask:
+    def _find_padding(self, chunk: Chunk) -> Mask:
         """What the attention mask hides at the ends of rows, else runs of the pad token there."""
         # A mask that is 1 throughout says nothing: it was made before the padding.
         if chunk.attended is not None and not chunk.attended.all():
@@ -107,7 +109,7 @@ class TokenPlacer:
             outside &= ~first
         return outside
 
-    def _turns(self, chunk: Chunk, valid: Mask, padding: Mask) -> tuple[Turns, int]:
+    def _find_turns(self, chunk: Chunk, valid: Mask, padding: Mask) -> tuple[Turns, int]:
         """The turns of a chunk, and how many headers are only spelled like one."""
         pattern = self.layout.pattern
         if pattern is None or not len(chunk.ids):
@@ -137,11 +139,11 @@ class TokenPlacer:
         real = (firsts < 0) | (chunk.ids[header] == firsts)
         inside = (content <= chunk.offsets[row + 1]) & ~padding[header]
         kept = real & inside
-        return self._closed(chunk, padding, roles[kept], header[kept], content[kept]), int(
+        return self._close_turns(chunk, padding, roles[kept], header[kept], content[kept]), int(
             (inside & ~real).sum()
         )
 
-    def _closed(
+    def _close_turns(
         self, chunk: Chunk, padding: Mask, role: NDArray[np.uint8], header: Ints, content: Ints
     ) -> Turns:
         """Turns end with the first token that closes their role, else before the next header or at the row's end."""
@@ -163,7 +165,7 @@ class TokenPlacer:
         end = np.maximum(np.where(stop >= 0, stop, limit), content)
         return Turns(role, header, content, end, stop, row)
 
-    def _sources(self, chunk: Chunk, padding: Mask, turns: Turns) -> NDArray[np.uint8]:
+    def _assign_sources(self, chunk: Chunk, padding: Mask, turns: Turns) -> NDArray[np.uint8]:
         """(tokens,) the source of each token."""
         source = np.full(len(chunk.ids), Source.TEXT, np.uint8)
         rows = np.unique(turns.row)
@@ -172,7 +174,7 @@ class TokenPlacer:
             in_chats[rows] = True
             # In a chat, what no turn holds is the template's; in plain text all is text.
             source[np.repeat(in_chats, chunk.lengths)] = Source.TEMPLATE
-            self._before_headers(chunk, turns, source)
+            self._assign_text_before_headers(chunk, turns, source)
         _assign_ranges(source, turns.start, turns.end, turns.role)
         closed = turns.stop >= 0
         answers = closed & (turns.role == Source.ASSISTANT)
@@ -189,7 +191,9 @@ class TokenPlacer:
             source[begins | second] = Source.BOS
         return source
 
-    def _before_headers(self, chunk: Chunk, turns: Turns, source: NDArray[np.uint8]) -> None:
+    def _assign_text_before_headers(
+        self, chunk: Chunk, turns: Turns, source: NDArray[np.uint8]
+    ) -> None:
         """Text before the first header of a row: a system text, where the template writes it without a header."""
         rows, first = np.unique(turns.row, return_index=True)
         # Where system texts have a header, text before the first header is nothing that the

@@ -23,7 +23,7 @@ from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 from truetune.tokenized.place_tokens import PlacedChunk
 from truetune.tokenized.row_chunks import Ints, Mask
-from truetune.tokenized.turn_headers import ROLE_NAMES, layout_of
+from truetune.tokenized.turn_headers import ROLE_NAMES, find_turn_layout
 
 # Chosen, not measured: a template that differs differs in most rows, and each row costs two
 # renderings.
@@ -66,7 +66,7 @@ class RoundTripSampler:
         )
         # The exact way: a shortcut that is wrong would look like another template.
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
-        self._layout = layout_of(probes)
+        self._layout = find_turn_layout(probes)
         self._tried = 0
         self.found = RoundTrip()
 
@@ -90,7 +90,9 @@ class RoundTripSampler:
             min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + MAX_ROW_TOKENS),
         )
         kept = placed.valid[part] & ~placed.padding[part]
-        pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
+        pieces = [
+            self._spell_bytes(piece) for piece in self._split_at_added_tokens(chunk.ids[part][kept])
+        ]
         # Added tokens part the text: they are no words, and hold no characters of a row.
         text = b" ".join(pieces)
         if len(text) < MIN_TEXT_BYTES:
@@ -104,29 +106,29 @@ class RoundTripSampler:
                 (chunk.origin(row), repr(text.decode("utf-8", "replace")[:80]))
             )
 
-    def _pieces(self, ids: Ints) -> Iterator[Ints]:
+    def _split_at_added_tokens(self, ids: Ints) -> Iterator[Ints]:
         """The text between added tokens."""
         borders = np.flatnonzero(np.isin(ids, self._added))
         starts = [0, *(borders + 1).tolist()]
         for start, end in zip(starts, [*borders.tolist(), len(ids)], strict=True):
             yield ids[start:end]
 
-    def _spell(self, ids: Ints) -> bytes:
+    def _spell_bytes(self, ids: Ints) -> bytes:
         """The bytes of some ids."""
         return b"".join(self._vocabulary.spell(int(id)) for id in ids)
 
-    def _text(self, ids: Ints) -> str:
+    def _spell_text(self, ids: Ints) -> str:
         """The text of some ids."""
-        return self._spell(ids).decode("utf-8", "replace")
+        return self._spell_bytes(ids).decode("utf-8", "replace")
 
     def _try_template(self, placed: PlacedChunk, row: int) -> None:
         """Render the row's conversation again, and compare the ids."""
-        ids, messages = self._conversation(placed, row)
+        ids, messages = self._read_conversation(placed, row)
         if not messages:
             return
         wanted = [
             rendered_ids
-            for rendered_ids in map(self._rendered, _message_variants(messages))
+            for rendered_ids in map(self._render_ids, _message_variants(messages))
             if rendered_ids is not None
         ]
         if not wanted:
@@ -141,15 +143,15 @@ class RoundTripSampler:
             best = max(wanted, key=lambda rendered_ids: _common_prefix_length(ids, rendered_ids))
             # Two tokens before the difference, so that the place is recognised.
             around = slice(max(0, at - 2), at + 10)
-            text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
+            text = f"stored: {self._spell_text(ids[around])!r}, rendered: {self._spell_text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
 
-    def _conversation(self, placed: PlacedChunk, row: int) -> tuple[Ints, list[Message]]:
+    def _read_conversation(self, placed: PlacedChunk, row: int) -> tuple[Ints, list[Message]]:
         """(ids without BOS, messages); no messages where the row is no single conversation of plain turns."""
         chunk, turns = placed.chunk, placed.turns
         start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
-        text = ~placed.padding[start:end] & self._without_bos(placed.source[start:end])
-        row_turns = turns.only(turns.row == row)
+        text = ~placed.padding[start:end] & self._mask_without_bos(placed.source[start:end])
+        row_turns = turns.select(turns.row == row)
         roles = [Source(int(role)) for role in row_turns.role]
         if (
             # Packs, tool calls and cut conversations are not rendered: their difference would be
@@ -167,17 +169,17 @@ class RoundTripSampler:
             messages.append(
                 {
                     "role": "system",
-                    "content": self._spell(before).decode("utf-8", "replace").strip(),
+                    "content": self._spell_bytes(before).decode("utf-8", "replace").strip(),
                 }
             )
         for role, first, last in zip(
             roles, row_turns.start.tolist(), row_turns.end.tolist(), strict=True
         ):
-            content = self._text(chunk.ids[first:last])
+            content = self._spell_text(chunk.ids[first:last])
             messages.append({"role": ROLE_NAMES[role], "content": content.strip()})
         return chunk.ids[start:end][text], messages
 
-    def _without_bos(self, source: NDArray[np.uint8]) -> Mask:
+    def _mask_without_bos(self, source: NDArray[np.uint8]) -> Mask:
         """A missing or second BOS is a finding of its own."""
         return (
             np.full(len(source), True)
@@ -185,7 +187,7 @@ class RoundTripSampler:
             else np.asarray(source != Source.BOS)
         )
 
-    def _rendered(self, messages: list[Message]) -> Ints | None:
+    def _render_ids(self, messages: list[Message]) -> Ints | None:
         """The ids that the template gives for these messages; None where it refuses them."""
         row = Conversation(Origin("ids", 1, 0), "messages", messages)
         try:
@@ -196,7 +198,7 @@ class RoundTripSampler:
             return None
         if encoded.rejected or len(encoded.examples) != 1:
             return None
-        return np.asarray(encoded.ids[self._without_bos(encoded.source)], np.int64)
+        return np.asarray(encoded.ids[self._mask_without_bos(encoded.source)], np.int64)
 
 
 def _is_no_text(piece: bytes) -> bool:

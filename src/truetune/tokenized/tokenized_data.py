@@ -28,7 +28,7 @@ MIN_STRANGE_ROWS = 2
 """... and how many rows at least"""
 
 
-def _is_many(strange: int, read: int) -> bool:
+def _are_many_strange(strange: int, read: int) -> bool:
     """Are so many of the rows that were read strange that another tokenizer must have made them?"""
     return strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * read
 
@@ -76,7 +76,7 @@ class TokenizedData:
         """Why what the ids mean can't be told: another tokenizer or template made them; empty where it can."""
         summary, trip = self.summary, self.round_trip
         # Ids beyond the vocabulary prove it without reading any text.
-        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _is_many(
+        if summary.beyond.count >= MIN_STRANGE_SHARE * summary.rows > 0 or _are_many_strange(
             len(trip.strange), trip.read
         ):
             return "another tokenizer made the rows"
@@ -130,7 +130,7 @@ def read_tokenized(
     )
 
 
-def row_at(
+def find_row(
     cache: TokenCache, probes: Probes, *, row: int = 0, line: int | None = None
 ) -> tuple[PlacedChunk, int]:
     """The chunk that holds a row, and its place in it.

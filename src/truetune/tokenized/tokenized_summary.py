@@ -182,7 +182,7 @@ class TokenizedSummary:
         self.lengths = _add_histograms(self.lengths, np.bincount(of_row))
         last = _last_of_text(chunk, text)
         # The last token is a stop, or only template text stands behind a turn that was closed.
-        ended = np.isin(chunk.ids[last], self._stops) | _closed_behind(placed, last)
+        ended = np.isin(chunk.ids[last], self._stops) | _ends_behind_closed_turn(placed, last)
         is_open = np.flatnonzero(~ended & (of_row > 0))
         self.open_lengths = _add_histograms(self.open_lengths, np.bincount(of_row[is_open]))
         self.open_rows.add(
@@ -227,7 +227,7 @@ class TokenizedSummary:
         text = ~placed.padding
         borders = chunk.borders & text
         per_row = np.add.reduceat(borders, chunk.offsets[:-1])
-        seen = _documents_seen(placed, self._placer)
+        seen = _count_documents_by_tokens(placed, self._placer)
         self.documents += int(np.maximum(per_row, seen).sum())
         self.parted += int((per_row > 1).sum())
         # The tokens show several documents and no column parts them: they see each other.
@@ -269,7 +269,7 @@ class TokenizedSummary:
     def _add_prompts(self, placed: PlacedChunk) -> None:
         """Count rows in which text that the model is given is learned."""
         turns = placed.turns
-        prompts = turns.only(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
+        prompts = turns.select(np.isin(turns.role, PROMPT_SOURCES) & (turns.end > turns.start))
         if not len(prompts.row):
             return
         learned = _sum_ranges(placed.chunk.supervised, prompts.start, prompts.end) > 0
@@ -297,7 +297,7 @@ class _Answers:
 def _find_answers(placed: PlacedChunk, stops: Ints) -> _Answers | None:
     """The assistant's turns; of rows without turns the range of their labels."""
     chunk, turns = placed.chunk, placed.turns
-    assistant_turns = turns.only((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
+    assistant_turns = turns.select((turns.role == Source.ASSISTANT) & (turns.end > turns.start))
     row, header, start, end, stop = (
         assistant_turns.row,
         assistant_turns.header,
@@ -373,10 +373,10 @@ def _first_of_text(chunk: Chunk, text: Mask) -> Ints:
     return np.asarray(np.minimum(first, chunk.offsets[1:] - 1))
 
 
-def _closed_behind(placed: PlacedChunk, last: Ints) -> Mask:
+def _ends_behind_closed_turn(placed: PlacedChunk, last: Ints) -> Mask:
     """(rows,) is the last turn closed, with nothing but template text behind it: a line break, or a header without an
     answer, which some templates always end with?"""
-    turns = placed.turns.only(placed.turns.end > placed.turns.start)
+    turns = placed.turns.select(placed.turns.end > placed.turns.start)
     closed = np.zeros(len(last), np.bool_)
     # np.unique gives the first of each value: of the reversed turns that is the last one.
     rows, first = np.unique(turns.row[::-1], return_index=True)
@@ -385,7 +385,7 @@ def _closed_behind(placed: PlacedChunk, last: Ints) -> Mask:
     return closed
 
 
-def _documents_seen(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
+def _count_documents_by_tokens(placed: PlacedChunk, placer: TokenPlacer) -> Ints:
     """(rows,) how many documents a row holds by its tokens: a BOS, or a stop of a whole text, inside of it.
 
     In a chat, a system turn behind another turn begins a new one.

@@ -45,7 +45,7 @@ ROLE_NAMES: Mapping[Source, str] = {
 
 
 @dataclass(frozen=True)
-class Header:
+class TurnHeader:
     """What the template writes before the content of a role."""
 
     role: Source
@@ -55,10 +55,10 @@ class Header:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TurnLayout:
     """How the turns of this template are found among ids."""
 
-    headers: tuple[Header, ...]
+    headers: tuple[TurnHeader, ...]
     """Longest first: of two that begin alike, the longer one is meant"""
     closers: Mapping[Source, frozenset[int]]
     """By role, the tokens that end a turn"""
@@ -91,7 +91,7 @@ class TextBetween(NamedTuple):
     text: str
 
 
-def layout_of(probes: Probes) -> Layout:
+def find_turn_layout(probes: Probes) -> TurnLayout:
     """The headers of a template; none where there is no template, or it renders none of the probes."""
     stops = {stop.token: stop.id for stop in probes.stops}
     betweens = [
@@ -108,7 +108,7 @@ def layout_of(probes: Probes) -> Layout:
     # A BOS that begins the text is no part of a header: rows may lack it, and that is a finding of its own.
     leading = "" if bos is None or opens else bos.token
     texts = _header_texts(betweens, ends, added, leading)
-    return Layout(
+    return TurnLayout(
         headers=tuple(
             _without_ambiguous(_headers_of_roles(texts, added, probes.tokenizer.backend))
         ),
@@ -249,7 +249,7 @@ def _without_text_of_its_own(header: str, added: Mapping[str, int]) -> str:
 
 def _headers_of_roles(
     texts: Mapping[Source, Sequence[str]], added: Mapping[str, int], backend: tokenizers.Tokenizer
-) -> Iterator[Header]:
+) -> Iterator[TurnHeader]:
     """The header that all turns of a role share; where they share none, each of them.
 
     Its bytes are those of its ids: some added tokens swallow the white space beside them (Phi-3's do).
@@ -267,7 +267,7 @@ def _headers_of_roles(
             if len(text.strip()) >= MIN_HEADER_BYTES and is_found_by_token:
                 ids = backend.encode(text, add_special_tokens=False).ids
                 spelled = b"".join(vocabulary.spell(id) for id in ids).lstrip()
-                yield Header(role, spelled, added[first] if first else None)
+                yield TurnHeader(role, spelled, added[first] if first else None)
 
 
 def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
@@ -284,9 +284,9 @@ def _shared_beginning(texts: Sequence[str], added: Mapping[str, int]) -> str:
     return low[:count]
 
 
-def _without_ambiguous(headers: Iterator[Header]) -> list[Header]:
+def _without_ambiguous(headers: Iterator[TurnHeader]) -> list[TurnHeader]:
     """Longest first; of two roles with the same header (a system text in the user's turn) the user's."""
-    by_text: dict[bytes, Header] = {}
+    by_text: dict[bytes, TurnHeader] = {}
     for header in headers:
         known = by_text.get(header.text)
         # A pattern can give one role alone.

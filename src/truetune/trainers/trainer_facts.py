@@ -15,7 +15,7 @@ TrainerName = Literal[
 TRAINER_NAMES: tuple[TrainerName, ...] = get_args(TrainerName)
 
 
-def trainer_called(name: str) -> TrainerName | None:
+def parse_trainer_name(name: str) -> TrainerName | None:
     """The trainer of this name; None where there is none, as for a program that a plug-in reads the settings of."""
     return next((trainer for trainer in TRAINER_NAMES if trainer == name), None)
 
@@ -144,7 +144,7 @@ class TrainerFacts:
         )
 
     @property
-    def called_for_pairs(self) -> str:
+    def title_for_pairs(self) -> str:
         """Its package, with the release: preference trainers are others than that of supervised rows."""
         return self.family.format(release=self.release)
 
@@ -163,7 +163,7 @@ class TrainerFacts:
         default = f"default: no {' or '.join(about)}" if about else ""
         return Decision(rules.by_default.get(kind), default)
 
-    def masking_pads_by(self, how: Literal["position", "id"] | None) -> TrainerFacts:
+    def with_pads_masked_by(self, how: Literal["position", "id"] | None) -> TrainerFacts:
         """These facts with a collator that finds pads like this; where that is another one than the facts are of, the
         user's code makes the labels."""
         # The collator that the facts were recorded with, or one that finds pads alike.

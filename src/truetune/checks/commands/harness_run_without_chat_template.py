@@ -37,7 +37,12 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option, number_of
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 """What names of chat models hold"""
@@ -75,7 +80,7 @@ class HarnessRun(NamedTuple):
     @property
     def joins_its_examples(self) -> bool:
         """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
-        shots = number_of(last_option(self.options, "--num_fewshot", "-f"))
+        shots = parse_whole_number(last_option(self.options, "--num_fewshot", "-f"))
         is_split = last_option(self.options, "--fewshot_as_multiturn") is not None
         return self.has_template and bool(shots) and not is_split and self.loads_a_chat_model
 

@@ -41,7 +41,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell_commands import CommandFile, last_option, number_of
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = "llama-server"
@@ -150,7 +150,7 @@ def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
 
 def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What llama.cpp's options cost; without -ngl, it puts on the GPU what fits."""
-    layers = number_of(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
+    layers = parse_whole_number(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
     if layers is not None and 0 <= layers < WHOLE_MODEL:
         yield SlowOption(
             f"-ngl {layers}",

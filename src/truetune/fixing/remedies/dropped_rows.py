@@ -111,6 +111,6 @@ class DropRejectedRows(_DropRow):
         if row.rejected is not None:
             yield [DropRow()]
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """Rows that the template refuses; the rule's own count may group them."""
         return len(judged_rows.rejected)

@@ -38,7 +38,7 @@ class OrderTurns(Remedy):
                 # The answers stand before all others: removed last, they move no path of the joined turns.
                 yield [*joined_rest, *_remove_turns(first)]
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """Rows that the template refuses."""
         return len(judged_rows.rejected)
 

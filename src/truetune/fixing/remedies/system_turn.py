@@ -39,6 +39,6 @@ class MoveSystemTurn(Remedy):
             # The question first: once the system turn is gone, its path would lead to another turn.
             yield [PutValue((*question.path, key), joined), RemoveEntry(system.path)]
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """Rows that the template refuses."""
         return len(judged_rows.rejected)

@@ -53,7 +53,7 @@ def arguments_as_text(row: RowView) -> list[Edit]:
     return [
         PutValue((*path, "arguments"), _one_line(row.json_text_at((*path, "arguments"))))
         for turn in row.turns
-        for path, call in turn.calls
+        for path, call in turn.tool_calls
         if isinstance(call.get("arguments"), dict | list)
     ]
 
@@ -85,7 +85,7 @@ def shorten_ids(row: RowView) -> list[Edit]:
 
 def _ids_of_calls(turn: Turn) -> Iterator[tuple[ValuePath, Any, str]]:
     """(place of the call, its id, the id that the template takes) of each call of a turn."""
-    for index, (path, call) in enumerate(turn.calls if "tool_calls" in turn.message else ()):
+    for index, (path, call) in enumerate(turn.tool_calls if "tool_calls" in turn.message else ()):
         # The id stands beside `function`, not inside of it.
         place = path[:-1] if path[-1] == "function" else path
         old = _id_at(turn, index)
@@ -162,7 +162,7 @@ class FitTheTemplate(Remedy):
             if all(change in edits for change in changes):
                 yield [edit for change in changes for edit in edits[change]]
 
-    def measure(self, judged_rows: JudgedRows) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """Rows that the template refuses."""
         return len(judged_rows.rejected)
 
@@ -185,7 +185,7 @@ def is_text_parts(value: list[Any]) -> bool:
 
 def argument_objects(turn: Turn) -> Iterator[PutValue]:
     """Edits that make objects of the arguments of a turn which are JSON text, as it is written there."""
-    for path, call in turn.calls:
+    for path, call in turn.tool_calls:
         text = object_text(call.get("arguments"))
         if text is not None:
             value = parse_json(text, ROW, surrogates="keep", exact_integers=True)

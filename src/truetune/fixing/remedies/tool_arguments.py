@@ -25,7 +25,7 @@ class MakeArgumentsObjects(Remedy):
         """The arguments of each call as an object; of those that are none, a note."""
         for turn in row.turns:
             yield from argument_objects(turn)
-            for _, call in turn.calls:
+            for _, call in turn.tool_calls:
                 arguments = call.get("arguments")
                 # Left to a person: text that is no JSON may have lost its end, or be another tool's
                 # form.
