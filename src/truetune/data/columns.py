@@ -239,7 +239,7 @@ def make_row_renamer(columns: Mapping[str, str], format: Format | None) -> Calla
 
 
 def _make_column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
-    """As `make_renamer`, of a map that speaks of columns alone."""
+    """As `make_row_renamer`, of a map that speaks of columns alone."""
     names = {column: _resolve_mapped_name(ours, column, format) for ours, column in columns.items()}
     if len(set(names.values())) < len(columns):
         pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())

@@ -139,7 +139,7 @@ def find_format_record(
     *,
     skips: bool,
 ) -> Record | None:
-    """The first record that decides the format of a file, for `iterate_conversations`; None where there is none.
+    """The first record that decides the format of a file, for `conversations_of_records`; None where there is none.
 
     Args:
         records: from the beginning of the file.
