@@ -110,10 +110,9 @@ def read_text(draft: Draft) -> Conversation:
 def read_preference(draft: Draft) -> Conversation:
     """A chosen and a rejected answer to one prompt, as texts or as messages; without a prompt, what both share."""
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
-    prompt = next(
-        (p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None),
-        None,
-    )
+    # Lazily, so that of two such columns the second one is not taken, and shows as unused.
+    columns = map(draft.turns, ("prompt", "conversations", "messages"))
+    prompt = next((turns for turns in columns if turns is not None), None)
     if prompt is None and has_column(draft.row, "instruction"):
         prompt = _alpaca_prompt(draft)
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
@@ -127,8 +126,6 @@ def read_preference(draft: Draft) -> Conversation:
     return row
 
 
-# Cut behind the last character that both share: TRL's `extract_prompt` cuts pairs of texts in the
-# same way.
 def _shared_prefix_length(chosen: str, rejected: str) -> int:
     """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
     # TRL's `extract_prompt` cuts pairs of texts at the same place.

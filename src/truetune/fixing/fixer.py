@@ -92,7 +92,14 @@ class Fixer:
         applied: Sequence[Remedy],
         offered: Sequence[Remedy],
     ) -> None:
-        """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
+        """Prepare a pass over rows.
+
+        Args:
+            context: what remedies may know before the first row.
+            judge: by which edits are proved.
+            applied: the remedies whose edits are made, in this order.
+            offered: those of which it is only counted in which rows they would help.
+        """
         self._context, self._judge = context, judge
         self._applied, self._offered = applied, offered
         self.changed: Counter[tuple[str, str]] = Counter()
@@ -136,7 +143,7 @@ class Fixer:
         except TruetuneError:
             raise
         except Exception as error:
-            # Remedies may come from plug-ins: one that raises must not cost the user all other fixes.
+            # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
             self._failures[remedy] = failure(find(remedy.rule), error)
             return []
 
