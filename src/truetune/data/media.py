@@ -70,9 +70,10 @@ def count_media(rows: Iterable[Conversation]) -> Media:
     total = NO_MEDIA
     for row in rows:
         in_columns = MEDIA_COLUMNS.keys() & row.raw.keys() if row.raw else ()
-        contents = [message.get("content") for message in row.messages]
         # Content parts are lists; texts, which nearly all rows hold, are passed over without a look.
-        parts = [content for content in contents if type(content) is list]
+        parts = [
+            message["content"] for message in row.messages if type(message.get("content")) is list
+        ]
         if in_columns or parts:
             total += _count_in_row(row, in_columns, parts)
     return total

@@ -7,6 +7,7 @@ a file system names. A line that is too long is passed over and not held, for th
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -52,7 +53,8 @@ def bounded_lines(
     Raises InputLimitError, with the line, where nearly all lines are blank (`check_blank_lines`).
     """
     blank = others = 0
-    for content in iter(lambda: file.readline(max_bytes + 1), b""):
+    # `partial` and not a lambda: this runs for every line of the data.
+    for content in iter(partial(file.readline, max_bytes + 1), b""):
         if content.isspace():
             blank += 1
             check_blank_lines(blank, others, first)
