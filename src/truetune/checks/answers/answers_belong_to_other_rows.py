@@ -61,7 +61,8 @@ class AnswersBelongToOtherRows(AnswersRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
         if known < MIN_ELSEWHERE:

@@ -73,7 +73,8 @@ class AnswersDoNotImprove(AnswersRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         watched, losses = self.subject, content(self.subject)
         if len(watched.looks) < 2:

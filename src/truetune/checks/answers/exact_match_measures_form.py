@@ -85,7 +85,8 @@ class ExactMatchMeasuresForm(AnswersRule):
     severity = "info"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self._marks() is not None:
             return None

@@ -58,7 +58,8 @@ class OneAnswerToAll(AnswersRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         samples = _without_cut_answers(self.subject, self.subject.looks[-1]).samples
         if not samples:

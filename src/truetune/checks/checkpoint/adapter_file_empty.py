@@ -53,7 +53,8 @@ class AdapterFileEmpty(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN

@@ -59,7 +59,8 @@ class AdapterKeysDoNotMatch(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
 

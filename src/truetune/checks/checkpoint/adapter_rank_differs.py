@@ -44,7 +44,8 @@ class AdapterRankDiffers(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         config = self.subject.adapter_config
         if config.get("peft_type") != "LORA":

@@ -52,7 +52,8 @@ class AdapterScaleOutOfRange(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self._values().get(SCALE) is None:
             return Unmet(

@@ -62,7 +62,8 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if is_merge(self.subject.moved):
             return MERGED

@@ -52,7 +52,8 @@ class DtypeDiffersFromConfig(CheckpointRule):
     kind = "model"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject
         if found.config.get("quantization_config"):

@@ -69,7 +69,8 @@ class HeadNotSaved(CheckpointRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN

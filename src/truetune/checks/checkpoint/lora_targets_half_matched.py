@@ -55,7 +55,8 @@ class LoraTargetsHalfMatched(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.adapter_config.get("peft_type", "LORA") != "LORA":
             return NOT_LORA

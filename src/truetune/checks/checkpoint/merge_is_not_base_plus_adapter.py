@@ -63,7 +63,8 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.adapter is not None:
             return None

@@ -80,7 +80,8 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return None if self.subject.moved else Unmet("no tensor can be compared with the base's")
 

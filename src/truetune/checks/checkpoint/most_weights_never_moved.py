@@ -80,7 +80,8 @@ class MostWeightsNeverMoved(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         moved = self._moved()
         if not self.subject.moved:

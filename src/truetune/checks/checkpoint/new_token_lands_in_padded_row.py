@@ -66,7 +66,8 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         new = added(self.subject)
         if new is None:

@@ -63,7 +63,8 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         new = added(self.subject)
         if new is None:

@@ -65,7 +65,8 @@ class NormsNeverMoved(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if is_merge(self.subject.moved):
             return MERGED

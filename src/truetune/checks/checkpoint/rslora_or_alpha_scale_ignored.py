@@ -45,7 +45,8 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         named = bool(self.subject.adapter_config)
         return (

@@ -48,7 +48,8 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
     kind = "model"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN

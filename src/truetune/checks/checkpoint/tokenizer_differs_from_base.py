@@ -57,7 +57,8 @@ class TokenizerDiffersFromBase(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         base = self.subject.base
         both = base is not None and _read(self.subject.folder) and _read(base.folder)

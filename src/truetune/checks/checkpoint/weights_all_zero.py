@@ -42,7 +42,8 @@ class WeightsAllZero(CheckpointRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.config.get("quantization_config"):
             return Unmet("the model is quantized")

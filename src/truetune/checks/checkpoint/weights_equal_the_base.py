@@ -45,7 +45,8 @@ class WeightsEqualTheBase(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject
         if found.moved and set(found.moved) == set(found.tensors):

@@ -56,7 +56,8 @@ class WeightsWiderThanTheBase(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return None if self._items()[1] else Unmet("no tensor is in the base too")
 

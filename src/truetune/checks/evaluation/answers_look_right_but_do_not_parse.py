@@ -54,7 +54,8 @@ class AnswersLookRightButDoNotParse(EvaluationRule):
     of_parser = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return (
             None

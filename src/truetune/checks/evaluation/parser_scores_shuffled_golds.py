@@ -54,7 +54,8 @@ class ParserScoresShuffledGolds(EvaluationRule):
     of_parser = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return (
             Unmet("there are fewer than two gold answers", "name more rows (--data)")

@@ -47,7 +47,8 @@ class ContextIsShorterThanTraining(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.context is None or self.subject.context.trained is None:
             return Unmet(

@@ -52,7 +52,8 @@ class GreedyAnswersArePenalised(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         untold = self.subject.sampling is None or self.subject.sampling.penalised is None
         return Unmet("the server takes no penalties in a request") if untold else None

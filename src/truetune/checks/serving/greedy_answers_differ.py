@@ -52,7 +52,8 @@ class GreedyAnswersDiffer(ServingRule):
     part = "repeats"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject.repeats
         asked = 0 if found is None else max(found.alone, found.together)

@@ -47,7 +47,8 @@ class PromptIsCutInSilence(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject.context
         if found is None or found.sent is None:

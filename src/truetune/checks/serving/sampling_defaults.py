@@ -53,7 +53,8 @@ class SamplingDefaults(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject.sampling
         untold = found is None or found.samples is None

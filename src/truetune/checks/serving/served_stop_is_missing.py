@@ -57,7 +57,8 @@ class ServedStopIsMissing(ServingRule):
     part = "stopping"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         asked = self.subject.stopping is not None and self.subject.stopping.endings
         return (

@@ -53,7 +53,8 @@ class ServedWeightsDiffer(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         found = self.subject.strength
         assert found is not None

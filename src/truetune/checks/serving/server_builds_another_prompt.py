@@ -60,7 +60,8 @@ class ServerBuildsAnotherPrompt(ServingRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self._compared():
             return None

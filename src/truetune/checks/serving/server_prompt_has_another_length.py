@@ -51,7 +51,8 @@ class ServerPromptHasAnotherLength(ServingRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return None if self._counted() else Unmet("no prompt was compared by its length alone")
 
