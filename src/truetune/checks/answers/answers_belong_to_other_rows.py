@@ -50,8 +50,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_row_order import MIN_ELSEWHERE, RowOrder, row_order_of
 from truetune.generation.answer_samples import Sample
 
@@ -114,7 +114,7 @@ def _case(samples: tuple[Sample, ...], row: int, target: int) -> Case:
     mine, other = samples[row].prompt, samples[target].prompt
     place = f"line {other.line}" if other.line else f"row {target + 1}"
     text = (
-        f"{short(mine.question)} gives {short(samples[row].answer.text)}, the reference of"
-        f" {place}: {short(other.question)}"
+        f"{quote_shortened(mine.question)} gives {quote_shortened(samples[row].answer.text)}, the reference of"
+        f" {place}: {quote_shortened(other.question)}"
     )
     return Case(text, file=mine.file or None, line=mine.line if mine.file else None)

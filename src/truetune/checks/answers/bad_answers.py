@@ -15,7 +15,7 @@ from statistics import median
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
+from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 from truetune.generation.invented_turns import find_invented_turns
 from truetune.generation.longest_of_batches import find_longest_of_batches
@@ -230,5 +230,5 @@ def _case(sample: Sample, by_row: bool) -> Case:
     prompt = sample.prompt
     number = f"row {prompt.row}: " if by_row and prompt.row >= 0 else ""
     line = prompt.line if prompt.file and not number else None
-    said = f"{short(prompt.question)} gives {short(sample.answer.text)}"
+    said = f"{quote_shortened(prompt.question)} gives {quote_shortened(sample.answer.text)}"
     return Case(number + said, file=prompt.file or None, line=line)

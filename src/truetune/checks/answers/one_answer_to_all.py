@@ -47,8 +47,8 @@ from dataclasses import replace
 from truetune.checks.answers.bad_answers import CHANCE, ENOUGH, Count, cases, fits, late, risen
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
 
@@ -96,7 +96,7 @@ class OneAnswerToAll(AnswersRule):
         if risen(expected, now) >= CHANCE and not alike:
             return
         yield self.finding(
-            f"{now} prompts get the same answer: {short(answer)}",
+            f"{now} prompts get the same answer: {quote_shortened(answer)}",
             "look at the commonest answers in the data, and at what is seen of the prompt (truetune"
             " run -- COMMAND)",
             severity="error" if alike or (over and now.bad == now.of >= ENOUGH) else "warning",

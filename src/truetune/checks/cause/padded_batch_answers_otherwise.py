@@ -45,8 +45,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import CauseRule
+from truetune.checks.shorten_text import quote_shortened
 
 ROUNDING = 0.5
 """Nats"""
@@ -88,8 +88,8 @@ class PaddedBatchAnswersOtherwise(CauseRule):
             ],
             cases=[
                 Case(
-                    f"{short(one.question)}: token {one.token}: in the batch {short(one.together)},"
-                    f" alone {short(one.alone)}"
+                    f"{quote_shortened(one.question)}: token {one.token}: in the batch {quote_shortened(one.together)},"
+                    f" alone {quote_shortened(one.alone)}"
                 )
                 for one in found
             ],

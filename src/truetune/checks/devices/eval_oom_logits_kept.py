@@ -42,7 +42,7 @@ predicted tokens stay the same. `eval_accumulation_steps` only moves the logits 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
 from truetune.checks.config.keys import case
@@ -72,14 +72,9 @@ class EvalOomLogitsKept(DeviceRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        training = self.training
-        evaluates = (training.eval_strategy or "no") != "no"
-        if not training.eval_logits_kept or training.eval_accumulation_steps or not evaluates:
+        if not self._keeps_logits():
             return
         factors = self._factors()
-        product = " x ".join(
-            name if factor is None else f"{factor:,}" for name, factor in factors.items()
-        )
         logits_bytes = _logits_bytes(factors.values())
         if logits_bytes is not None and logits_bytes <= UNNOTICED_BYTES:
             return
@@ -87,12 +82,20 @@ class EvalOomLogitsKept(DeviceRule):
         gpu_bytes = max((gpu.memory for gpu in self.machine.gpus), default=0)
         is_too_large = gpu_bytes > 0 and (logits_bytes or 0) > gpu_bytes
         yield self.finding(
-            f"an evaluation keeps {product} x 4 bytes of logits until it ends"
+            f"an evaluation keeps {_describe_product(factors)} x 4 bytes of logits until it ends"
             + (f": {logits_bytes / GIB:,.0f} GiB" if logits_bytes is not None else ""),
             "reduce them: preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
             severity="error" if is_too_large else "warning",
             evidence=[f"each GPU has {gpu_bytes / GIB:.0f} GiB"] if gpu_bytes else [],
             cases=[case(self.config, "not set", "training.eval_accumulation_steps")],
+        )
+
+    def _keeps_logits(self) -> bool:
+        """Is there an evaluation, with metrics from logits, that moves none of them to the CPU on its way?"""
+        training = self.training
+        evaluates = (training.eval_strategy or "no") != "no"
+        return bool(
+            evaluates and training.eval_logits_kept and not training.eval_accumulation_steps
         )
 
     def _factors(self) -> dict[str, int | None]:
@@ -107,6 +110,11 @@ class EvalOomLogitsKept(DeviceRule):
             "tokens of a row": length if isinstance(length, int) else None,
             "words of the vocabulary": vocabulary if isinstance(vocabulary, int) else None,
         }
+
+
+def _describe_product(factors: Mapping[str, int | None]) -> str:
+    """`12 x 2,048 x words of the vocabulary`: the factors that are known, and the names of the others."""
+    return " x ".join(name if factor is None else f"{factor:,}" for name, factor in factors.items())
 
 
 def _logits_bytes(factors: Collection[int | None]) -> float | None:

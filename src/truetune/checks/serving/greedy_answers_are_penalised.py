@@ -42,8 +42,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 
 
 class GreedyAnswersArePenalised(ServingRule):
@@ -74,7 +74,7 @@ class GreedyAnswersArePenalised(ServingRule):
             "take the penalty out of generation_config.json or of the server's settings, or send "
             "repetition_penalty 1.0 with each request",
             evidence=[
-                f"{name}: {short(text)}"
+                f"{name}: {quote_shortened(text)}"
                 for name, text in zip(
                     ("as it is", "without penalties"), sampling.plain, strict=False
                 )

@@ -39,8 +39,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 
 # Nats between the best two tokens that rounding turns round. Chosen, not measured: logits in bf16 have steps of 0.06 to
 # 0.12 nats from 16 to 32, and two roundings may add up. At half, plain rounding would be called a fault; at double, a
@@ -91,7 +91,7 @@ class GreedyAnswersDiffer(ServingRule):
             remedy,
             severity="info" if is_harmless else "warning",
             evidence=[
-                *(short(text) for text in repeats.answers[:SHOWN_ANSWERS]),
+                *(quote_shortened(text) for text in repeats.answers[:SHOWN_ANSWERS]),
                 f"between the best two tokens where they part: {margin}",
             ],
         )

@@ -43,8 +43,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 
 
 class SamplingDefaults(ServingRule):
@@ -82,7 +82,7 @@ class SamplingDefaults(ServingRule):
             "name temperature and penalties in each request, or take them out of"
             " generation_config.json",
             evidence=[
-                f"greedy: {short(sampling.answers[0])}",
-                *(f"unasked: {short(text)}" for text in sampling.answers[1:]),
+                f"greedy: {quote_shortened(sampling.answers[0])}",
+                *(f"unasked: {quote_shortened(text)}" for text in sampling.answers[1:]),
             ],
         )

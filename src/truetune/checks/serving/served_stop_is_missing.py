@@ -45,10 +45,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.checks.unmet import SEEN_BY
-from truetune.generation.server_observations import AnswerEnd
+from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 
 class ServedStopIsMissing(ServingRule):
@@ -71,10 +71,8 @@ class ServedStopIsMissing(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         stopping = self.subject.stopping
-        if stopping is None:
-            return
-        missed_stops = [ending for ending in stopping.endings if ending.runs_on or ending.leaked]
-        if not missed_stops:
+        missed_stops = _missed_stops(stopping)
+        if stopping is None or not missed_stops:
             return
         # A trained stop is written as `<|im_end|> (151645)`.
         stop_tokens = [token.partition(" ")[0] for token in stopping.trained]
@@ -100,9 +98,16 @@ class ServedStopIsMissing(ServingRule):
         )
 
 
+def _missed_stops(stopping: ServerStops | None) -> list[AnswerEnd]:
+    """The answers that went past the end that the model gives them."""
+    if stopping is None:
+        return []
+    return [ending for ending in stopping.endings if ending.runs_on or ending.leaked]
+
+
 def _describe_ending(ending: AnswerEnd) -> str:
     """How an answer went past its end, in one line."""
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
     leak = f", and {ending.leaked} stands in its text" if ending.leaked else ""
     number = "more" if ending.tokens is None else f"{ending.tokens} tokens"
-    return f"{short(ending.question)}: {own}the server's answer has {number} and was cut{leak}"
+    return f"{quote_shortened(ending.question)}: {own}the server's answer has {number} and was cut{leak}"

@@ -48,8 +48,8 @@ from truetune.checks.serving.strength_verdicts import (
 # nat, other weights by whole nats. At half, coarse quantisations that were meant would be named; at double, a second
 # checkpoint of the same run would pass.
 MAX_NATS_WITHOUT_BASE = 0.3
-# Chosen, not measured: with half of the effect of training lost, the served model is nearer to neither. At 0.25 ordinary
-# quantisation of a weak fine-tune would be named; at 1 only a model without any of the training would.
+# Chosen, not measured: with half of the effect of training lost, the served model is nearer to neither. At 0.25
+# ordinary quantisation of a weak fine-tune would be named; at 1 only a model without any of the training would.
 MAX_SHARE_OF_EFFECT = 0.5
 
 

@@ -73,21 +73,23 @@ class ServerPromptHasAnotherLength(ServingRule):
 
     def findings(self) -> Iterator[Finding]:
         compared = [prompt for prompt in self.subject.prompts if prompt.same is not None]
-        others = [prompt for prompt in compared if not prompt.same and prompt.by == "count"]
+        others = [prompt for prompt in self._counted() if not prompt.same]
         if not others:
             return
-        causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
+        # One mistake makes all of them, so the first that is known stands for all.
+        cause = next((prompt.cause for prompt in others if prompt.cause), "")
         # Some servers count otherwise than they read (without BOS, for one). Only where the count of the trained prompt
         # itself is right does another count prove another prompt.
         is_proved = all(prompt.sure for prompt in others)
         proof = ["the server counts the trained prompts themselves rightly"] if is_proved else []
+        severity = prompt_severity(others, compared) if is_proved else "warning"
         # Those with a known difference stand first: a terminal shows three.
         by_difference = sorted(others, key=lambda prompt: not prompt.difference)
         yield self.finding(
             f"{len(others)} of {len(compared)} prompts have another number of tokens on the server"
-            " than in training" + (f": {causes[0]}" if causes else ""),
+            " than in training" + (f": {cause}" if cause else ""),
             PROMPT_REMEDY,
-            severity=prompt_severity(others, compared) if is_proved else "warning",
+            severity=severity,
             evidence=proof,
             cases=[Case(_describe_lengths(prompt)) for prompt in by_difference],
             count=len(others),

@@ -21,8 +21,8 @@ MAX_FACTOR_OF_BASE = 0.15
 MAX_DISTANCE_IN_EFFECTS = 2
 # Chosen: at one or two prompts the tuned model's own near ties may fall the base's way.
 MIN_ANSWERS_AS_BASE = 3
-# Chosen, not measured: factors of known mistakes (a half, an eighth, double) are far outside. Narrower limits would name
-# what an int8 server loses; wider ones would miss an alpha that is off by a third.
+# Chosen, not measured: factors of known mistakes (a half, an eighth, double) are far outside. Narrower limits would
+# name what an int8 server loses; wider ones would miss an alpha that is off by a third.
 FULL_STRENGTH = (0.8, 1.25)
 # Cosine from which on it is the same effect, only weaker or stronger: below, other weights are more likely.
 MIN_COSINE_OF_SAME_EFFECT = 0.8
