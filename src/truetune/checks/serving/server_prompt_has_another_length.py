@@ -83,18 +83,22 @@ class ServerPromptHasAnotherLength(ServingRule):
         is_proved = all(prompt.sure for prompt in others)
         proof = ["the server counts the trained prompts themselves rightly"] if is_proved else []
         severity = prompt_severity(others, compared) if is_proved else "warning"
-        # Those with a known difference stand first: a terminal shows three.
-        by_difference = sorted(others, key=lambda prompt: not prompt.difference)
         yield self.finding(
             f"{len(others)} of {len(compared)} prompts have another number of tokens on the server"
             " than in training" + (f": {cause}" if cause else ""),
             PROMPT_REMEDY,
             severity=severity,
             evidence=proof,
-            cases=[Case(_describe_lengths(prompt)) for prompt in by_difference],
+            cases=_list_cases(others),
             count=len(others),
             total=len(compared),
         )
+
+
+def _list_cases(others: list[PromptComparison]) -> list[Case]:
+    """A case for each prompt; those with a known difference stand first, for a terminal shows three."""
+    by_difference = sorted(others, key=lambda prompt: not prompt.difference)
+    return [Case(_describe_lengths(prompt)) for prompt in by_difference]
 
 
 def _describe_lengths(prompt: PromptComparison) -> str:
