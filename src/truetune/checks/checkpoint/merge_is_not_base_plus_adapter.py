@@ -88,17 +88,25 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         merged = {tensor: tensor.merged for tensor in checkpoint.manifest.tensors if tensor.merged}
         if not merged:
             yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
+            return
+        faults = list(self._wrong_tensors(merged, checkpoint.adapter))
+        yield from faults
+        # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
+        if not faults:
+            yield from self._rounded_away(merged)
+
+    def _wrong_tensors(
+        self, merged: Mapping[TensorMovement, KeptChange], adapter: Checkpoint
+    ) -> Iterator[Finding]:
+        """The findings on tensors that were left out, and on those with another scale."""
         left_out = [tensor for tensor, kept in merged.items() if _is_left_out(kept)]
-        misscaled = [tensor for tensor, kept in merged.items() if _is_misscaled(kept)]
         if left_out:
             meaning = "are the base's: the adapter was not merged into them"
             yield self._finding_on(left_out, len(merged), meaning)
+        misscaled = [tensor for tensor, kept in merged.items() if _is_misscaled(kept)]
         if misscaled:
-            meaning = _describe_scales(misscaled, checkpoint.adapter)
+            meaning = _describe_scales(misscaled, adapter)
             yield self._finding_on(misscaled, len(merged), meaning)
-        # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
-        if not left_out and not misscaled:
-            yield from self._rounded_away(merged)
 
     def _rounded_away(self, merged: Mapping[TensorMovement, KeptChange]) -> Iterator[Finding]:
         """The finding on a right merge into a format that is too coarse for the change."""

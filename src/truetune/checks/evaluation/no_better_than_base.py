@@ -44,11 +44,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isfinite
+from typing import Literal
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet import NOT_AGAINST
+from truetune.generation.evaluation_results import LossChange, ModelMeasurements
 
 # Rows: an exchange test of 8 pairs can reach p = 0.008; of 4 pairs never below 0.12.
 MIN_ROWS = 8
@@ -100,28 +102,38 @@ class NoBetterThanBase(EvaluationRule):
                 "see that the weights are whole (truetune check MODEL); take an earlier checkpoint"
                 " where they are not",
             )
-        elif self.unmet() is None:
-            yield from self._compare_with_other()
-
-    def _compare_with_other(self) -> Iterator[Finding]:
-        """The finding on a loss that is not better than that of the other model."""
-        change, other = self.subject.change(), self.subject.other
-        if change is None or other is None:
             return
+        change, other = self.subject.change(), self.subject.other
+        if self.unmet() is None and change is not None and other is not None:
+            yield from self._compare_with_other(change, other)
+
+    def _compare_with_other(
+        self, change: LossChange, other: ModelMeasurements
+    ) -> Iterator[Finding]:
+        """The finding on a loss that is not better than that of the other model."""
         # Against its base a difference of nothing is the finding itself; against another model it is none.
         is_base = self.subject.is_base
         if not is_base and abs(change.difference) < MIN_DIFFERENCE:
             return
-        # Sure: the test, and the interval of the bootstrap, agree.
-        is_worse = change.p < MAX_P and (change.low or 0) > 0
-        is_better = change.p < MAX_P and (change.high or 0) < 0
-        if is_better or not (is_worse or is_base):
+        verdict = _judge_change(change)
+        is_worse = verdict == "worse"
+        if verdict == "better" or not (is_worse or is_base):
             return
         yield self.finding(
-            f"on {change.rows} rows the loss is {'worse' if is_worse else 'not surely better'} than"
-            f" that of {other.name}: {change.difference:+.3f} nats a token ({change.low:+.3f} to"
-            f" {change.high:+.3f}, p = {change.p:.2g})",
+            f"on {change.rows} rows the loss is {verdict} than that of {other.name}:"
+            f" {change.difference:+.3f} nats a token ({change.low:+.3f} to {change.high:+.3f}, p ="
+            f" {change.p:.2g})",
             "look at the run's log (truetune diagnose) and at the answers (truetune sample); where"
             " rows are few, add",
             severity="error" if is_worse and is_base else "warning",
         )
+
+
+def _judge_change(change: LossChange) -> Literal["better", "worse", "not surely better"]:
+    """Whether the loss changed for sure: the test, and the interval of the bootstrap, have to agree."""
+    if change.p >= MAX_P:
+        return "not surely better"
+    if change.low is not None and change.low > 0:
+        return "worse"
+    is_better = change.high is not None and change.high < 0
+    return "better" if is_better else "not surely better"
