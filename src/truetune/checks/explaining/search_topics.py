@@ -153,13 +153,13 @@ def search_topics(question: str, among: Iterable[Topic], most: int = 5) -> list[
     scoring = Scoring(documents)
     hits = _score_all(question, question_stems, documents, scoring)
     best = [hit for hit in hits[:most] if hit.score >= MIN_SHARE * hits[0].score]
-    shown = [
+    ranked = [
         replace(hit, causes=_fitting_causes(hit.topic, question_stems, scoring)) for hit in best
     ]
     # What proves its cause goes before what only has the words; the last step has the strongest proof.
-    shown = _pasted_message_first(question, shown, hits)
-    shown = _memory_of_others_first(question, shown, hits)
-    return _proven_by_records_first(question, shown, documents)
+    ranked = _pasted_message_first(question, ranked, hits)
+    ranked = _memory_of_others_first(question, ranked, hits)
+    return _proven_by_records_first(question, ranked, documents)
 
 
 def _score_all(
@@ -214,13 +214,13 @@ def _memory_of_others_first(question: str, kept: list[Hit], hits: list[Hit]) -> 
     if message is None or not figures.is_mostly_others:
         return kept
     advice = f"{figures.advice()} make the step smaller"
-    proven = replace(
+    proven_hit = replace(
         message,
         topic=replace(message.topic, title=HELD_BY_OTHERS),
         causes=(Cause(f"{figures.sharing()}; {advice}", figures.sharing()),),
     )
     others = [hit for hit in kept if hit.topic is not message.topic]
-    return [proven, *others[: max(len(kept) - 1, 0)]]
+    return [proven_hit, *others[: max(len(kept) - 1, 0)]]
 
 
 def _proven_by_records_first(
@@ -228,19 +228,19 @@ def _proven_by_records_first(
 ) -> list[Hit]:
     """The hits with what pasted records of a log prove in front: their values say more than their names."""
     topics = {document.topic.name: document.topic for document in reversed(documents)}
-    proven = [
+    proven_hits = [
         _proven_hit(topics[proof.topic], proof, kept)
         for proof in list_proofs_of_records(question)
         if proof.topic in topics
     ]
-    names = {hit.topic.name for hit in proven}
+    names = {hit.topic.name for hit in proven_hits}
     excluded = causes_excluded_by_records(question)
     others = [
         replace(hit, causes=tuple(cause for cause in hit.causes if cause not in excluded))
         for hit in kept
         if hit.topic.name not in names
     ]
-    return [*proven, *others[: max(len(kept) - len(proven), 0)]]
+    return [*proven_hits, *others[: max(len(kept) - len(proven_hits), 0)]]
 
 
 def _proven_hit(topic: Topic, proof: Proof, kept: list[Hit]) -> Hit:
