@@ -64,7 +64,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
-    from truetune.checks.explaining.search_topics import search_topics, list_topics
+    from truetune.checks.explaining.search_topics import list_topics, search_topics
     from truetune.report.explain_terminal import (
         find_topic,
         hits_json,

@@ -53,6 +53,7 @@ class Count:
 
     @property
     def share(self) -> float:
+        """Of the answers that can be judged, those that are bad."""
         return self.bad / self.of
 
     def __str__(self) -> str:
@@ -72,6 +73,7 @@ class BadAnswers:
 
     @property
     def last(self) -> Count:
+        """The count of the last sampling pass."""
         return self.counts[-1]
 
     @property

@@ -28,6 +28,7 @@ def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
     watched = evidence.watched
 
     def is_endless(sample: Sample) -> bool | None:
+        """None where the limit was too short for the reference."""
         if not reference_fits_limit(watched, sample):
             return None
         return not sample.scores.stopped

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import (
+from truetune.checks.checkpoint.new_token_rows import (
     TINY_SHARE_OF_NORM,
     NewTokens,
     explain_no_new_tokens,

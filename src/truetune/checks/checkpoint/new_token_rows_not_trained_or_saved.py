@@ -46,7 +46,7 @@ from hashlib import blake2b
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import (
+from truetune.checks.checkpoint.new_token_rows import (
     TINY_SHARE_OF_NORM,
     NewTokens,
     explain_no_new_tokens,
