@@ -515,6 +515,7 @@ OWN = {
     "checks.config.table": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.model": SWALLOWS,
+    "checks.findings_file": WRITES,
     "demo.chats": WRITES,
     "demo.faults": WRITES,
     "demo.make": WRITES,
@@ -525,7 +526,7 @@ OWN = {
     "rehearsal.own_training_run": WRITES,
     "spec.stacks.facts": WRITES,
     "training.save_checkpoints": WRITES,
-    "training.watch.sample_files": WRITES,
+    "generation.sample_files": WRITES,
     "viewing.encoded_rows": WRITES,
     "viewing.row_index": "the readers of data, which are fed",
 }

@@ -84,7 +84,7 @@ ALLOWED = {
         "pickle.loads",
     ): "requests that truetune sends to its own process",
     (
-        "training/watch/sample_files.py",
+        "generation/sample_files.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
 }

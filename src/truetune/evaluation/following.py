@@ -43,9 +43,9 @@ from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Prompt, SampledRun, SamplingPass
 from truetune.generation.backends.model_source import ModelSource, find_model_source
 from truetune.generation.backends.open_backend import Options, open_backend
+from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
-from truetune.training.watch.sample_files import SAMPLES, is_sample_file, read_passes, save_pass
 
 ASKED = "asked.json"
 EVERY = 5.0

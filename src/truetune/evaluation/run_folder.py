@@ -11,12 +11,14 @@ from truetune.checkpoint.run_folder import read_run as read_record
 from truetune.checkpoint.weight_files import FileFault, read_object
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
+from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS
 from truetune.checks.judgement import Judgement, judge
 from truetune.checks.rule import LogRule
 from truetune.checks.watching import judgement_of
 from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
+from truetune.generation.sample_files import read_passes
 from truetune.logs.log import RunLog
 from truetune.logs.read import is_run, read_run
 from truetune.parsing.files import read_bounded
@@ -24,7 +26,6 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.run import RunSpec
-from truetune.training.watch.sample_files import FINDING_FIELDS, FINDINGS, read_passes
 
 WATCH = "watch.json"
 OTHERWISE: Mapping[Kind, str] = {

@@ -1,4 +1,4 @@
-"""The sampling passes of a run on disk: one Parquet file a pass, a line for each finding.
+"""The sampling passes of a run on disk: one Parquet file a pass.
 
 `samples/step-00000100.parquet` has a row for each prompt; its schema's metadata has the step, the seconds it took and
 the limit of new tokens. One file a pass, and not one that grows: a crash costs the last pass at most.
@@ -10,23 +10,22 @@ import dataclasses
 import json
 import os
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from truetune.checks.findings import Finding
 from truetune.data.atomic import write_atomically
 from truetune.data.output_folder import Stranger, stranger_error
 from truetune.errors import DataError
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
 from truetune.parsing.columnar_reader import read_table
 from truetune.parsing.json_reader import parse_json
-from truetune.parsing.limits import LOG_RECORD, RESULT
+from truetune.parsing.limits import RESULT
 
-SAMPLES, FINDINGS = "samples", "findings.jsonl"
+SAMPLES = "samples"
+"""The folder of them, in that of a run"""
 SAMPLE_FILE_NAME = re.compile(r"step-\d{8,}\.parquet")
 META_KEY = b"truetune"
 IDS = pa.list_(pa.int32())
@@ -48,7 +47,6 @@ SCORES = tuple(field.name for field in dataclasses.fields(Scores))
 # So that the runs of older releases can still be read and compared.
 LATER_SCORES = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "escapes")
 """Scores that older files do not have"""
-FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
 
 
 def is_sample_file(path: Path) -> bool:
@@ -148,82 +146,3 @@ def _parse_sample(columns: dict[str, Any]) -> Sample:
             known[name] = tuple(columns[name] or ())
     scores = Scores(**known)
     return Sample(Prompt(prompt_ids, *of_prompt), Answer(answer_ids, *of_answer), scores)
-
-
-def append_findings(
-    findings: Iterable[Finding], step: int, folder: Path, *, stopped: Finding | None = None
-) -> None:
-    """Add what was found at a step; `stopped` is the one that ended the run. Raises OSError."""
-    lines = [
-        json.dumps({"step": step, **_finding_record(finding), "stopped": finding is stopped})
-        for finding in findings
-    ]
-    if lines:
-        # An empty findings.jsonl would look like a run that was judged and found clean, where it
-        # was not judged at all: so it is made only with a first finding.
-        with (folder / FINDINGS).open("a", encoding="utf-8") as file:
-            file.write("".join(line + "\n" for line in lines))
-
-
-def _finding_record(finding: Finding) -> dict[str, Any]:
-    """A finding as JSON."""
-    cases = [dataclasses.asdict(case) for case in finding.cases]
-    return {name: getattr(finding, name) for name in FINDING_FIELDS} | {"cases": cases}
-
-
-def rewind_samples(folder: Path, step: int) -> tuple[list[Finding], int]:
-    """Forget what was seen after a step, where a run continues from there.
-
-    Args:
-        folder: of the run.
-        step: of the checkpoint that it continues from.
-
-    Returns:
-        The findings up to that step, and how many passes were removed.
-
-    Raises:
-        OSError: a file can't be removed or written.
-    """
-    later = _files_after(folder, step)
-    for path in later:
-        path.unlink()
-    file = folder / FINDINGS
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    parsed = (_parse_line(line) for line in lines)
-    records = [record for record in parsed if record and record["step"] <= step]
-    if lines:
-        write_atomically(file, "".join(json.dumps(record) + "\n" for record in records).encode())
-    return [_parse_finding(record) for record in records], len(later)
-
-
-def _files_after(folder: Path, step: int) -> list[Path]:
-    """The files of later passes. Only files that this code wrote: they will be removed."""
-    files = (folder / SAMPLES).glob("step-*.parquet")
-    ours = (path for path in files if is_sample_file(path))
-    return [path for path in ours if int(path.stem.partition("-")[2]) > step]
-
-
-def is_finding_line(line: bytes) -> bool:
-    """Is this a line that `append_findings` wrote?"""
-    try:
-        return _parse_line(line.decode()) is not None
-    except UnicodeDecodeError:
-        return False
-
-
-def _parse_finding(record: dict[str, Any]) -> Finding:
-    """The finding back; its cases are not needed again."""
-    return Finding(
-        **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])}
-    )
-
-
-def _parse_line(line: str) -> dict[str, Any] | None:
-    """None for the rest of a line that a crash has cut."""
-    try:
-        record = parse_json(line, LOG_RECORD)
-    except ValueError:
-        return None
-    return (
-        record if isinstance(record, dict) and {"step", *FINDING_FIELDS} <= record.keys() else None
-    )
