@@ -99,7 +99,7 @@ def labelled() -> list[Labelled]:
 def verdicts(row: Labelled) -> tuple[str, ...]:
     """What the judge says is wrong with an answer."""
     from truetune.data.predictions import Prediction
-    from truetune.evaluation.score import sample_of
+    from truetune.evaluation.score_predictions import sample_of
     from truetune.generation.answer_samples import NO_LIMIT
     from truetune.generation.answer_verdicts import answer_faults
 

@@ -12,7 +12,7 @@ import torch
 from tests.auditing import tiny
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.losses import HeldOut, held_out
+from truetune.evaluation.row_losses import HeldOut, held_out
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepared
 from truetune.spec.files import spec_of

@@ -15,8 +15,8 @@ from tests.auditing import tiny
 from tests.evaluation.held import saved, write
 from truetune.cli.evaluate_command import evaluate as command
 from truetune.errors import DataError, UsageError
-from truetune.evaluation import evaluate as module
-from truetune.evaluation.evaluate import evaluate
+from truetune.evaluation import evaluate_model as module
+from truetune.evaluation.evaluate_model import evaluate
 from truetune.generation.backends.backend import Backend
 
 

@@ -13,8 +13,8 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
-from truetune.evaluation.following import follow
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.follow_checkpoints import follow
+from truetune.evaluation.sample_report import SampleReport
 from truetune.training.save_checkpoints import mark_whole
 
 

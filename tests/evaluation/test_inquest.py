@@ -23,7 +23,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.inquest import inquire
+from truetune.evaluation.gather_evidence import inquire
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
 from truetune.generation.backends.model_source import find_model_source, serving_stops

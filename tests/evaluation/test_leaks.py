@@ -13,7 +13,7 @@ from tests.evaluation.held import probes_of, write
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding.encode_run import encode
-from truetune.evaluation.leaks import Leaks, seen_rows
+from truetune.evaluation.training_overlap import Leaks, seen_rows
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts

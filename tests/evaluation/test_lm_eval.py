@@ -10,7 +10,7 @@ import pytest
 
 from tests.evaluation.held import probes_of, saved
 from truetune.errors import UsageError
-from truetune.evaluation.lm_eval import Asked, adds_bos, notes_of, run_tasks, watched
+from truetune.evaluation.lm_eval_tasks import Asked, adds_bos, notes_of, run_tasks, watched
 from truetune.generation.backends.model_source import find_model_source
 
 MESSAGES = [{"role": "user", "content": "Where is the lighthouse?"}]

@@ -12,8 +12,8 @@ import pytest
 import truetune
 from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
-from truetune.evaluation.evaluate import evaluate
-from truetune.evaluation.losses import BAD, KINDS, changes, losses, row_losses
+from truetune.evaluation.evaluate_model import evaluate
+from truetune.evaluation.row_losses import BAD, KINDS, changes, losses, row_losses
 from truetune.generation import teacher_forcing
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.evaluation.metrics import Group, measured
-from truetune.evaluation.statistics import mcnemar, wilson
+from truetune.evaluation.answer_metrics import Group, measured
+from truetune.evaluation.row_statistics import mcnemar, wilson
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.score_answer import score_answer

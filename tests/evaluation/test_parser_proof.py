@@ -16,7 +16,7 @@ from tests.parts import data
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
-from truetune.evaluation.parser_proof import after_answers, proof_of
+from truetune.evaluation.try_parser import after_answers, proof_of
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.final_answers import find_final_answer, holds_final_answer

@@ -17,10 +17,10 @@ from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sample_command import sample as command
 from truetune.data.output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
-from truetune.evaluation.asked import Asked
-from truetune.evaluation.asked import asked as choose
-from truetune.evaluation.report import SampleReport
-from truetune.evaluation.sample import sample
+from truetune.evaluation.choose_prompts import Asked
+from truetune.evaluation.choose_prompts import asked as choose
+from truetune.evaluation.sample_model import sample
+from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.backends.model_source import find_model_source
 from truetune.generation.backends.transformers_backend import TransformersBackend
 

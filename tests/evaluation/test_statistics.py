@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.evaluation.statistics import bootstrap, mcnemar, paired, wilson
+from truetune.evaluation.row_statistics import bootstrap, mcnemar, paired, wilson
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from tests.auditing import tiny
 from tests.evaluation.held import examples, write
 from truetune.encoding.documents import Document
-from truetune.evaluation.stops import calibration
+from truetune.evaluation.stop_calibration import calibration
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.rendering import Source
 

@@ -8,7 +8,7 @@ import pytest
 
 import truetune
 from truetune.data.predictions import predictions_of
-from truetune.evaluation.score import looks_of
+from truetune.evaluation.score_predictions import looks_of
 from truetune.generation.longest_of_batches import find_longest_of_batches
 
 WORDS = [

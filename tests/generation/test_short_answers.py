@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.data.predictions import Prediction
-from truetune.evaluation.score import sample_of
+from truetune.evaluation.score_predictions import sample_of
 from truetune.generation.language_names import language_name
 
 SAME: dict[str, tuple[tuple[str, str, str], ...]] = {

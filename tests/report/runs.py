@@ -10,8 +10,8 @@ from typing import Any
 
 from truetune.checks.findings_file import append_findings
 from truetune.checks.watching import findings_of
-from truetune.evaluation.compare import compared
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.compare_samples import compared
+from truetune.evaluation.sample_report import SampleReport
 from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer

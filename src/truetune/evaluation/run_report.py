@@ -14,9 +14,9 @@ from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
 from truetune.checks.report import Report, Subject
-from truetune.evaluation.report import Success, plain
-from truetune.evaluation.run_facts import facts, sentence, settings
-from truetune.evaluation.run_folder import RunFolder, logged_run, open_run
+from truetune.evaluation.open_run import RunFolder, logged_run, open_run
+from truetune.evaluation.sample_report import Success, plain
+from truetune.evaluation.summarize_run import facts, sentence, settings
 from truetune.generation.answer_samples import SamplingPass
 from truetune.logs.log import Curve
 from truetune.logs.thin import smoothed, thinned

@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from truetune.evaluation.compare import Compared, Row
-from truetune.evaluation.report import SampleReport, Success
+from truetune.evaluation.compare_samples import Compared, Row
+from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_samples import Prompt, Sample
 from truetune.generation.answer_verdicts import (
     GOOD_VERDICTS,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.evaluation.metrics import Metrics
+from truetune.evaluation.answer_metrics import Metrics
+from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import (
     ALL_TOKENS,
     EvaluationResults,
@@ -26,7 +26,7 @@ from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval import LmEval
+    from truetune.evaluation.lm_eval_tasks import LmEval
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences of a smaller p have a colour. The usual level, not measured: at 0.1 one comparison of equal models in ten

@@ -16,8 +16,8 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.evaluation.statistics import mcnemar
+from truetune.evaluation.row_statistics import mcnemar
+from truetune.evaluation.try_parser import after_answers, proof_of
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import (
     Agreement,

@@ -18,7 +18,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.documents import Document
 from truetune.encoding.shard import maker_of
 from truetune.encoding.stream import ROWS
-from truetune.evaluation.statistics import bootstrap, paired
+from truetune.evaluation.row_statistics import bootstrap, paired
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN, LossChange, MeanLoss
 from truetune.render.probes import Probes

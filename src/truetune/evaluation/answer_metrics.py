@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from truetune.evaluation.statistics import bootstrap, mcnemar, paired, wilson
+from truetune.evaluation.row_statistics import bootstrap, mcnemar, paired, wilson
 from truetune.generation.answer_samples import Sample
 
 SHARES: dict[str, Callable[[Sample], bool | None]] = {

@@ -13,10 +13,10 @@ from truetune.checks.judgement import Judgement
 from truetune.checks.report import Subject
 from truetune.checks.watching import judgement_of
 from truetune.errors import TruetuneError, UsageError
-from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
-from truetune.evaluation.compare import Compared, compared
-from truetune.evaluation.inquest import inquire
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.choose_prompts import Asked, again, asked, columns_of, data_of
+from truetune.evaluation.compare_samples import Compared, compared
+from truetune.evaluation.gather_evidence import inquire
+from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_samples import Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.answer_verdicts import good

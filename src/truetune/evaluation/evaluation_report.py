@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from truetune.checks.report import Report
-from truetune.evaluation.metrics import Metrics
+from truetune.evaluation.answer_metrics import Metrics
 from truetune.generation.evaluation_results import EvaluationResults
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval import LmEval
+    from truetune.evaluation.lm_eval_tasks import LmEval
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from statistics import mean
 from typing import Any, Literal, NamedTuple
 
-from truetune.evaluation.statistics import mcnemar, paired
+from truetune.evaluation.row_statistics import mcnemar, paired
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import Verdict, answer_faults, good
 from truetune.generation.identify_language import languages_differ

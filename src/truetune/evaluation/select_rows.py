@@ -13,9 +13,9 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.encoding.documents import Document
 from truetune.errors import DataError
-from truetune.evaluation.asked import Trained, rows_of
-from truetune.evaluation.leaks import seen_rows
-from truetune.evaluation.losses import held_out
+from truetune.evaluation.choose_prompts import Trained, rows_of
+from truetune.evaluation.row_losses import held_out
+from truetune.evaluation.training_overlap import seen_rows
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import NoPrompt, PromptMaker, build_prompts, max_positions

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.documents import Document
-from truetune.evaluation.losses import learned
-from truetune.evaluation.statistics import bootstrap
+from truetune.evaluation.row_losses import learned
+from truetune.evaluation.row_statistics import bootstrap
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
 from truetune.render.rendering import Source

@@ -21,7 +21,7 @@ from typing import Any
 
 from truetune.data.predictions import Messages, Prediction
 from truetune.errors import UsageError
-from truetune.evaluation.score import ScoreReport, score
+from truetune.evaluation.score_predictions import ScoreReport, score
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 

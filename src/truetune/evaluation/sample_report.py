@@ -14,8 +14,8 @@ from typing import Any
 
 from truetune.checks.report import Report
 from truetune.data.output_file import Form, write_output_file
-from truetune.evaluation.compare import Compared
-from truetune.evaluation.statistics import wilson
+from truetune.evaluation.compare_samples import Compared
+from truetune.evaluation.row_statistics import wilson
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
 from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,

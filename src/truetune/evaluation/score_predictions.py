@@ -27,8 +27,8 @@ from truetune.data.predictions import (
     with_rows,
 )
 from truetune.errors import UsageError
-from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.sample_report import SampleReport
+from truetune.evaluation.try_parser import after_answers, proof_of
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
 from truetune.generation.answer_samples import (

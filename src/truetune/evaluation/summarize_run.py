@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.evaluation.report import Success
-from truetune.evaluation.run_folder import RunFolder
+from truetune.evaluation.open_run import RunFolder
+from truetune.evaluation.sample_report import Success
 
 
 def sentence(run: RunFolder, name: str = "") -> str:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from truetune.errors import TokenizerError, UsageError
-from truetune.evaluation.apart import Rows
-from truetune.evaluation.statistics import mcnemar
+from truetune.evaluation.row_statistics import mcnemar
+from truetune.evaluation.select_rows import Rows
 from truetune.generation.answer_samples import Sample
 from truetune.generation.answer_verdicts import good
 from truetune.generation.backends.model_source import ModelSource, find_model_source

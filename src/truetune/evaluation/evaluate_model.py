@@ -16,11 +16,11 @@ from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.report import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.errors import UsageError
-from truetune.evaluation.against import agreements, is_base, other_of
-from truetune.evaluation.apart import Rows, prepared, rows_apart
-from truetune.evaluation.asked import columns_of, data_of
-from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.evaluation.losses import (
+from truetune.evaluation.answer_metrics import Metrics, measured
+from truetune.evaluation.choose_prompts import columns_of, data_of
+from truetune.evaluation.evaluation_report import EvaluationReport
+from truetune.evaluation.other_model import agreements, is_base, other_of
+from truetune.evaluation.row_losses import (
     RowLosses,
     RowSums,
     changes,
@@ -29,10 +29,10 @@ from truetune.evaluation.losses import (
     prompt_losses,
     row_losses,
 )
-from truetune.evaluation.metrics import Metrics, measured
-from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.evaluation.sample import Asking, Progress, ask_model
-from truetune.evaluation.stops import calibration
+from truetune.evaluation.sample_model import Asking, Progress, ask_model
+from truetune.evaluation.select_rows import Rows, prepared, rows_apart
+from truetune.evaluation.stop_calibration import calibration
+from truetune.evaluation.try_parser import after_answers, proof_of
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Sample
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
@@ -48,7 +48,7 @@ from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval import LmEval
+    from truetune.evaluation.lm_eval_tasks import LmEval
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ def evaluate(
 
 
 def _tasks(place: ModelSource, names: Sequence[str], options: Options, **given: Any) -> LmEval:
-    from truetune.evaluation.lm_eval import run_tasks
+    from truetune.evaluation.lm_eval_tasks import run_tasks
 
     return run_tasks(place, names, options, **given)
 

@@ -13,7 +13,7 @@ from truetune.data.files import find_sources
 from truetune.data.output_folder import file_digest
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
-from truetune.evaluation.leaks import seen_rows
+from truetune.evaluation.training_overlap import seen_rows
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts

@@ -27,9 +27,8 @@ from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write_atomically
 from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
 from truetune.errors import TruetuneError, UsageError
-from truetune.evaluation.asked import Asked, asked, columns_of, data_of
-from truetune.evaluation.report import SampleReport, Success
-from truetune.evaluation.sample import (
+from truetune.evaluation.choose_prompts import Asked, asked, columns_of, data_of
+from truetune.evaluation.sample_model import (
     PLAIN,
     Asking,
     Progress,
@@ -39,6 +38,7 @@ from truetune.evaluation.sample import (
     subject,
     unanswered,
 )
+from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Prompt, SampledRun, SamplingPass
 from truetune.generation.backends.model_source import ModelSource, find_model_source
