@@ -391,7 +391,7 @@ def sample(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.sample_model import sample as run
+    from truetune.evaluation.sample_model import sample_model as run
     from truetune.generation.backends.open_backend import Options
 
     other = None if compare is None else fspath(compare)
@@ -425,7 +425,7 @@ def evaluate(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.evaluate_model import evaluate as run
+    from truetune.evaluation.evaluate_model import evaluate_model as run
 
     other = None if against is None else fspath(against)
     return run(

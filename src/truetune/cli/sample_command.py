@@ -174,8 +174,8 @@ def _sample_or_follow(
     compare: str | None,
     **given: Any,
 ) -> SampleReport:
-    from truetune.evaluation.follow_checkpoints import follow
-    from truetune.evaluation.sample_model import sample as ask
+    from truetune.evaluation.follow_checkpoints import follow_checkpoints
+    from truetune.evaluation.sample_model import sample_model as ask
     from truetune.report.progress_bars import generation_bar
 
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
@@ -184,7 +184,7 @@ def _sample_or_follow(
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
         try:
-            return follow(
+            return follow_checkpoints(
                 watch or "",
                 once=once,
                 looks=looks,

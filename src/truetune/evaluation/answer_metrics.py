@@ -1,4 +1,9 @@
-"""Metrics: how near answers are to their references, apart for rows that were trained on."""
+"""How near the answers of a model are to their references, apart for rows that were trained on.
+
+Samples are scored already; here they are averaged by group, each mean with a 95 % interval over rows, and compared
+with another model's answers to the same rows. The trade-off: no single figure is given, for none of them alone says
+whether answers are right.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
 
-from truetune.evaluation.row_statistics import bootstrap, mcnemar, paired, wilson
+from truetune.evaluation.row_statistics import (
+    bootstrap_mean,
+    mcnemar_p,
+    paired_difference,
+    wilson_interval,
+)
 from truetune.generation.answer_samples import Sample
 
-SHARES: dict[str, Callable[[Sample], bool | None]] = {
+SHARE_METRICS: dict[str, Callable[[Sample], bool | None]] = {
     "stopped": lambda sample: sample.scores.stopped,
     "exact": lambda sample: sample.scores.exact,
     "parsed": lambda sample: sample.scores.parsed,
@@ -19,7 +29,7 @@ SHARES: dict[str, Callable[[Sample], bool | None]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class Metric:
     """One metric over some answers."""
 
     name: str
@@ -34,20 +44,21 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class RowGroup:
     """Some rows: `held out`, `trained on`, `all` where it is not known which were trained on; the name of a file, where
     there are several; or `mean of files`, in which each counts the same."""
 
     name: str
     samples: int
-    measures: tuple[Measure, ...]
+    measures: tuple[Metric, ...]
 
-    def measure(self, name: str) -> Measure | None:
+    def measure(self, name: str) -> Metric | None:
+        """The metric of that name; None where it applies to none of the rows."""
         return next((measure for measure in self.measures if measure.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Paired:
+class PairedMetric:
     """One metric less that of another model, over the same prompts."""
 
     name: str
@@ -63,21 +74,26 @@ class Paired:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class AnswerMetrics:
     """The answers of one model, measured."""
 
-    groups: tuple[Group, ...]
-    paired: tuple[Paired, ...] = ()
+    groups: tuple[RowGroup, ...]
+    paired: tuple[PairedMetric, ...] = ()
     """Against the other model, on the first group"""
 
 
-def measured(
+def measure_answers(
     samples: Sequence[Sample], *, others: Sequence[Sample] = (), seen_known: bool = True
-) -> Metrics:
+) -> AnswerMetrics:
     """The metrics of samples that are scored already (with the parser where one is named).
 
-    `others` are another model's answers to the same rows. `seen_known`: False where it is not known which rows were
-    trained on (`leaks.seen_rows` gave a str). The first group is that of held-out rows where there are some.
+    Args:
+        samples: the answers of the model.
+        others: another model's answers to the same rows.
+        seen_known: False where it is not known which rows were trained on.
+
+    Returns:
+        Groups, the first of which is that of held-out rows where there are some.
     """
     parts = {
         "held out": [sample for sample in samples if not sample.prompt.seen],
@@ -87,68 +103,94 @@ def measured(
         parts = {"all": list(samples)}
     parts = {name: part for name, part in parts.items() if part}
     first = next(iter(parts.values()), [])
-    groups = [Group(name, len(part), tuple(_measures(part))) for name, part in parts.items()]
-    return Metrics((*groups, *_by_file(first)), tuple(_against(first, others)))
-
-
-def _measures(samples: Sequence[Sample]) -> Iterator[Measure]:
-    for name, of in SHARES.items():
-        told = [found for sample in samples if (found := of(sample)) is not None]
-        if told:
-            yield Measure(name, sum(told) / len(told), *wilson(sum(told), len(told)), len(told))
-    if overlaps := [overlap for sample in samples if (overlap := _overlap(sample)) is not None]:
-        yield Measure("overlap", *bootstrap(overlaps), len(overlaps))
-    lengths = [
-        (len(s.answer.ids) + (s.answer.stop is not None), len(s.prompt.reference_ids))
-        for s in samples
-    ]
-    if known := [pair for pair in lengths if pair[1]]:
-        yield Measure("length ratio", *bootstrap(*zip(*known, strict=True)), len(known))
-
-
-def _by_file(samples: Sequence[Sample]) -> Iterator[Group]:
-    """Each file, and the mean of them, where there are several."""
-    files = list(dict.fromkeys(sample.prompt.file for sample in samples))
-    if len(files) < 2:
-        return
-    parts = ([sample for sample in samples if sample.prompt.file == file] for file in files)
     groups = [
-        Group(file, len(part), tuple(_measures(part)))
-        for file, part in zip(files, parts, strict=True)
+        RowGroup(name, len(part), tuple(_measure_group(part))) for name, part in parts.items()
+    ]
+    return AnswerMetrics(
+        (*groups, *_group_by_file(first)), paired=tuple(_compare_models(first, others))
+    )
+
+
+def _measure_group(samples: Sequence[Sample]) -> Iterator[Metric]:
+    """Each metric that applies to some of the samples, with its interval."""
+    for name, is_so in SHARE_METRICS.items():
+        verdicts = [is_so(sample) for sample in samples]
+        known = [verdict for verdict in verdicts if verdict is not None]
+        if known:
+            low, high = wilson_interval(sum(known), len(known))
+            yield Metric(name, sum(known) / len(known), low, high, len(known))
+    overlaps = [_overlap_score(sample) for sample in samples]
+    known_overlaps = [overlap for overlap in overlaps if overlap is not None]
+    if known_overlaps:
+        yield Metric("overlap", *bootstrap_mean(known_overlaps), len(known_overlaps))
+    # References end with their stop token, so that of the answer counts as well.
+    lengths = [
+        (
+            len(sample.answer.ids) + (sample.answer.stop is not None),
+            len(sample.prompt.reference_ids),
+        )
+        for sample in samples
+    ]
+    known_lengths = [(answer, reference) for answer, reference in lengths if reference]
+    if known_lengths:
+        # All tokens over all tokens, not the mean of ratios: one reference of a word would decide that.
+        answers, references = zip(*known_lengths, strict=True)
+        yield Metric("length ratio", *bootstrap_mean(answers, references), len(known_lengths))
+
+
+def _group_by_file(samples: Sequence[Sample]) -> Iterator[RowGroup]:
+    """Each file, and the mean of them, where there are several."""
+    by_file: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_file.setdefault(sample.prompt.file, []).append(sample)
+    if len(by_file) < 2:
+        return
+    groups = [
+        RowGroup(file, len(part), tuple(_measure_group(part))) for file, part in by_file.items()
     ]
     yield from groups
-    names = [measure.name for measure in groups[0].measures]
-    rows = [(name, [group.measure(name) for group in groups]) for name in names]
-    whole = [(name, [found for found in row if found]) for name, row in rows if all(row)]
-    means = (
-        Measure(name, mean(m.value for m in row), None, None, sum(m.of for m in row))
-        for name, row in whole
-    )
-    yield Group("mean of files", len(samples), tuple(means))
+    means = []
+    for name in [metric.name for metric in groups[0].measures]:
+        of_files = [group.measure(name) for group in groups]
+        measured = [metric for metric in of_files if metric]
+        # A mean over some of the files would be compared with means over all of them.
+        if len(measured) == len(groups):
+            value = mean(metric.value for metric in measured)
+            means.append(Metric(name, value, None, None, sum(metric.of for metric in measured)))
+    yield RowGroup("mean of files", len(samples), tuple(means))
 
 
-def _row(sample: Sample) -> tuple[str, int, int]:
+def _row_key(sample: Sample) -> tuple[str, int, int]:
+    """What the answers of two models to one row have in common: not the ids, for tokenizers may differ."""
     return sample.prompt.file, sample.prompt.line, sample.prompt.row
 
 
-def _against(samples: Sequence[Sample], others: Sequence[Sample]) -> Iterator[Paired]:
-    """What both models were measured on."""
-    theirs = {_row(other): other for other in others}
-    both = [(mine, theirs[row]) for mine in samples if (row := _row(mine)) in theirs]
-    measures: dict[str, Callable[[Sample], float | None]] = {**SHARES, "overlap": _overlap}
-    for name, of in measures.items():
-        told = [
-            (float(a), float(b))
-            for mine, other in both
-            if (a := of(mine)) is not None and (b := of(other)) is not None
-        ]
-        if not told:
+def _compare_models(samples: Sequence[Sample], others: Sequence[Sample]) -> Iterator[PairedMetric]:
+    """What both models were measured on, prompt by prompt."""
+    other_by_row = {_row_key(other): other for other in others}
+    both = [
+        (sample, other_by_row[_row_key(sample)])
+        for sample in samples
+        if _row_key(sample) in other_by_row
+    ]
+    measures: dict[str, Callable[[Sample], float | None]] = {
+        **SHARE_METRICS,
+        "overlap": _overlap_score,
+    }
+    for name, measure in measures.items():
+        pairs = [(measure(sample), measure(other)) for sample, other in both]
+        known = [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]
+        if not known:
             continue
-        better, worse = sum(a > b for a, b in told), sum(a < b for a, b in told)
-        change = paired(*zip(*told, strict=True))
-        p = mcnemar(better, worse) if name in SHARES else change.p
-        yield Paired(name, change.difference, change.low, change.high, p, len(told), better, worse)
+        better, worse = sum(a > b for a, b in known), sum(a < b for a, b in known)
+        change = paired_difference(*zip(*known, strict=True))
+        # The exact test where there is one; the signs of a share flip only in a few rows.
+        p = mcnemar_p(better, worse) if name in SHARE_METRICS else change.p
+        yield PairedMetric(
+            name, change.difference, change.low, change.high, p, len(known), better, worse
+        )
 
 
-def _overlap(sample: Sample) -> float | None:
+def _overlap_score(sample: Sample) -> float | None:
+    """Token F1 with the reference; None without one."""
     return sample.scores.overlap

@@ -1,4 +1,9 @@
-"""Asked: the prompts that a model is tried on, of rows that it was not trained on where its record tells."""
+"""The prompts that a model is tried on: of rows that it was not trained on, where its record tells.
+
+A run's record has the digests of its files and the numbers of the rows that it held out; a file with such a digest is
+the run's own, and only its held-out rows are asked. Prompts of any other file are looked up among the training rows.
+The trade-off: for runs of very many rows that look-up is left out, and the report says so.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +18,21 @@ from truetune.data.files import find_sources
 from truetune.data.output_folder import file_digest
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, TruetuneError, UsageError
-from truetune.evaluation.training_overlap import seen_rows
+from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
-COMPARED = 100_000
+# Chosen, not measured: every example is decoded before the first question is asked. Ten times as many would keep a
+# user waiting for longer than the sampling takes; of fewer runs it would be known what was trained on.
+MAX_COMPARED = 100_000
 """Examples of a run, at most, that prompts of another file are looked for in"""
 
 
 @dataclass(frozen=True)
-class Asked:
+class ChosenPrompts:
     """Prompts, and how they came about."""
 
     prompts: tuple[Prompt, ...]
@@ -40,16 +47,17 @@ class Asked:
     """There is a record of what was trained on."""
 
     def fact(self) -> str:
-        """In a few words."""
+        """How many prompts there are, and of what, in a few words."""
         text = f"{len(self.prompts):,} of {self.rows:,} rows of {', '.join(self.data)}"
         if self.left_out:
             text += f"; {self.left_out:,} that were trained on are left out"
-        if seen := sum(prompt.seen for prompt in self.prompts):
+        seen = sum(prompt.seen for prompt in self.prompts)
+        if seen:
             text += f"; {seen:,} of the prompts were trained on"
         return text
 
 
-def asked(
+def choose_prompts(
     place: ModelSource,
     probes: Probes,
     data: Sequence[str],
@@ -57,79 +65,104 @@ def asked(
     *,
     seed: int = 0,
     all_rows: bool = False,
-) -> Asked:
-    """Up to `count` prompts of the rows of `data`, those that were trained on only with `all_rows`.
+) -> ChosenPrompts:
+    """Up to `count` prompts of the rows of `data`.
 
-    Raises DataError where no row gives one.
+    Args:
+        place: the model, with the record of its run.
+        probes: its tokenizer and template.
+        data: files with rows.
+        count: prompts at most.
+        seed: of the choice.
+        all_rows: also those that the model was trained on.
+
+    Raises:
+        DataError: no row gives a prompt.
     """
-    trained = Trained.of(place.run, data)
+    held_out = HeldOutFilter.of(place.run, data)
     skipped: Counter[str] = Counter()
-    found = build_prompts(
+    built = build_prompts(
         probes.spec,
-        trained.rows(rows_of(probes.spec, data), all_rows=all_rows),
+        held_out.rows(read_rows(probes.spec, data), all_rows=all_rows),
         count,
         seed=seed,
         probes=probes,
         skipped=skipped,
     )
-    if not found:
-        raise DataError(f"{', '.join(data)}: {_why(trained, skipped)}")
-    prompts = [replace(prompt, seen=trained.has(prompt)) for prompt in found]
-    if (
-        not trained.held
-        and (place.run.get("data") or {}).get("documents", COMPARED + 1) <= COMPARED
-    ):
-        leaks = seen_rows(place, prompts, probes)
-        prompts = prompts if isinstance(leaks, str) else leaks.marked(prompts)
-    return Asked(
-        tuple(prompts), tuple(data), trained.read, trained.left_out, skipped, trained.recorded
+    if not built:
+        raise DataError(f"{', '.join(data)}: {_why_no_prompt(held_out, skipped)}")
+    prompts = [replace(prompt, seen=held_out.was_trained_on(prompt)) for prompt in built]
+    examples = (place.run.get("data") or {}).get("documents", MAX_COMPARED + 1)
+    # The run's own files are known by row; only the rows of other files must be looked for.
+    if not held_out.held and examples <= MAX_COMPARED:
+        overlap = find_training_overlap(place, prompts, probes)
+        prompts = prompts if isinstance(overlap, str) else overlap.marked(prompts)
+    return ChosenPrompts(
+        prompts=tuple(prompts),
+        data=tuple(data),
+        rows=held_out.read,
+        left_out=held_out.left_out,
+        skipped=skipped,
+        recorded=held_out.recorded,
     )
 
 
-def again(probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]) -> list[Prompt | None]:
-    """The prompts that another model makes of the same rows; None where it makes none of a row."""
-    wanted = {prompt.row for prompt in prompts}
-    rows = [row for row in rows_of(probes.spec, data) if row.origin.row in wanted]
-    found = build_prompts(probes.spec, rows, len(rows), probes=probes)
-    made = {prompt.row: prompt for prompt in found}
-    return [made.get(prompt.row) for prompt in prompts]
+def rebuild_prompts(
+    probes: Probes, prompts: Sequence[Prompt], data: Sequence[str]
+) -> list[Prompt | None]:
+    """The prompts that another model makes of the same rows.
+
+    Args:
+        probes: tokenizer and template of the other model.
+        prompts: those of the first model.
+        data: the files of the rows.
+
+    Returns:
+        One for each of `prompts`; None where the other model makes none of a row.
+    """
+    row_numbers = {prompt.row for prompt in prompts}
+    rows = [row for row in read_rows(probes.spec, data) if row.origin.row in row_numbers]
+    built = build_prompts(probes.spec, rows, len(rows), probes=probes)
+    by_row = {prompt.row: prompt for prompt in built}
+    return [by_row.get(prompt.row) for prompt in prompts]
 
 
-def rows_of(spec: RunSpec, data: Sequence[str]) -> Iterator[Conversation]:
-    """Raises DataError."""
+def read_rows(spec: RunSpec, data: Sequence[str]) -> Iterator[Conversation]:
+    """The rows of files as the settings say. Raises DataError."""
     return read_conversations(data, format=spec.format, columns=spec.map)
 
 
-def data_of(run: Mapping[str, Any], data: Sequence[str]) -> tuple[str, ...]:
-    """The files that are named, else those that the run held out. Raises UsageError where there are none."""
+def find_held_out_files(run: Mapping[str, Any], data: Sequence[str]) -> tuple[str, ...]:
+    """The files that are named, else those that the run held out, by its record. Raises UsageError where there are
+    none."""
     if data:
         return tuple(data)
     settings = run.get("settings") or {}
-    held = settings.get("eval_data") or (
-        settings.get("data") if (run.get("data") or {}).get("held_out") else None
-    )
-    if not held or not all(Path(name).exists() for name in held):
-        where = f"; the run held out {', '.join(held)}, which is not here" if held else ""
+    # Rows held out of the training file itself stand in that file.
+    own_file = settings.get("data") if (run.get("data") or {}).get("held_out") else None
+    files = settings.get("eval_data") or own_file
+    if not files or not all(Path(name).exists() for name in files):
+        where = f"; the run held out {', '.join(files)}, which is not here" if files else ""
         raise UsageError(f"name the rows to ask with --data FILE{where}")
-    return tuple(held)
+    return tuple(files)
 
 
-def columns_of(run: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
-    """How the run read its own files, where these are its own."""
+def recorded_columns(run: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
+    """How the run read its own files, where these are its own: format and names of columns."""
     settings = run.get("settings") or {}
     own = {Path(name).name for part in ("data", "eval_data") for name in settings.get(part) or ()}
-    kept = {name: settings.get(name) for name in ("format", "map")}
-    return (
-        {name: value for name, value in kept.items() if value}
-        if {Path(name).name for name in data} <= own
-        else {}
-    )
+    # By name: the same file is named by other paths from other folders. Another file may have other columns.
+    if not {Path(name).name for name in data} <= own:
+        return {}
+    recorded = {name: settings.get(name) for name in ("format", "map")}
+    return {name: value for name, value in recorded.items() if value}
 
 
-def _why(trained: Trained, skipped: Counter[str]) -> str:
-    if trained.read and trained.left_out == trained.read:
+def _why_no_prompt(held_out: HeldOutFilter, skipped: Counter[str]) -> str:
+    """Why no row gave a prompt, with what can be done."""
+    if held_out.read and held_out.left_out == held_out.read:
         return (
-            f"all {trained.read:,} rows were trained on (the model's run.json): name held-out rows,"
+            f"all {held_out.read:,} rows were trained on (the model's run.json): name held-out rows,"
             " or ask these with --all-rows"
         )
     reason = skipped.most_common(1)
@@ -137,47 +170,54 @@ def _why(trained: Trained, skipped: Counter[str]) -> str:
 
 
 @dataclass
-class Trained:
-    """Which rows of some files a run was trained on, by the digests of its files and the numbers of its rows."""
+class HeldOutFilter:
+    """Lets pass the rows of a run's files that it was not trained on, by digests of files and numbers of rows."""
 
     recorded: bool
+    """There is a record of what was trained on."""
     held: dict[str, frozenset[int] | None]
     """File of the run -> which of its rows, counted from 0, were held out; None where that can't be told"""
     read: int = 0
+    """Rows that were read so far"""
     left_out: int = 0
+    """Rows that were not let pass so far"""
     fresh: set[int] = field(default_factory=set)
     """Of the rows of such files, those that were held out"""
 
     @classmethod
-    def of(cls, run: Mapping[str, Any], data: Sequence[str]) -> Trained:
-        """Raises DataError for a file that is not there."""
+    def of(cls, run: Mapping[str, Any], data: Sequence[str]) -> HeldOutFilter:
+        """The filter for files, by the record of a run. Raises DataError for a file that is not there."""
         record = run.get("data") or {}
         inputs = (record.get("inputs") or {}).get("data") or []
-        files = [
+        # A record is a file that anybody can edit: an entry without both says nothing.
+        recorded = [
             entry
             for entry in inputs
             if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()
         ]
-        paths = [source.path for source in find_sources(data)] if files else []
-        given = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
-        known = {entry["digest"]: number for number, entry in enumerate(files)}
-        rows = frozenset(record.get("held_out") or ())
-        others = _files_of_run(run) if rows and len(files) > 1 else {}
-        there = others | {digest: path for path, digest in given.items()}
+        # A digest reads the whole file: not without something to compare it with.
+        paths = [source.path for source in find_sources(data)] if recorded else []
+        digests = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
+        position = {entry["digest"]: number for number, entry in enumerate(recorded)}
+        held_rows = frozenset(record.get("held_out") or ())
+        # Held-out rows are numbered over all files of the run, so the lengths of earlier ones are needed.
+        others = _find_run_files(run) if held_rows and len(recorded) > 1 else {}
+        path_of_digest = others | {digest: path for path, digest in digests.items()}
         held = {
-            path: _held(files[: known[digest]], rows, there)
-            for path, digest in given.items()
-            if digest in known
+            path: _held_out_of_file(recorded[: position[digest]], held_rows, path_of_digest)
+            for path, digest in digests.items()
+            if digest in position
         }
-        return cls(bool(files), held)
+        return cls(bool(recorded), held)
 
     def rows(self, rows: Iterable[Conversation], *, all_rows: bool) -> Iterator[Conversation]:
         """Those that were held out, or all; counts what it sees."""
-        first: dict[str, int] = {}
+        first_row: dict[str, int] = {}
         for row in rows:
             self.read += 1
             file = row.origin.file
-            number = row.origin.row - first.setdefault(file, row.origin.row)
+            # Rows are numbered over all files that are read; in a file they are counted from its own start.
+            number = row.origin.row - first_row.setdefault(file, row.origin.row)
             if file in self.held:
                 if number in (self.held[file] or ()):
                     self.fresh.add(row.origin.row)
@@ -186,32 +226,39 @@ class Trained:
                     continue
             yield row
 
-    def has(self, prompt: Prompt) -> bool:
-        """Was its row trained on?"""
+    def was_trained_on(self, prompt: Prompt) -> bool:
+        """Was the row of a prompt trained on? Only after its row has passed."""
         return prompt.file in self.held and prompt.row not in self.fresh
 
 
-def _files_of_run(run: Mapping[str, Any]) -> dict[str, str]:
+def _find_run_files(run: Mapping[str, Any]) -> dict[str, str]:
     """Digest -> path of the files that the run's settings name, as far as they are on this machine."""
     try:
-        paths = [
-            source.path for source in find_sources((run.get("settings") or {}).get("data") or ())
-        ]
+        sources = find_sources((run.get("settings") or {}).get("data") or ())
+        paths = [source.path for source in sources]
         return {file_digest(path): str(path) for path in paths if isinstance(path, Path)}
     except (OSError, TruetuneError, TypeError):
         return {}
 
 
-def _held(
-    before: Sequence[Mapping[str, Any]], rows: frozenset[int], there: Mapping[str, str]
+def _held_out_of_file(
+    before: Sequence[Mapping[str, Any]], rows: frozenset[int], path_of_digest: Mapping[str, str]
 ) -> frozenset[int] | None:
-    """The held-out rows of a file that stood after these others, counted from its own start; `there` says where each of
-    them is by its digest."""
+    """The held-out rows of one file of a run, counted from its own start.
+
+    Args:
+        before: the entries of the files that stood before it.
+        rows: the held-out rows, counted over all files.
+        path_of_digest: where files are, by their digests.
+
+    Returns:
+        None where the length of a file before it can't be told.
+    """
     if not rows or not before:
         return rows
     try:
         passed = sum(
-            _length(there.get(entry["digest"]) or entry["file"], entry["digest"])
+            _count_rows(path_of_digest.get(entry["digest"]) or entry["file"], entry["digest"])
             for entry in before
         )
     except (OSError, TruetuneError):
@@ -219,7 +266,7 @@ def _held(
     return frozenset(row - passed for row in rows if row >= passed)
 
 
-def _length(file: str, digest: str) -> int:
+def _count_rows(file: str, digest: str) -> int:
     """Rows of a file of the run. Raises OSError or DataError where it is not there as it was."""
     if file_digest(Path(file)) != digest:
         raise DataError(file)

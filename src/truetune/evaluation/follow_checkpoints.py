@@ -1,7 +1,8 @@
-"""follow: the checkpoints of a run, asked as they appear.
+"""The checkpoints of a run, asked the same questions as they appear.
 
-The looks stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same command
-goes on where it was interrupted.
+The answers stand in a folder beside the run (`RUN-sampled`), as `truetune train` keeps its own, so that the same
+command continues where it was interrupted. It runs beside the training and only reads what that writes. The trade-off:
+each checkpoint is loaded anew, which takes longer than a look from inside of the training, and disturbs it by nothing.
 """
 
 from __future__ import annotations
@@ -27,16 +28,21 @@ from truetune.checks.watching import findings_of, judgement_of, news
 from truetune.data.atomic import write_atomically
 from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
 from truetune.errors import TruetuneError, UsageError
-from truetune.evaluation.choose_prompts import Asked, asked, columns_of, data_of
+from truetune.evaluation.choose_prompts import (
+    ChosenPrompts,
+    choose_prompts,
+    find_held_out_files,
+    recorded_columns,
+)
 from truetune.evaluation.sample_model import (
-    PLAIN,
-    Asking,
+    DEFAULT_OPTIONS,
     Progress,
+    SamplingSettings,
     ask_model,
-    failing,
-    judgement_with_causes,
-    subject,
-    unanswered,
+    describe_subject,
+    has_failures,
+    judge_with_causes,
+    unanswered_prompts,
 )
 from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_parsers import make_parser
@@ -47,14 +53,16 @@ from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passe
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
-ASKED = "asked.json"
-EVERY = 5.0
+QUESTIONS_FILE = "asked.json"
+# Chosen, not measured: checkpoints are minutes apart; a listing of a folder on a network drive costs little at this
+# pace, and twice as long would not be noticed.
+POLL_INTERVAL_S = 5.0
 """Seconds between two glances at the folder"""
-RUNNING = ("looking", "training")
+UNFINISHED_STATES = ("looking", "training")
 """States of a run that may make more checkpoints"""
 
 
-def follow(
+def follow_checkpoints(
     run: str,
     data: Sequence[str] = (),
     *,
@@ -71,17 +79,27 @@ def follow(
     diagnose: bool | None = None,
     base: str | None = None,
     tokenizer: str | None = None,
-    options: Options = PLAIN,
+    options: Options = DEFAULT_OPTIONS,
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda line: None,
-    wait: Callable[[], None] = lambda: time.sleep(EVERY),
+    wait: Callable[[], None] = lambda: time.sleep(POLL_INTERVAL_S),
     **settings: Any,
 ) -> SampleReport:
-    """Ask each whole checkpoint in the folder of a run the same questions, until the run ends; with `once` those that
-    are there.
+    """Ask each whole checkpoint in the folder of a run the same questions, until the run ends.
 
-    `looks` is the folder that keeps the answers; `say` is told of each look. The rest is as in `sample`, whose errors
-    it raises.
+    Args:
+        run: the folder.
+        data: files with rows; else those that the run held out.
+        once: ask those that are there, and end.
+        looks: the folder that keeps the answers.
+        count, seed, max_new_tokens, temperature, top_p, parser, min_success: as in `sample_model`.
+        all_rows, diagnose, base, tokenizer, options, progress, settings: as in `sample_model`.
+        say: is told of each pass, and of each finding that is new or worse.
+        wait: waits for more checkpoints.
+
+    Raises:
+        UsageError: the folder is no run, has no whole checkpoint, or `looks` holds something else; and what
+            `sample_model` raises.
     """
     started = time.perf_counter()
     folder = Path(run)
@@ -89,18 +107,19 @@ def follow(
         raise UsageError(
             f"{run}: expected the output folder of `truetune train`, with its {RUN_FILE}"
         )
-    files = data_of(read_run(folder), data)
+    files = find_held_out_files(read_run(folder), data)
     choice = {"count": count, "seed": seed, "all_rows": all_rows}
     parse = make_parser(parser) if parser else None
-    followed = _Followed(
+    followed = _FollowedRun(
         folder,
         files,
         choice,
-        Asking(max_new_tokens, temperature, top_p, seed, parse, options, progress),
+        SamplingSettings(max_new_tokens, temperature, top_p, seed, parse, options, progress),
         {"base": base, "tokenizer": tokenizer},
-        columns_of(read_run(folder), files) | settings,
+        recorded_columns(read_run(folder), files) | settings,
     )
-    given = {
+    # What decides the answers: kept answers are continued only where all of it is the same.
+    questions = {
         "data": list(files),
         **choice,
         "max_new_tokens": max_new_tokens,
@@ -111,17 +130,21 @@ def follow(
     keep = Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled")
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
-    kept = _kept(keep, given)
-    followed.looks |= {look.step: look for look, _ in read_passes(kept)}
-    for look in followed.watched().looks:
-        say(_line(look, max_new_tokens, "asked before"))
-    said: dict[str, Finding] = {}
-    for step, path in _coming(folder, once, wait, followed.notes):
-        if (fresh := followed.ask(path, step)) is not None:
-            save_pass(fresh, max_new_tokens, kept)
-            say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-            for finding in news(findings_of(followed.watched(), followed.spec()), said):
-                say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
+    answers_folder = _open_answers_folder(keep, questions)
+    followed.looks |= {look.step: look for look, _ in read_passes(answers_folder)}
+    for look in followed.sampled_run().looks:
+        say(_describe_pass(look, max_new_tokens, "asked before"))
+    # What was already told, so that a fault of all checkpoints is told once.
+    told_before: dict[str, Finding] = {}
+    for step, path in _wait_for_checkpoints(folder, once, wait, followed.notes):
+        fresh = followed.ask(path, step)
+        if fresh is None:
+            continue
+        save_pass(fresh, max_new_tokens, answers_folder)
+        say(_describe_pass(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
+        findings = findings_of(followed.sampled_run(), followed.spec())
+        for finding in news(findings, told_before):
+            say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
         raise UsageError(
             f"{run}: there is no whole checkpoint in"
@@ -131,54 +154,60 @@ def follow(
 
 
 @dataclass
-class _Followed:
+class _FollowedRun:
     """A run, and what its checkpoints have answered."""
 
     folder: Path
     files: tuple[str, ...]
     choice: Mapping[str, Any]
-    """count, seed and all_rows of `asked`"""
-    asking: Asking
+    """count, seed and all_rows of `choose_prompts`"""
+    asking: SamplingSettings
     parts: Mapping[str, str | None]
     """base and tokenizer of `find_model_source`"""
     settings: Mapping[str, Any]
+    """Of RunSpec"""
     looks: dict[int, SamplingPass] = field(default_factory=dict)
+    """By step"""
     notes: list[str] = field(default_factory=list)
-    asked: Asked | None = None
+    prompts: ChosenPrompts | None = None
+    """Once a checkpoint was opened"""
     latest: tuple[ModelSource, Probes] | None = None
+    """The checkpoint that was opened last"""
 
     def ask(self, path: Path, step: int) -> SamplingPass | None:
-        """The look at a checkpoint; None where there is one already, or the run has removed the checkpoint."""
+        """The pass over a checkpoint; None where there is one already, or the run has removed the checkpoint."""
         if step in self.looks:
             return None
         try:
-            place, probes, found = self.at(path)
+            place, probes, chosen = self.open_checkpoint(path)
             with open_backend(place, probes.tokenizer, self.asking.options) as backend:
-                self.looks[step] = ask_model(backend, probes, found.prompts, self.asking, step)
+                self.looks[step] = ask_model(backend, probes, chosen.prompts, self.asking, step)
         except (TruetuneError, OSError):
+            # save_total_limit of the Trainer removes old checkpoints, also while they are read.
             if path.is_dir():
                 raise
             self.notes.append(f"{path.name} was removed by the run before it was asked")
         return self.looks.get(step)
 
-    def at(self, path: Path) -> tuple[ModelSource, Probes, Asked]:
+    def open_checkpoint(self, path: Path) -> tuple[ModelSource, Probes, ChosenPrompts]:
         """A checkpoint, and the questions, which are the same for all."""
         place = find_model_source(str(path), **self.parts)
         probes = place.prepared(**self.settings)
         self.latest = place, probes
-        if self.asked is None:
-            self.asked = asked(place, probes, self.files, **self.choice)
+        if self.prompts is None:
+            self.prompts = choose_prompts(place, probes, self.files, **self.choice)
             self.looks = {
-                step: _renewed(look, self.asked.prompts) for step, look in self.looks.items()
+                step: _renew_prompts(look, self.prompts.prompts)
+                for step, look in self.looks.items()
             }
-        return place, probes, self.asked
+        return place, probes, self.prompts
 
     def spec(self) -> RunSpec | None:
-        """Once a checkpoint was asked."""
+        """The settings, once a checkpoint was asked."""
         return self.latest and self.latest[1].spec
 
-    def watched(self) -> SampledRun:
-        """As the rules on answers take it."""
+    def sampled_run(self) -> SampledRun:
+        """The passes by step, as the rules on answers take them."""
         run = read_run(self.folder)
         looks = tuple(self.looks[step] for step in sorted(self.looks))
         return SampledRun(
@@ -191,136 +220,165 @@ class _Followed:
     def report(
         self, name: str, started: float, diagnose: bool | None, min_success: float | None
     ) -> SampleReport:
-        """Of all looks, with the causes of what the last one shows."""
-        last, limit = self.watched().looks[-1], self.asking.max_new_tokens
-        made = {checkpoint_step(path): path for path in list_checkpoints(self.folder)}
-        path = made.get(last.step, self.folder)
-        there = is_checkpoint(path)
-        place, probes, _ = self.at(path if there else next(iter(made.values()), path))
-        assert self.asked is not None
-        found, watched = self.asked, self.watched()
-        last = watched.looks[-1]
-        judged, kind = judgement_of(watched, probes.spec), "the answers that were kept"
-        if not there:
+        """The report on all passes, with the causes of what the last one shows.
+
+        Args:
+            name: of the run.
+            started: when, by `time.perf_counter`.
+            diagnose: as in `sample_model`.
+            min_success: as in `sample_model`.
+        """
+        last, limit = self.sampled_run().looks[-1], self.asking.max_new_tokens
+        path_of_step = {checkpoint_step(path): path for path in list_checkpoints(self.folder)}
+        # A finished run may have its last weights in its own folder.
+        path = path_of_step.get(last.step, self.folder)
+        is_there = is_checkpoint(path)
+        # Any other checkpoint tells tokenizer and settings as well.
+        any_path = path if is_there else next(iter(path_of_step.values()), path)
+        place, probes, chosen = self.open_checkpoint(any_path)
+        # Again, for opening it may have renewed the prompts of kept answers.
+        sampled = self.sampled_run()
+        last = sampled.looks[-1]
+        judgement, kind = judgement_of(sampled, probes.spec), "the answers that were kept"
+        if not is_there:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"
             )
-        elif failing(last, limit) if diagnose is None else diagnose:
+        elif has_failures(last, limit) if diagnose is None else diagnose:
             with open_backend(place, probes.tokenizer, self.asking.options) as backend:
-                judged, more = judgement_with_causes(
-                    place, probes, watched, backend, self.asking, diagnose
+                judgement, notes = judge_with_causes(
+                    place, probes, sampled, backend, self.asking, diagnose
                 )
-                self.notes += [*more, *backend.notes]
+                self.notes += [*notes, *backend.notes]
                 kind = backend.kind
         return SampleReport(
             spec=probes.spec.model_copy(update={"data": self.files}),
-            subjects=(subject(place, probes, found, self.asking, kind),),
-            findings=judged.findings,
-            examined=judged.examined,
-            not_judged=judged.not_judged,
+            subjects=(describe_subject(place, probes, chosen, self.asking, kind),),
+            findings=judgement.findings,
+            examined=judgement.examined,
+            not_judged=judgement.not_judged,
             seconds=time.perf_counter() - started,
             name=name,
-            looks=watched.looks,
+            looks=sampled.looks,
             limit=limit,
-            unanswered=unanswered(found.prompts, last),
+            unanswered=unanswered_prompts(chosen.prompts, last),
             notes=tuple(dict.fromkeys(self.notes)),
             min_success=min_success,
         )
 
 
-def _renewed(look: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
-    """A look that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
-    known = {prompt.ids: prompt for prompt in prompts}
-    if not all(sample.prompt.ids in known for sample in look.samples):
+def _renew_prompts(look: SamplingPass, prompts: Sequence[Prompt]) -> SamplingPass:
+    """A pass that was kept, with its prompts as they are made now. Raises UsageError where they are others."""
+    # Files of samples keep less of a prompt than there is: its chat, for instance.
+    by_ids = {prompt.ids: prompt for prompt in prompts}
+    if not all(sample.prompt.ids in by_ids for sample in look.samples):
         raise UsageError(
             "the answers that were kept are to other prompts: the rows have changed; name another"
             " folder with --looks"
         )
-    return replace(
-        look,
-        samples=tuple(replace(sample, prompt=known[sample.prompt.ids]) for sample in look.samples),
-    )
+    samples = tuple(replace(sample, prompt=by_ids[sample.prompt.ids]) for sample in look.samples)
+    return replace(look, samples=samples)
 
 
-def _kept(folder: Path, given: dict[str, Any]) -> Path:
-    """The folder of the looks. Raises UsageError where it holds those of other questions, or what is none of ours."""
-    before = (
-        read_object(folder / ASKED, [])
-        if folder.is_dir() and not (folder / ASKED).is_symlink()
-        else None
-    )
-    ours = before is not None and before.keys() == given.keys()
+def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
+    """The folder of the answers, made where it is not there.
 
-    def also_ours(path: Path) -> bool:
-        if (folder / path).is_symlink():
+    Args:
+        folder: its path.
+        questions: what decides the answers.
+
+    Raises:
+        UsageError: it holds the answers to other questions, what is none of ours, or can't be written.
+    """
+    # A link would have us read, and later write, somewhere else.
+    is_readable = folder.is_dir() and not (folder / QUESTIONS_FILE).is_symlink()
+    before = read_object(folder / QUESTIONS_FILE, []) if is_readable else None
+    is_ours = before is not None and before.keys() == questions.keys()
+
+    def is_own_file(path: Path) -> bool:
+        if not is_ours or (folder / path).is_symlink():
             return False
-        return ours and (
-            path == Path(ASKED) or (path.parent == Path(SAMPLES) and is_sample_file(folder / path))
-        )
+        is_sample = path.parent == Path(SAMPLES) and is_sample_file(folder / path)
+        return path == Path(QUESTIONS_FILE) or is_sample
 
-    stranger = next(
-        find_strangers(folder, {}, folders=(SAMPLES,) if ours else (), also_ours=also_ours), None
+    strangers = find_strangers(
+        folder, {}, folders=(SAMPLES,) if is_ours else (), also_ours=is_own_file
     )
+    stranger = next(strangers, None)
     if stranger is not None:
         raise stranger_error(
             stranger, "nothing was written: move it elsewhere, or name another folder with --looks"
         )
-    if before is not None and before != given:
-        other = [name for name in given if before.get(name) != given[name]]
+    if before is None:
+        _write_questions(folder, questions)
+    elif before != questions:
+        differing = [name for name in questions if before.get(name) != questions[name]]
         raise UsageError(
-            f"{folder} holds the answers to other questions ({', '.join(other)} differ); name"
+            f"{folder} holds the answers to other questions ({', '.join(differing)} differ); name"
             " another folder with --looks, or remove it"
         )
-    if before is None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(folder / ASKED, json.dumps(given, indent=1).encode())
-        except OSError as error:
-            raise UsageError(
-                f"{error.filename or folder}: can't be written: {error.strerror}"
-            ) from None
     return folder
 
 
-def _coming(
+def _write_questions(folder: Path, questions: dict[str, Any]) -> None:
+    """Make the folder. Raises UsageError where it can't be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / QUESTIONS_FILE, json.dumps(questions, indent=1).encode())
+    except OSError as error:
+        raise UsageError(
+            f"{error.filename or folder}: can't be written: {error.strerror}"
+        ) from None
+
+
+def _wait_for_checkpoints(
     folder: Path, once: bool, wait: Callable[[], None], notes: list[str]
 ) -> Iterator[tuple[int, Path]]:
     """(step, folder) of each whole checkpoint, as they appear, until the run has ended."""
     done: set[int] = set()
     while True:
-        running = not once and read_run(folder).get("status") in RUNNING
+        # Read before the listing: a checkpoint that is written between the two is seen in the next round.
+        running = not once and read_run(folder).get("status") in UNFINISHED_STATES
         faults: list[str] = []
-        for step, path in _whole_checkpoints(folder, faults, done):
+        for step, path in _list_whole_checkpoints(folder, faults, done):
             done.add(step)
             yield step, path
         if not running:
+            # While a run writes, a checkpoint is only not whole yet.
             notes += faults
             return
         wait()
 
 
-def _whole_checkpoints(
+def _list_whole_checkpoints(
     folder: Path, faults: list[str], done: Collection[int] = ()
 ) -> Iterator[tuple[int, Path]]:
-    """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished."""
+    """(step, folder) of the whole checkpoints that are there, and of the run itself where it is finished.
+
+    Args:
+        folder: of the run.
+        faults: takes what is wrong with the others.
+        done: steps that are left out.
+    """
     for path in list_checkpoints(folder):
         step = checkpoint_step(path)
         if step is None or step in done:
             continue
-        if fault := find_checkpoint_fault(path):
+        fault = find_checkpoint_fault(path)
+        if fault:
             faults.append(f"{path.name} is not asked: {fault}")
         else:
             yield step, path
     run = read_run(folder)
-    finished = (
-        run.get("status") == "finished"
-        and isinstance(run.get("step"), int)
-        and is_checkpoint(folder)
-    )
-    if finished and run["step"] not in {checkpoint_step(path) for path in list_checkpoints(folder)}:
-        yield run["step"], folder
+    step = run.get("step")
+    if run.get("status") != "finished" or not isinstance(step, int) or not is_checkpoint(folder):
+        return
+    # The last weights mostly stand in a checkpoint as well.
+    if step not in {checkpoint_step(path) for path in list_checkpoints(folder)}:
+        yield step, folder
 
 
-def _line(look: SamplingPass, limit: int, how: str) -> str:
-    counts = Success.of_look(look, limit)
-    return f"step {look.step:,}: {counts.good} of {counts.of} answers are good ({how})"
+def _describe_pass(look: SamplingPass, limit: int, how: str) -> str:
+    """One line on a pass, with how it came about."""
+    success = Success.of_look(look, limit)
+    return f"step {look.step:,}: {success.good} of {success.of} answers are good ({how})"

@@ -1,4 +1,9 @@
-"""inquire: ask a model, its base, its files and its training record why it answers as it does."""
+"""Ask a model, its base, its files and its training record why it answers as it does.
+
+Each question is small: eight prompts to the base, eight references that both score, two prompts without a batch. What
+comes back is evidence for the rules on causes, which decide. The trade-off: no question may fail the report that it
+explains, so one that can't be asked becomes a note, and its rule judges without it or not at all.
+"""
 
 from __future__ import annotations
 
@@ -34,21 +39,28 @@ from truetune.render.probes import Probes
 from truetune.render.serving_contract import contract_breaks
 from truetune.render.tokenizer import Tokenizer
 
-ASKED = 8
+# Chosen, not measured: of eight prompts a fault of all answers shows in each, and a fault of half of them in four.
+# Twice as many would double the time of a base on a CPU.
+MAX_BASE_PROMPTS = 8
 """Prompts that the base is asked"""
-LONGEST = 64
+# Chosen, not measured: whether a base rambles or stops shows in a few sentences.
+MAX_BASE_TOKENS = 64
 """New tokens of the base's answers"""
-SCORED, ROOM = 8, 2048
+# Chosen, not measured: eight references have a few hundred tokens, whose mean difference has a small error; 2,048
+# tokens each keep one long row from filling a GPU.
+MAX_REFERENCES, MAX_REFERENCE_TOKENS = 8, 2048
 """References whose log-probabilities are compared, and how many tokens they may have with their prompts"""
-COOLER = 4
+# Chosen, not measured: drawing that spoils answers spoils most of them, so that four greedy ones show it.
+GREEDY_PROMPTS = 4
 """Prompts that are asked once more, greedily"""
-ALONE, FIRST = 2, 32
+# Chosen, not measured: wrong padding changes the first tokens of the shortest prompts, which are padded most.
+UNBATCHED_PROMPTS, UNBATCHED_TOKENS = 2, 32
 """Prompts that are asked once more, alone, and the tokens that are compared"""
-UNABLE = (TruetuneError, OSError, RuntimeError, ValueError)
+EXPECTED_ERRORS = (TruetuneError, OSError, RuntimeError, ValueError)
 """What keeps a question from being answered: no such folder, no memory, no answer of a server"""
 
 
-def inquire(
+def gather_evidence(
     place: ModelSource,
     probes: Probes,
     prompts: Sequence[Prompt],
@@ -61,165 +73,217 @@ def inquire(
     temperature: float = 0.0,
     progress: Progress | None = None,
 ) -> ModelEvidence:
-    """Of a model that gave the answers of `look`, cut at `limit` new tokens.
+    """The evidence on a model that gave some answers; what can't be asked is a note, and no error.
 
-    `base` is opened with `options` where it is not given and known. `temperature` is that at which the
-    answers were drawn; 0: they are greedy.
-    What can't be asked is a note, and no error.
+    Args:
+        place: the model, with its files and the record of its run.
+        probes: its tokenizer and template.
+        prompts: what it was asked.
+        look: what it answered.
+        backend: the model, loaded.
+        options: with which the base is opened, where it is not given and known.
+        base: the base, loaded.
+        limit: new tokens after which the answers were cut.
+        temperature: at which they were drawn; 0: they are greedy.
+        progress: is told how many questions are done, of how many.
     """
-    tokenizer, notes = probes.tokenizer, list[str]()
+    tokenizer = probes.tokenizer
     served = serving_stops(tokenizer)
-    trained, recorded = _trained(place, probes, prompts)
-    asked = (
-        served
-        if {token.id for token in trained} <= served
-        else frozenset(token.id for token in trained)
-    )
-    watched = SampledRun((look,), limit=limit, finished=True)
-    found = ModelEvidence(
-        watched,
+    trained, recorded = _find_trained_stops(place, probes, prompts)
+    trained_ids = frozenset(token.id for token in trained)
+    # Where serving stops at other tokens than were trained, the answers of `look` say nothing of the trained ones.
+    asked_stops = served if trained_ids <= served else trained_ids
+    evidence = ModelEvidence(
+        SampledRun((look,), limit=limit, finished=True),
         kind=place.kind,
         trained=trained,
         recorded=recorded,
-        served=_tokens(tokenizer, served),
-        pad=_pad(tokenizer),
+        served=_name_tokens(tokenizer, served),
+        pad=_find_pad(tokenizer),
         contract=place.contract is not None,
         run=bool(place.run),
         folder=place.folder,
         base_folder=place.base,
         temperature=temperature,
     )
-    told, mine = _telling(progress, 7), list[_Logprobs | None]()
-
-    def ask(what: str, question: Callable[[], dict[str, Any]]) -> None:
-        nonlocal found
-        try:
-            found = replace(found, **question())
-        except UNABLE as error:
-            notes.append(f"{what}: {type(error).__name__}: {error}")
-        told()
-
-    def of_references() -> dict[str, Any]:
-        mine.append(_references(backend, prompts))
-        return {"surprise": None if mine[0] is None else float(-mine[0].whole.mean())}
-
-    ask("the training record", lambda: _prompts(place, probes))
-    ask(
+    inquiry = _Inquiry(evidence, progress)
+    inquiry.ask("the training record", lambda: _check_contract(place, probes))
+    inquiry.ask(
         "stopping",
         lambda: {
-            "stopping": _of_look(look) if asked == served else _stopping(backend, prompts, asked)
+            "stopping": _estimate_stopping(look)
+            if asked_stops == served
+            else _ask_for_stops(backend, prompts, asked_stops)
         },
     )
-    ask("the references", of_references)
-    ask("the prompts alone", lambda: _alone(backend, look, served) if not temperature else {})
-    ask(
-        "the prompts greedily",
-        lambda: _cooler(backend, prompts, tokenizer, served, limit) if temperature else {},
+    logprobs: list[_Logprobs | None] = []
+
+    def score_references() -> dict[str, Any]:
+        scored = _score_references(backend, prompts)
+        # Kept for the base: both must be scored, or neither says anything.
+        logprobs.append(scored)
+        return {"surprise": None if scored is None else float(-scored.whole.mean())}
+
+    inquiry.ask("the references", score_references)
+    # Drawn answers differ by chance, with and without a batch.
+    inquiry.ask(
+        "the prompts alone",
+        lambda: {} if temperature else _ask_unbatched(backend, look, served),
     )
-    ask("the pace", lambda: {"pace": backend.pace()})
+    inquiry.ask(
+        "the prompts greedily",
+        lambda: _ask_greedily(backend, prompts, tokenizer, served, limit) if temperature else {},
+    )
+    inquiry.ask("the pace", lambda: {"pace": backend.pace()})
 
-    def of_base() -> dict[str, Any]:
-        with _base(place, tokenizer, options or Options(), base) as under:
-            if under is None:
-                notes.append("the base was not asked: it is not known")
+    def ask_base() -> dict[str, Any]:
+        with _open_base(place, tokenizer, options or Options(), base) as base_backend:
+            if base_backend is None:
+                inquiry.notes.append("the base was not asked: it is not known")
                 return {}
-            seen = _look(under, prompts, tokenizer, served, min(limit, LONGEST))
-            stopping = _of_look(seen) if asked == served else _stopping(under, prompts, asked)
-            theirs = _references(under, prompts) if mine else None
-            return {
-                "base": SampledRun((seen,), limit=min(limit, LONGEST), finished=True),
-                "base_stopping": stopping,
-                "effect": _effect(mine[0], theirs) if mine else None,
-                "gain": _gain(mine[0], theirs) if mine else None,
+            base_limit = min(limit, MAX_BASE_TOKENS)
+            base_look = _sample_some(base_backend, prompts, tokenizer, served, base_limit)
+            answers: dict[str, Any] = {
+                "base": SampledRun((base_look,), limit=base_limit, finished=True),
+                "base_stopping": _estimate_stopping(base_look)
+                if asked_stops == served
+                else _ask_for_stops(base_backend, prompts, asked_stops),
             }
+            # Empty where scoring the model itself has failed.
+            if logprobs:
+                base_logprobs = _score_references(base_backend, prompts)
+                answers["effect"] = _measure_effect(logprobs[0], base_logprobs)
+                answers["gain"] = _measure_gain(logprobs[0], base_logprobs)
+            return answers
 
-    ask("the base", of_base)
-    if found.surprise is None:
-        notes.append(
+    inquiry.ask("the base", ask_base)
+    if inquiry.evidence.surprise is None:
+        inquiry.notes.append(
             f"the log-probabilities of the references are not known: {backend.name} tells none, or"
             " there are no references"
         )
-    return replace(found, notes=tuple(notes))
+    return replace(inquiry.evidence, notes=tuple(inquiry.notes))
 
 
-def _telling(progress: Progress | None, of: int) -> Callable[[], None]:
-    done = iter(range(1, of + 1))
-    return lambda: progress(next(done), of) if progress else None
+QUESTION_COUNT = 7
+"""Of `gather_evidence`, for the bar of progress"""
 
 
-def _trained(
+class _Inquiry:
+    """The questions that are asked one after the other, and what they have brought."""
+
+    def __init__(self, evidence: ModelEvidence, progress: Progress | None) -> None:
+        self.evidence, self.progress = evidence, progress
+        self.notes: list[str] = []
+        self.done = 0
+
+    def ask(self, what: str, question: Callable[[], dict[str, Any]]) -> None:
+        """Add the fields of ModelEvidence that a question gives; one that can't be answered is a note."""
+        try:
+            self.evidence = replace(self.evidence, **question())
+        except EXPECTED_ERRORS as error:
+            self.notes.append(f"{what}: {type(error).__name__}: {error}")
+        self.done += 1
+        if self.progress:
+            self.progress(self.done, QUESTION_COUNT)
+
+
+def _find_trained_stops(
     place: ModelSource, probes: Probes, prompts: Iterable[Prompt]
 ) -> tuple[tuple[ControlToken, ...], bool]:
-    """The stop tokens that answers are trained to end with, and whether the training record says so."""
-    listed = place.run.get("stops")
-    stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
-    trained = [stop.get("id") for stop in stops if stop.get("trained") is True]
-    if ids := [id for id in trained if type(id) is int]:
-        return _tokens(probes.tokenizer, ids), True
-    last = Counter(prompt.reference_ids[-1] for prompt in prompts if prompt.reference_ids)
-    common = next((id for id, _ in last.most_common(1) if id in probes.tokenizer.control), None)
-    if common is None and last and all(prompt.chat is None for prompt in prompts):
+    """The stop tokens that answers are trained to end with, and whether the training record says so.
+
+    Without a record: the token that most references end with, else the one that ends a turn of the template.
+    """
+    recorded_ids = _recorded_stops(place)
+    if recorded_ids:
+        return _name_tokens(probes.tokenizer, recorded_ids), True
+    prompts = list(prompts)
+    last_ids = Counter(prompt.reference_ids[-1] for prompt in prompts if prompt.reference_ids)
+    most_common = last_ids.most_common(1)
+    # An ordinary token at the end is a reference without a stop.
+    if most_common and most_common[0][0] in probes.tokenizer.control:
+        return _name_tokens(probes.tokenizer, [most_common[0][0]]), False
+    # Plain texts without a chat have no turns: the template's end of turn is none of theirs.
+    if last_ids and all(prompt.chat is None for prompt in prompts):
         return (), False
     terminator = probes.terminator.token if probes.terminator else None
-    id = common if common is not None else terminator.id if terminator else None
-    return (_tokens(probes.tokenizer, [id]) if id is not None else ()), False
+    return (_name_tokens(probes.tokenizer, [terminator.id]) if terminator else ()), False
 
 
-def _tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[ControlToken, ...]:
+def _recorded_stops(place: ModelSource) -> list[int]:
+    """The ids that run.json calls trained stops; anything may stand in such a file."""
+    listed = place.run.get("stops")
+    stops = [stop for stop in listed if isinstance(stop, dict)] if isinstance(listed, list) else []
+    ids = [stop.get("id") for stop in stops if stop.get("trained") is True]
+    # `type`, for True is an int as well.
+    return [id for id in ids if type(id) is int]
+
+
+def _name_tokens(tokenizer: Tokenizer, ids: Iterable[int]) -> tuple[ControlToken, ...]:
+    """Ids with their texts, in order."""
     return tuple(ControlToken(str(tokenizer.backend.id_to_token(id)), id) for id in sorted(ids))
 
 
-def _pad(tokenizer: Tokenizer) -> ControlToken | None:
+def _find_pad(tokenizer: Tokenizer) -> ControlToken | None:
+    """The pad token, where the tokenizer names one."""
     pad = tokenizer.special.get("pad")
     return ControlToken(pad.token, pad.id) if pad else None
 
 
-def _prompts(place: ModelSource, probes: Probes) -> dict[str, Any]:
+def _check_contract(place: ModelSource, probes: Probes) -> dict[str, Any]:
+    """`prompts`: in what the prompts of today break the contract of the training; without one, `contract` False."""
     contract = read_object(place.contract, []) if place.contract else None
-    return (
-        {"prompts": tuple(contract_breaks(contract, probes))} if contract else {"contract": False}
-    )
+    if not contract:
+        return {"contract": False}
+    return {"prompts": tuple(contract_breaks(contract, probes))}
 
 
-def _of_look(look: SamplingPass) -> StopEstimate | None:
-    return _summary(sample.answer for sample in look.samples)
+def _estimate_stopping(look: SamplingPass) -> StopEstimate | None:
+    """P(stop) behind the references, as the pass has noted it."""
+    return _summarize_stops(sample.answer for sample in look.samples)
 
 
-def _stopping(
+def _ask_for_stops(
     backend: Backend, prompts: Sequence[Prompt], stops: frozenset[int]
 ) -> StopEstimate | None:
-    """Behind the references, of stops at which serving need not end."""
-    taught = [prompt for prompt in prompts if prompt.reference_ids][:ASKED]
-    return (
-        _summary(backend.answers(taught, Decoding(stops, max_new_tokens=1)))
-        if taught and stops
-        else None
-    )
+    """P(stop) behind the references, of stops at which serving need not end."""
+    with_reference = [prompt for prompt in prompts if prompt.reference_ids][:MAX_BASE_PROMPTS]
+    if not with_reference or not stops:
+        return None
+    # One new token: the backend reads P(stop) along the reference, and the answer itself is not needed.
+    return _summarize_stops(backend.answers(with_reference, Decoding(stops, max_new_tokens=1)))
 
 
-def _summary(answers: Iterable[Answer | None]) -> StopEstimate | None:
+def _summarize_stops(answers: Iterable[Answer | None]) -> StopEstimate | None:
+    """Medians: one reference that should not end where it does would move a mean."""
     known = [
-        answer for answer in answers if answer is not None and answer.stop_probability is not None
+        (answer.stop_probability, answer.stop_rank)
+        for answer in answers
+        if answer is not None and answer.stop_probability is not None
     ]
     if not known:
         return None
-    ranks = [answer.stop_rank for answer in known if answer.stop_rank is not None]
-    probability = median(
-        answer.stop_probability for answer in known if answer.stop_probability is not None
-    )
+    ranks = [rank for _, rank in known if rank is not None]
+    probability = median(probability for probability, _ in known)
     return StopEstimate(probability, median_low(ranks) if ranks else -1, len(known))
 
 
-def _alone(backend: Backend, look: SamplingPass, stops: frozenset[int]) -> dict[str, Any]:
-    """The shortest prompts, which a batch pads most, once more."""
+def _ask_unbatched(backend: Backend, look: SamplingPass, stops: frozenset[int]) -> dict[str, Any]:
+    """The shortest prompts, which a batch pads most, once more, each alone: `alone` and `parted`."""
+    # A single prompt was alone before.
     if len(look.samples) < 2:
         return {}
-    shortest = sorted(look.samples, key=lambda sample: len(sample.prompt.ids))[:ALONE]
-    parted = [_parted(backend, sample, stops) for sample in shortest]
-    return {"alone": len(shortest), "parted": tuple(one for one in parted if one is not None)}
+    shortest = sorted(look.samples, key=lambda sample: len(sample.prompt.ids))
+    shortest = shortest[:UNBATCHED_PROMPTS]
+    divergences = [_find_divergence(backend, sample, stops) for sample in shortest]
+    return {
+        "alone": len(shortest),
+        "parted": tuple(one for one in divergences if one is not None),
+    }
 
 
-def _cooler(
+def _ask_greedily(
     backend: Backend,
     prompts: Sequence[Prompt],
     tokenizer: Tokenizer,
@@ -227,70 +291,78 @@ def _cooler(
     limit: int,
 ) -> dict[str, Any]:
     """Some of the prompts once more, greedily: is the way of drawing what makes the answers bad?"""
-    few = min(limit, LONGEST)
-    look = _look(backend, prompts[:COOLER], tokenizer, stops, few)
-    return {"cooler": SampledRun((look,), limit=few, finished=True)}
+    max_tokens = min(limit, MAX_BASE_TOKENS)
+    look = _sample_some(backend, prompts[:GREEDY_PROMPTS], tokenizer, stops, max_tokens)
+    return {"cooler": SampledRun((look,), limit=max_tokens, finished=True)}
 
 
-def _parted(backend: Backend, sample: Sample, stops: frozenset[int]) -> DivergentAnswer | None:
-    (alone,) = backend.answers([sample.prompt], Decoding(stops, max_new_tokens=FIRST))
+def _find_divergence(
+    backend: Backend, sample: Sample, stops: frozenset[int]
+) -> DivergentAnswer | None:
+    """Where the answer to a prompt alone parts from that in a batch; None where it does not."""
+    (alone,) = backend.answers([sample.prompt], Decoding(stops, max_new_tokens=UNBATCHED_TOKENS))
     if alone is None:
         return None
-    mine, other = (_said(answer)[:FIRST] for answer in (alone, sample.answer))
-    at = next((i for i, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b), None)
-    if at is None:
+    alone_ids = _ids_with_stop(alone)[:UNBATCHED_TOKENS]
+    batch_ids = _ids_with_stop(sample.answer)[:UNBATCHED_TOKENS]
+    pairs = enumerate(zip(alone_ids, batch_ids, strict=False))
+    position = next((i for i, (a, b) in pairs if a != b), None)
+    if position is None:
         return None
-    before = [*sample.prompt.ids, *mine[:at]]
-    scored = [backend.score([[*before, token]]) for token in (mine[at], other[at])]
-    own, theirs = (float(made[0].logprobs[-1]) if made else None for made in scored)
-    nats = own - theirs if own is not None and theirs is not None else None
-    return DivergentAnswer(sample.prompt.question, sample.answer.text, alone.text, at, nats)
+    # Two tokens that are nearly as likely change places with any rounding: how far apart are they?
+    before = [*sample.prompt.ids, *alone_ids[:position]]
+    scored = [backend.score([[*before, ids[position]]]) for ids in (alone_ids, batch_ids)]
+    logprobs = [float(one[0].logprobs[-1]) if one else None for one in scored]
+    alone_logprob, batch_logprob = logprobs
+    nats = None
+    if alone_logprob is not None and batch_logprob is not None:
+        nats = alone_logprob - batch_logprob
+    return DivergentAnswer(sample.prompt.question, sample.answer.text, alone.text, position, nats)
 
 
-def _said(answer: Answer) -> list[int]:
+def _ids_with_stop(answer: Answer) -> list[int]:
+    """What the model generated, with the stop token, which `ids` leaves out."""
     return [*answer.ids, *([] if answer.stop is None else [answer.stop])]
 
 
 @contextmanager
-def _base(
-    place: ModelSource, tokenizer: Tokenizer, options: Options, given: Backend | None
+def _open_base(
+    place: ModelSource, tokenizer: Tokenizer, options: Options, loaded: Backend | None
 ) -> Iterator[Backend | None]:
-    if given is not None or place.base is None or _same(place.base, place.folder):
-        yield given
+    """The base of a model; None where it is not known, or is the model itself."""
+    if loaded is not None or place.base is None or _is_same_folder(place.base, place.folder):
+        yield loaded
         return
-    kept = (
-        options.backend
-        if place.kind in ("model", "adapter") and options.backend != "server"
-        else None
-    )
-    with open_backend(
-        find_model_source(str(place.base)),
-        tokenizer,
-        replace(options, backend=kept, served_model=None),
-    ) as under:
-        yield under
+    # A base is a folder: the backend of a server or of a GGUF file can't open it.
+    can_open = place.kind in ("model", "adapter") and options.backend != "server"
+    options = replace(options, backend=options.backend if can_open else None, served_model=None)
+    with open_backend(find_model_source(str(place.base)), tokenizer, options) as backend:
+        yield backend
 
 
-def _same(one: Path, other: Path | None) -> bool:
+def _is_same_folder(one: Path, other: Path | None) -> bool:
+    """Do two paths lead to one folder?"""
     return other is not None and one.resolve() == other.resolve()
 
 
-def _look(
+def _sample_some(
     backend: Backend,
     prompts: Sequence[Prompt],
     tokenizer: Tokenizer,
     stops: frozenset[int],
     limit: int,
 ) -> SamplingPass:
-    """What it answers to some of the prompts."""
-    began, control, some = time.perf_counter(), control_token_texts(tokenizer), prompts[:ASKED]
-    said = backend.answers(some, Decoding(stops, max_new_tokens=limit))
+    """What a model answers greedily to the first of the prompts, in at most `limit` tokens."""
+    started = time.perf_counter()
+    control = control_token_texts(tokenizer)
+    some = prompts[:MAX_BASE_PROMPTS]
+    answers = backend.answers(some, Decoding(stops, max_new_tokens=limit))
     samples = tuple(
         Sample(prompt, answer, score_answer(prompt, answer, control=control))
-        for prompt, answer in zip(some, said, strict=True)
+        for prompt, answer in zip(some, answers, strict=True)
         if answer is not None
     )
-    return SamplingPass(0, samples, time.perf_counter() - began)
+    return SamplingPass(0, samples, time.perf_counter() - started)
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,48 +378,63 @@ class _Logprobs:
         return np.concatenate(self.references)
 
 
-def _references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs | None:
-    """Of some references, with their prompts; None where the backend can't tell."""
-    taught = [p for p in prompts if p.reference_ids and len(p.ids) + len(p.reference_ids) <= ROOM][
-        :SCORED
-    ]
-    scored = (
-        backend.score([[*prompt.ids, *prompt.reference_ids] for prompt in taught])
-        if taught
-        else None
-    )
+def _score_references(backend: Backend, prompts: Sequence[Prompt]) -> _Logprobs | None:
+    """Log-probabilities of some references, with their prompts; None where the backend can't tell."""
+    with_reference = [
+        prompt
+        for prompt in prompts
+        if prompt.reference_ids
+        and len(prompt.ids) + len(prompt.reference_ids) <= MAX_REFERENCE_TOKENS
+    ][:MAX_REFERENCES]
+    if not with_reference:
+        return None
+    scored = backend.score([[*prompt.ids, *prompt.reference_ids] for prompt in with_reference])
     if scored is None:
         return None
-    pairs = [
-        (one.logprobs.astype(np.float64), len(prompt.ids))
-        for prompt, one in zip(taught, scored, strict=True)
-    ]
-    return _Logprobs(
-        tuple(logprobs[1:length] for logprobs, length in pairs),
-        tuple(logprobs[length:] for logprobs, length in pairs),
-    )
+    of_prompts, of_references = [], []
+    for prompt, one in zip(with_reference, scored, strict=True):
+        logprobs = one.logprobs.astype(np.float64)
+        # Nothing predicts the first token.
+        of_prompts.append(logprobs[1 : len(prompt.ids)])
+        of_references.append(logprobs[len(prompt.ids) :])
+    return _Logprobs(tuple(of_prompts), tuple(of_references))
 
 
-def _gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain | None:
-    """Means over all tokens; the error is over prompts, whose tokens depend on each other."""
+def _measure_gain(model: _Logprobs | None, base: _Logprobs | None) -> PromptGain | None:
+    """What the training has gained on prompts and references, in nats a token; None of fewer than two prompts.
+
+    Means over all tokens; the error is over prompts, whose tokens depend on each other.
+    """
     if model is None or base is None:
         return None
-    pairs = list(zip(model.prompts, base.prompts, strict=True))
-    means = [float((mine - theirs).mean()) for mine, theirs in pairs if len(mine)]
+    gains = [
+        of_model - of_base for of_model, of_base in zip(model.prompts, base.prompts, strict=True)
+    ]
+    means = [float(gain.mean()) for gain in gains if len(gain)]
     if len(means) < 2:
         return None
-    gained = np.concatenate([mine - theirs for mine, theirs in pairs])
+    all_gains = np.concatenate(gains)
     error = float(np.std(means, ddof=1) / len(means) ** 0.5)
     reference = float((model.whole - base.whole).mean())
-    return PromptGain(float(gained.mean()), reference, error, len(gained), len(means))
+    return PromptGain(float(all_gains.mean()), reference, error, len(all_gains), len(means))
 
 
-def _effect(mine: _Logprobs | None, theirs: _Logprobs | None) -> TrainingEffect | None:
-    if mine is None or theirs is None:
+def _measure_effect(model: _Logprobs | None, base: _Logprobs | None) -> TrainingEffect | None:
+    """How far the training has moved the log-probabilities of the references; None where either is not known."""
+    if model is None or base is None:
         return None
-    model, base = mine.whole, theirs.whole
-    apart = model - base
-    error = float(apart.std(ddof=1) / len(apart) ** 0.5) if len(apart) > 1 else float("inf")
+    of_model, of_base = model.whole, base.whole
+    difference = of_model - of_base
+    # One token tells nothing of how much the others differ.
+    error = (
+        float(difference.std(ddof=1) / len(difference) ** 0.5)
+        if len(difference) > 1
+        else float("inf")
+    )
     return TrainingEffect(
-        float(np.abs(apart).mean()), float(model.mean()), float(base.mean()), len(model), error
+        float(np.abs(difference).mean()),
+        float(of_model.mean()),
+        float(of_base.mean()),
+        len(of_model),
+        error,
     )

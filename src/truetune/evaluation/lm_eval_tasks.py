@@ -18,13 +18,13 @@ from truetune.generation.build_prompts import make_decoder
 from truetune.render.probes import Probes
 from truetune.render.traced_string import parts
 
-TAIL = 12
+SHOWN_TOKENS = 12
 """Tokens that are shown where prompts differ"""
 Ids = Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class TaskResult:
     """The outcome of one task."""
 
     name: str
@@ -36,10 +36,10 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class LmEval:
+class LmEvalResult:
     """What lm-eval measured, and what it asked the model."""
 
-    tasks: tuple[Task, ...]
+    tasks: tuple[TaskResult, ...]
     flags: Mapping[str, str]
     """What was set for this model"""
     notes: tuple[str, ...]
@@ -49,7 +49,7 @@ class LmEval:
 
 
 @dataclass
-class Asked:
+class PromptLog:
     """The prompts of a run of lm-eval, as they reach the model."""
 
     chats: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
@@ -68,7 +68,7 @@ def run_tasks(
     fewshot: int | None = None,
     system: str | None = None,
     batch: int = 8,
-) -> LmEval:
+) -> LmEvalResult:
     """Run tasks by name; `include` is a folder of task files of the user's own.
 
     Raises UsageError where lm-eval is not installed, a task is not known, its data are not at hand, or the place is no
@@ -87,8 +87,8 @@ def run_tasks(
             near = ", ".join(difflib.get_close_matches(name, manager.all_tasks, 3))
             raise UsageError(f"lm-eval knows no task {name}{f'; it knows {near}' if near else ''}")
     probes = place.prepared()
-    asked = Asked()
-    model, flags = _opened(place, probes, asked, options or Options(), batch)
+    asked = PromptLog()
+    model, flags = _open_model(place, probes, asked, options or Options(), batch)
     chat = probes.renderer().template is not None
     given = {
         "apply_chat_template": chat,
@@ -103,20 +103,20 @@ def run_tasks(
         )
     except (OSError, ValueError, RuntimeError) as error:
         raise UsageError(
-            f"lm-eval could not run {', '.join(names)}: {_first(error)}; where the data of a task"
+            f"lm-eval could not run {', '.join(names)}: {_first_line(error)}; where the data of a task"
             " must be downloaded, do so first (or name task files of your own)"
         ) from error
     flags = {name: str(value) for name, value in {**given, **flags}.items() if value is not None}
-    return LmEval(
-        tuple(_outcome(made, name) for name in made["results"]),
+    return LmEvalResult(
+        tuple(_read_result(made, name) for name in made["results"]),
         flags,
-        notes_of(asked, probes),
+        describe_prompt_differences(asked, probes),
         len(asked.prompts),
     )
 
 
-def _opened(
-    place: ModelSource, probes: Probes, asked: Asked, options: Options, batch: int
+def _open_model(
+    place: ModelSource, probes: Probes, asked: PromptLog, options: Options, batch: int
 ) -> tuple[Any, dict[str, Any]]:
     """The model in lm-eval, watched; and what was set for it."""
     import torch
@@ -130,7 +130,7 @@ def _opened(
     }
     kind = importlib.import_module("lm_eval.models.huggingface").HFLM
     adapter = {"peft": str(place.folder)} if place.kind == "adapter" else {}
-    model = watched(kind, asked)(
+    model = recording_model(kind, asked)(
         str(place.model),
         tokenizer=str(place.tokenizer),
         device=device,
@@ -145,7 +145,7 @@ def _opened(
     return model, flags | {"eos_token_id": stops}
 
 
-def watched(kind: Any, asked: Asked) -> Any:
+def recording_model(kind: Any, asked: PromptLog) -> Any:
     """lm-eval's model of transformers, that tells which ids it gives to the model."""
 
     class Watched(kind):  # type: ignore[misc]
@@ -177,18 +177,20 @@ def adds_bos(probes: Probes) -> bool:
     bos = probes.tokenizer.special.get("bos")
     ids = Encoder(probes.tokenizer.backend, only_reference=True).encode(["a"]).ids.tolist()
     first = (
-        _rendered(probes)([{"role": "user", "content": "a"}]) if probes.renderer().template else ""
+        _make_renderer(probes)([{"role": "user", "content": "a"}])
+        if probes.renderer().template
+        else ""
     )
     return bos is not None and ids[:1] == [bos.id] and not first.startswith(str(bos.token))
 
 
-def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
+def describe_prompt_differences(asked: PromptLog, probes: Probes) -> tuple[str, ...]:
     """Compare what reached the model with what is trained: the template's prompt, encoded as the training rows are."""
     encoder, decode = (
         Encoder(probes.tokenizer.backend, only_reference=True),
         make_decoder(probes.tokenizer),
     )
-    render = _rendered(probes) if probes.renderer().template else None
+    render = _make_renderer(probes) if probes.renderer().template else None
     counted: Counter[str] = Counter()
     examples: dict[str, str] = {}
     for text, ids in asked.prompts.items():
@@ -202,10 +204,11 @@ def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
             counted["are not in the chat template"] += 1
         elif list(ids[: len(wanted)]) != wanted:
             bare = encoder.encode([render(chat, False) if render and chat else text]).ids.tolist()
-            what = _difference(list(ids), wanted, bare, probes)
+            what = _describe_difference(list(ids), wanted, bare, probes)
             counted[what] += 1
             examples.setdefault(
-                what, f": {decode(wanted[-TAIL:])!r} is trained, {decode(ids[-TAIL:])!r} was asked"
+                what,
+                f": {decode(wanted[-SHOWN_TOKENS:])!r} is trained, {decode(ids[-SHOWN_TOKENS:])!r} was asked",
             )
     return tuple(
         f"{count:,} of {len(asked.prompts):,} prompts {what}{examples.get(what, '')}"
@@ -213,7 +216,7 @@ def notes_of(asked: Asked, probes: Probes) -> tuple[str, ...]:
     )
 
 
-def _difference(ids: list[int], wanted: list[int], bare: list[int], probes: Probes) -> str:
+def _describe_difference(ids: list[int], wanted: list[int], bare: list[int], probes: Probes) -> str:
     """`bare` is what is wanted without its generation prompt."""
     special = probes.tokenizer.special.get("bos")
     bos = [special.id] if special else [-1]
@@ -230,7 +233,7 @@ def _difference(ids: list[int], wanted: list[int], bare: list[int], probes: Prob
     return "have other ids than in training"
 
 
-def _rendered(probes: Probes) -> Callable[..., str]:
+def _make_renderer(probes: Probes) -> Callable[..., str]:
     template = probes.renderer().template
     assert template is not None
 
@@ -247,7 +250,7 @@ def _rendered(probes: Probes) -> Callable[..., str]:
     return render
 
 
-def _outcome(made: Mapping[str, Any], name: str) -> Task:
+def _read_result(made: Mapping[str, Any], name: str) -> TaskResult:
     found = {
         key: value for key, value in made["results"][name].items() if isinstance(value, int | float)
     }
@@ -260,8 +263,8 @@ def _outcome(made: Mapping[str, Any], name: str) -> Task:
         key: float(value) for key, value in found.items() if "," in key and "_stderr," not in key
     }
     rows = (made.get("n-samples") or {}).get(name) or {}
-    return Task(name, int(rows.get("effective", 0)), metrics, errors)
+    return TaskResult(name, int(rows.get("effective", 0)), metrics, errors)
 
 
-def _first(error: BaseException) -> str:
+def _first_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".splitlines()[0]

@@ -27,8 +27,8 @@ from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.run import RunSpec
 
-WATCH = "watch.json"
-OTHERWISE: Mapping[Kind, str] = {
+WATCH_FILE = "watch.json"
+COMMAND_OF_KIND: Mapping[Kind, str] = {
     "data": "truetune check {} -t TOKENIZER --html report.html, or truetune view",
     "encoded": "truetune check --html report.html of the rows it was made of",
     "tokenizer": "truetune check {} --html report.html",
@@ -38,14 +38,14 @@ OTHERWISE: Mapping[Kind, str] = {
     "notebook": "truetune lint {} --html report.html",
 }
 """The command for what is no run"""
-RUNNING = ("looking", "training")
+UNFINISHED_STATES = ("looking", "training")
 """States of a run that goes on"""
-SIGNS = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
+RUN_CURVES = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
 """One of these is logged in each run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class DatedFinding:
     """A finding, and the step at which it showed first; None where it is about the whole run."""
 
     finding: Finding
@@ -65,7 +65,7 @@ class RunFolder:
     """watch.json"""
     looks: tuple[tuple[SamplingPass, int], ...]
     """With the tokens after which its answers were cut"""
-    found: tuple[Found, ...]
+    found: tuple[DatedFinding, ...]
     notes: tuple[str, ...] = ()
     judged: Judgement = field(default_factory=Judgement)
     """What was examined besides, and what was not judged"""
@@ -77,16 +77,20 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     Raises UsageError for what is no run, or several, DataError for one that can't be read."""
     where, notes = Path(path), list[str]()
     if not where.is_dir():
-        alone = _log(path)
-        judged = _of_log(alone, spec)
+        alone = _read_log(path)
+        judged = _judge_log(alone, spec)
         return RunFolder(
-            path, alone, {}, {}, (), tuple(map(_marked, judged.findings)), judged=judged
+            path, alone, {}, {}, (), tuple(map(_date_by_figure, judged.findings)), judged=judged
         )
-    looks, watch, record = read_passes(where), _watch(where / WATCH, notes), read_record(where)
-    log = _log(path) if is_run(path) or not (looks or watch) else None
-    judged = _of_log(log, spec)
-    answers, of_answers = _of_answers(where, looks, record, spec, notes)
-    found = (*map(_marked, judged.findings), *answers)
+    looks, watch, record = (
+        read_passes(where),
+        _read_watch_file(where / WATCH_FILE, notes),
+        read_record(where),
+    )
+    log = _read_log(path) if is_run(path) or not (looks or watch) else None
+    judged = _judge_log(log, spec)
+    answers, of_answers = _judge_passes(where, looks, record, spec, notes)
+    found = (*map(_date_by_figure, judged.findings), *answers)
     return RunFolder(
         path,
         log,
@@ -99,9 +103,9 @@ def open_run(path: str, spec: RunSpec) -> RunFolder:
     )
 
 
-def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
+def run_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
     """The run of a log that is read already, with what was found in the log; a damaged part of it is a note."""
-    where, found, notes = Path(path), tuple(map(_marked, findings)), list[str]()
+    where, found, notes = Path(path), tuple(map(_date_by_figure, findings)), list[str]()
     if not where.is_dir():
         return RunFolder(path, log, {}, {}, (), found)
     try:
@@ -110,17 +114,23 @@ def logged_run(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder
         looks = ()
         notes.append(str(error))
     return RunFolder(
-        path, log, read_record(where), _watch(where / WATCH, notes), looks, found, tuple(notes)
+        path,
+        log,
+        read_record(where),
+        _read_watch_file(where / WATCH_FILE, notes),
+        looks,
+        found,
+        tuple(notes),
     )
 
 
-def _log(path: str) -> RunLog:
+def _read_log(path: str) -> RunLog:
     """Raises DataError where it can't be read, UsageError for what is something else, with the command for it."""
     try:
         log = read_run(path)
         broken = (
             None
-            if SIGNS & log.curves.keys()
+            if RUN_CURVES & log.curves.keys()
             else DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
         )
     except DataError as error:
@@ -131,17 +141,17 @@ def _log(path: str) -> RunLog:
         kinds = recognise(path)
     except UsageError:
         raise broken from None
-    if {"run", "log"} & set(kinds) or kinds[0] not in OTHERWISE:
+    if {"run", "log"} & set(kinds) or kinds[0] not in COMMAND_OF_KIND:
         raise broken
     raise UsageError(
         f"{path}: this is {title_of_kind(kinds[0])}, not a run; expected the folder or log of a run, or a"
         " JSON file that "
-        f"truetune wrote. For this: {OTHERWISE[kinds[0]].replace('{}', path)}"
+        f"truetune wrote. For this: {COMMAND_OF_KIND[kinds[0]].replace('{}', path)}"
         f"{score_hint(path) if kinds[0] == 'data' else ''}"
     )
 
 
-def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
+def _read_watch_file(file: Path, notes: list[str]) -> dict[str, Any]:
     if not file.is_file():
         return {}
     faults = list[FileFault]()
@@ -150,7 +160,7 @@ def _watch(file: Path, notes: list[str]) -> dict[str, Any]:
     return content or {}
 
 
-def _of_log(log: RunLog | None, spec: RunSpec) -> Judgement:
+def _judge_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     """What the rules on logs say."""
     if log is None:
         return Judgement()
@@ -159,52 +169,54 @@ def _of_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     )
 
 
-def _marked(finding: Finding) -> Found:
+def _date_by_figure(finding: Finding) -> DatedFinding:
     marks = finding.figure.marks if finding.figure else ()
-    return Found(finding, marks[0].x if marks else None)
+    return DatedFinding(finding, marks[0].x if marks else None)
 
 
-def _of_answers(
+def _judge_passes(
     folder: Path,
     looks: list[tuple[SamplingPass, int]],
     record: Mapping[str, Any],
     spec: RunSpec,
     notes: list[str],
-) -> tuple[list[Found], Judgement]:
+) -> tuple[list[DatedFinding], Judgement]:
     """What was noted while it ran, and what the rules say of the looks as they stand; found is the former, if any."""
     if not looks:
         return [], Judgement()
-    finished = record.get("status") not in RUNNING
+    finished = record.get("status") not in UNFINISHED_STATES
     watched = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
     judged = judgement_of(watched, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
         return [
-            found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen
+            found
+            for found in _read_findings(folder / FINDINGS, notes)
+            if found.finding.rule in chosen
         ], judged
-    if (folder / WATCH).is_file():
+    if (folder / WATCH_FILE).is_file():
         return [], judged
-    return [Found(finding, watched.looks[-1].step) for finding in judged.findings], judged
+    return [DatedFinding(finding, watched.looks[-1].step) for finding in judged.findings], judged
 
 
-def _noted(file: Path, notes: list[str]) -> list[Found]:
+def _read_findings(file: Path, notes: list[str]) -> list[DatedFinding]:
     """Of each rule the last that was noted, at the step of its first."""
-    found: dict[str, Found] = {}
+    found: dict[str, DatedFinding] = {}
     broken = 0
     for line in read_bounded(file, LOG).decode("utf-8", "replace").splitlines():
         try:
-            one = _finding(parse_json(line, LOG_RECORD))
+            one = _parse_dated_finding(parse_json(line, LOG_RECORD))
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             broken += 1
             continue
         before = found.get(one.finding.rule)
-        found[one.finding.rule] = Found(one.finding, before.step) if before else one
+        found[one.finding.rule] = DatedFinding(one.finding, before.step) if before else one
     if broken:
         notes.append(f"{FINDINGS}: {broken:,} lines that are no findings")
     return list(found.values())
 
 
-def _finding(record: dict[str, Any]) -> Found:
+def _parse_dated_finding(record: dict[str, Any]) -> DatedFinding:
     kept = {name: record[name] for name in FINDING_FIELDS}
     if kept["severity"] not in RANK:
         raise ValueError(kept["severity"])
@@ -213,4 +225,6 @@ def _finding(record: dict[str, Any]) -> Found:
         for case in record.get("cases") or ()
     )
     evidence = tuple(map(str, record["evidence"]))
-    return Found(Finding(**kept | {"evidence": evidence, "cases": cases}), float(record["step"]))
+    return DatedFinding(
+        Finding(**kept | {"evidence": evidence, "cases": cases}), float(record["step"])
+    )

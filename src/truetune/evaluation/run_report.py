@@ -14,16 +14,16 @@ from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
 from truetune.checks.report import Report, Subject
-from truetune.evaluation.open_run import RunFolder, logged_run, open_run
-from truetune.evaluation.sample_report import Success, plain
-from truetune.evaluation.summarize_run import facts, sentence, settings
+from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
+from truetune.evaluation.sample_report import Success, sample_values
+from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
 from truetune.generation.answer_samples import SamplingPass
 from truetune.logs.log import Curve
 from truetune.logs.thin import smoothed, thinned
 from truetune.spec.run import RunSpec
 
-ANSWERS = "answers/"
-SHARES = (
+ANSWER_PREFIX = "answers/"
+MEAN_SCORES = (
     "stopped",
     "looped",
     "echoed",
@@ -37,9 +37,9 @@ SHARES = (
     "repetition",
 )
 """Scores whose mean over the prompts is a curve"""
-BRIEF = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
+SUBJECT_FACTS = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
 """Facts that stand beside the verdict"""
-LOOKS = 60
+MAX_PASSES = 60
 """At most so many looks are kept with their answers"""
 DIGITS = 5
 """Of a number in a curve"""
@@ -57,23 +57,27 @@ class RunReport(Report):
         named = list(zip(self.runs, self.names, strict=True))
         return {
             "verdict": " ".join(
-                sentence(run, name if len(named) > 1 else "") for run, name in named
+                summarize_run(run, name if len(named) > 1 else "") for run, name in named
             ),
-            "runs": [_plain(run, name) for run, name in named],
+            "runs": [_run_values(run, name) for run, name in named],
         }
 
 
-def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
+def build_run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     """Of the folders or logs of one or two runs. Raises what `open_run` raises."""
     started = time.perf_counter()
-    runs, names = tuple(open_run(path, spec) for path in paths), named(paths)
+    runs, names = tuple(open_run(path, spec) for path in paths), shortest_names(paths)
     if len(runs) > 1:
-        runs = tuple(_signed(run, name) for run, name in zip(runs, names, strict=True))
+        runs = tuple(_name_findings(run, name) for run, name in zip(runs, names, strict=True))
     judged = Judgement.of(run.judged for run in runs)
     return RunReport(
         spec=spec,
         subjects=tuple(
-            Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF))
+            Subject(
+                "run",
+                run.path,
+                tuple((k, v) for k, v in list_facts(run).items() if k in SUBJECT_FACTS),
+            )
             for run in runs
         ),
         findings=in_order(found.finding for run in runs for found in run.found),
@@ -85,17 +89,17 @@ def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
     )
 
 
-def of_log(report: Report) -> dict[str, Any]:
+def log_values(report: Report) -> dict[str, Any]:
     """The same of the one log that a report has looked at, with its own findings; of none or several, nothing."""
     logs = [(subject.path, subject.log) for subject in report.subjects if subject.log]
     if len(logs) != 1:
         return {}
     (path, log), rules = logs[0], {rule.name() for rule in choose((), (), "log")}
-    run = logged_run(path, log, (finding for finding in report.findings if finding.rule in rules))
-    return {"verdict": sentence(run), "runs": [_plain(run, *named([path]))]}
+    run = run_of_log(path, log, (finding for finding in report.findings if finding.rule in rules))
+    return {"verdict": summarize_run(run), "runs": [_run_values(run, *shortest_names([path]))]}
 
 
-def _signed(run: RunFolder, name: str) -> RunFolder:
+def _name_findings(run: RunFolder, name: str) -> RunFolder:
     """Each finding says whose it is."""
     signed = ((one, (f"run: {name}", *one.finding.evidence)) for one in run.found)
     return replace(
@@ -106,7 +110,7 @@ def _signed(run: RunFolder, name: str) -> RunFolder:
     )
 
 
-def named(paths: Sequence[str]) -> tuple[str, ...]:
+def shortest_names(paths: Sequence[str]) -> tuple[str, ...]:
     """The last parts of the paths, as many as tell them apart."""
     parts = [PurePath(path).parts[::-1] for path in paths]
     for length in range(1, 1 + max(map(len, parts), default=0)):
@@ -116,44 +120,44 @@ def named(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(f"{path} ({number})" for number, path in enumerate(paths, 1))
 
 
-def _plain(run: RunFolder, name: str) -> dict[str, Any]:
+def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
     log, kept = run.log, _passes_with_answers(run)
     return {
         "name": name,
         "path": run.path,
         "steps": log.last_step if log else max((look.step for look, _ in run.looks), default=0),
-        "facts": facts(run),
-        "settings": settings(run),
-        "curves": {title: _curve(curve) for title, curve in curves(run).items()},
+        "facts": list_facts(run),
+        "settings": list_settings(run),
+        "curves": {title: _curve_values(curve) for title, curve in collect_curves(run).items()},
         "pins": [
             {"step": found.step}
             | {key: getattr(found.finding, key) for key in ("code", "rule", "severity", "message")}
             for found in run.found
         ],
-        "looks": [_look(look, limit) for look, limit in kept],
+        "looks": [_pass_values(look, limit) for look, limit in kept],
         "looks_left_out": len(run.looks) - len(kept),
     }
 
 
-def curves(run: RunFolder) -> dict[str, Curve]:
+def collect_curves(run: RunFolder) -> dict[str, Curve]:
     """All that was logged, and the scores of the looks; tokens a second where the log allows to tell."""
     made = dict(run.log.curves) if run.log else {}
     made.pop("epoch", None)
-    if "tokens_per_second" not in made and (speed := _speed(made)):
+    if "tokens_per_second" not in made and (speed := _tokens_per_second(made)):
         made["tokens_per_second"] = speed
-    scores = [(look.step, _scores(look)) for look, _ in run.looks]
+    scores = [(look.step, _average_scores(look)) for look, _ in run.looks]
     for name in dict.fromkeys(name for _, found in scores for name in found):
         known = [(float(step), found[name]) for step, found in scores if name in found]
-        made[ANSWERS + name] = _points(known)
+        made[ANSWER_PREFIX + name] = _make_curve(known)
     return made
 
 
-def _scores(look: SamplingPass) -> dict[str, float]:
+def _average_scores(look: SamplingPass) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
     scores = [sample.scores for sample in look.samples]
     known = {
         name: [float(v) for score in scores if (v := getattr(score, name)) is not None]
-        for name in SHARES
+        for name in MEAN_SCORES
     }
     found = {name: fmean(values) for name, values in known.items() if values}
     if scores:
@@ -165,7 +169,7 @@ def _scores(look: SamplingPass) -> dict[str, float]:
     return found
 
 
-def _speed(logged: Mapping[str, Curve]) -> Curve | None:
+def _tokens_per_second(logged: Mapping[str, Curve]) -> Curve | None:
     """Of tokens and the clock, where both were logged; a pause (a look, a checkpoint) counts."""
     tokens, clock = (logged.get(name) for name in ("num_tokens", "wall_time"))
     if not tokens or not clock or tokens.step.size < 2:
@@ -176,26 +180,26 @@ def _speed(logged: Mapping[str, Curve]) -> Curve | None:
     return Curve(tokens.step[1:][keep], made[keep] / passed[keep])
 
 
-def _points(points: Sequence[tuple[float, float]]) -> Curve:
+def _make_curve(points: Sequence[tuple[float, float]]) -> Curve:
     import numpy as np
 
     return Curve(np.array([x for x, _ in points]), np.array([y for _, y in points]))
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
+def _curve_values(curve: Curve) -> dict[str, Any]:
     thin, smooth = thinned(curve), smoothed(curve)
     return {
         "points": curve.step.size,
-        "x": [_short(x) for x in thin.step.tolist()],
-        "y": [_short(y) for y in thin.value.tolist()],
+        "x": [_round_number(x) for x in thin.step.tolist()],
+        "y": [_round_number(y) for y in thin.value.tolist()],
         "smooth": {
-            "x": [_short(x) for x in smooth.step.tolist()],
-            "y": [_short(y) for y in smooth.value.tolist()],
+            "x": [_round_number(x) for x in smooth.step.tolist()],
+            "y": [_round_number(y) for y in smooth.value.tolist()],
         },
     }
 
 
-def _short(value: float) -> float | None:
+def _round_number(value: float) -> float | None:
     """In few digits; None where it is no number."""
     if not math.isfinite(value):
         return None
@@ -207,12 +211,12 @@ def _short(value: float) -> float | None:
 def _passes_with_answers(run: RunFolder) -> list[tuple[SamplingPass, int]]:
     """The looks whose answers are kept: the first, the last, and as many between as there may be."""
     last = len(run.looks) - 1
-    if last < LOOKS:
+    if last < MAX_PASSES:
         return list(run.looks)
-    return [run.looks[last * number // (LOOKS - 1)] for number in range(LOOKS)]
+    return [run.looks[last * number // (MAX_PASSES - 1)] for number in range(MAX_PASSES)]
 
 
-def _look(look: SamplingPass, limit: int) -> dict[str, Any]:
+def _pass_values(look: SamplingPass, limit: int) -> dict[str, Any]:
     return {
         "step": look.step,
         "limit": limit,
@@ -221,7 +225,7 @@ def _look(look: SamplingPass, limit: int) -> dict[str, Any]:
         "samples": [
             {
                 name: value
-                for name, value in plain(sample, limit).items()
+                for name, value in sample_values(sample, limit).items()
                 if not name.endswith("_ids")
             }
             for sample in look.samples

@@ -1,4 +1,9 @@
-"""What `truetune sample` gives: the answers with their verdicts, how many are good, and why the others are not."""
+"""What `truetune sample` gives: the answers with their verdicts, how many are good, and why the others are not.
+
+The report of one model and that of a run's checkpoints are the same class: of checkpoints there are several sampling
+passes, and what stands without a step is of the last. Samples are saved as flat rows, for other tools to read. The
+trade-off: every answer is kept whole, so that a report of many prompts is large.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,8 @@ from typing import Any
 
 from truetune.checks.report import Report
 from truetune.data.output_file import Form, write_output_file
-from truetune.evaluation.compare_samples import Compared
-from truetune.evaluation.row_statistics import wilson
+from truetune.evaluation.compare_samples import SampleComparison
+from truetune.evaluation.row_statistics import wilson_interval
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
 from truetune.generation.answer_verdicts import (
     VERDICT_PHRASES,
@@ -28,7 +33,7 @@ from truetune.generation.answer_verdicts import (
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
-KEPT = (
+SAVED_SCORES = (
     "repetition",
     "language",
     "length_ratio",
@@ -59,13 +64,13 @@ COLUMNS = (
     "logprob",
     "tokens",
     "markers",
-    *KEPT,
+    *SAVED_SCORES,
     "prompt_ids",
     "answer_ids",
     "reference_ids",
 )
 """Of `plain`"""
-META = b"truetune"
+META_KEY = b"truetune"
 """What the metadata of a Parquet file of ours have"""
 
 
@@ -81,8 +86,9 @@ class Success:
 
     @classmethod
     def of_look(cls, look: SamplingPass, limit: int) -> Success:
+        """Of one sampling pass, whose answers were cut after `limit` new tokens."""
         counts = count_good(look.samples, limit)
-        return cls(*counts, *wilson(*counts))
+        return cls(*counts, *wilson_interval(*counts))
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -96,7 +102,7 @@ class SampleReport(Report):
     """Tokens after which an answer was cut"""
     unanswered: tuple[Prompt, ...] = ()
     """Of the last look"""
-    compared: Compared | None = None
+    compared: SampleComparison | None = None
     notes: tuple[str, ...] = ()
     """What was asked for and not done, and what a reader should know"""
     min_success: float | None = None
@@ -116,6 +122,7 @@ class SampleReport(Report):
     @property
     def too_few(self) -> bool:
         """Is the share of good answers surely below the one asked for, or not to be told at all?"""
+        # The upper end of the interval: with a few prompts a share below the one asked for may be chance.
         return self.min_success is not None and (
             self.success.high < self.min_success or not self.success.of
         )
@@ -123,6 +130,7 @@ class SampleReport(Report):
     @property
     def is_verified(self) -> bool:
         """Are most answers confirmed by their references or a parser? Without that only their form was judged."""
+        # Half: a few references that are met say something of the rest, which is of the same rows.
         confirmed = sum(s.scores.exact is True or s.scores.agrees is True for s in self.samples)
         return 2 * confirmed > len(self.samples)
 
@@ -134,7 +142,11 @@ class SampleReport(Report):
     @property
     def stop_probability(self) -> float | None:
         """Median over the references; None where it is not known"""
-        known = [p for sample in self.samples if (p := sample.answer.stop_probability) is not None]
+        known = [
+            sample.answer.stop_probability
+            for sample in self.samples
+            if sample.answer.stop_probability is not None
+        ]
         return median(known) if known else None
 
     def failed(self) -> bool:
@@ -142,6 +154,7 @@ class SampleReport(Report):
         return super().failed() or self.too_few
 
     def more(self) -> dict[str, Any]:
+        """What a JSON report of answers has besides that of every report."""
         return {
             "sample": {
                 "model": self.name,
@@ -157,7 +170,7 @@ class SampleReport(Report):
                     }
                     for look in self.looks
                 ],
-                "samples": [plain(sample, self.limit) for sample in self.samples],
+                "samples": [sample_values(sample, self.limit) for sample in self.samples],
                 "unanswered": [
                     {"file": p.file, "line": p.line, "row": p.row, "question": p.question}
                     for p in self.unanswered
@@ -172,42 +185,65 @@ class SampleReport(Report):
 
         Raises UsageError where it can't be written, is one of the `inputs`, or holds what truetune did not write.
         """
-        rows = [plain(sample, self.limit) for sample in self.samples]
+        rows = [sample_values(sample, self.limit) for sample in self.samples]
         parquet = path.endswith(".parquet")
-        body = _parquet(rows) if parquet else _lines(rows)
+        body = _parquet_bytes(rows) if parquet else _json_lines(rows)
         write_output_file(Path(path), body, SAMPLES_FORM, [*inputs, *map(Path, self.spec.data)])
 
 
-def plain(sample: Sample, limit: int) -> dict[str, Any]:
-    """A sample as plain values; a figure that is none as None."""
+def sample_values(sample: Sample, limit: int) -> dict[str, Any]:
+    """A sample as plain values by the names of COLUMNS.
+
+    Args:
+        sample: one answer.
+        limit: new tokens after which it was cut.
+    """
     prompt, answer, scores = sample.prompt, sample.answer, sample.scores
-    found = answer_faults(sample, limit)
-    made: dict[str, Any] = {
-        "file": prompt.file, "line": prompt.line, "row": prompt.row, "seen": prompt.seen, "question": prompt.question,
-        "answer": answer.text, "reference": prompt.reference, "verdict": main_verdict(sample, limit),
-        "said": VERDICT_PHRASES[main_verdict(sample, limit)], "faults": list(found), "good": good(sample, limit),
-        "stopped": scores.stopped, "stop": answer.stop, "stop_probability": answer.stop_probability,
-        "stop_rank": answer.stop_rank, "logprob": answer.logprob, "tokens": len(answer.ids),
-        "markers": list(scores.markers), **{name: getattr(scores, name) for name in KEPT},
-        "prompt_ids": list(prompt.ids), "answer_ids": list(answer.ids), "reference_ids": list(prompt.reference_ids),
-    }  # fmt: skip
+    verdict = main_verdict(sample, limit)
+    values: dict[str, Any] = {
+        "file": prompt.file,
+        "line": prompt.line,
+        "row": prompt.row,
+        "seen": prompt.seen,
+        "question": prompt.question,
+        "answer": answer.text,
+        "reference": prompt.reference,
+        "verdict": verdict,
+        "said": VERDICT_PHRASES[verdict],
+        "faults": list(answer_faults(sample, limit)),
+        "good": good(sample, limit),
+        "stopped": scores.stopped,
+        "stop": answer.stop,
+        "stop_probability": answer.stop_probability,
+        "stop_rank": answer.stop_rank,
+        "logprob": answer.logprob,
+        "tokens": len(answer.ids),
+        "markers": list(scores.markers),
+        **{name: getattr(scores, name) for name in SAVED_SCORES},
+        "prompt_ids": list(prompt.ids),
+        "answer_ids": list(answer.ids),
+        "reference_ids": list(prompt.reference_ids),
+    }
+    # JSON has no NaN and no infinity: strict readers refuse the whole file.
     return {
         name: None if isinstance(value, float) and not isfinite(value) else value
-        for name, value in made.items()
+        for name, value in values.items()
     }
 
 
-def _lines(rows: list[dict[str, Any]]) -> bytes:
+def _json_lines(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as JSONL."""
     return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
-def _parquet(rows: list[dict[str, Any]]) -> bytes:
+def _parquet_bytes(rows: list[dict[str, Any]]) -> bytes:
+    """Rows as a Parquet file, marked as ours: only such a file is ever replaced."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     sink = pa.BufferOutputStream()
     table = pa.Table.from_pylist(rows)
-    pq.write_table(table.replace_schema_metadata({META: b"samples"}), sink)
+    pq.write_table(table.replace_schema_metadata({META_KEY: b"samples"}), sink)
     body: bytes = sink.getvalue().to_pybytes()
     return body
 
@@ -217,7 +253,7 @@ def _is_samples_file(path: Path) -> bool:
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
-        return (pq.read_schema(path).metadata or {}).get(META) == b"samples"
+        return (pq.read_schema(path).metadata or {}).get(META_KEY) == b"samples"
     with path.open("rb") as file:
         return all(set(parse_json(line, RESULT)) == set(COLUMNS) for line in file)
 

@@ -28,7 +28,7 @@ from truetune.data.predictions import (
 )
 from truetune.errors import UsageError
 from truetune.evaluation.sample_report import SampleReport
-from truetune.evaluation.try_parser import after_answers, proof_of
+from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_row_order import row_order_of
 from truetune.generation.answer_samples import (
@@ -49,12 +49,12 @@ from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-ON_PARSERS = frozenset((
+PARSER_RULES = frozenset((
     "parser-is-unstable-or-slow", "parser-misses-gold-answers", "parser-scores-empty-answers",
     "parser-scores-shuffled-golds", "answers-look-right-but-do-not-parse",
 ))  # fmt: skip
 """Rules on evaluations that need a proof of the parser, and no model"""
-LISTS = "predictions"
+LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
 Texts = Iterable[str | Mapping[str, Any] | Prediction]
 
@@ -110,21 +110,21 @@ def score(
         read = Read(
             predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
         )
-        name = LISTS
+        name = LIST_NAME
     found = with_rows(read.predictions, rows) if rows else read.predictions
     if not found:
         raise UsageError("truetune.score: there is no prediction to judge")
-    looks = tuple(looks_of(found, parse))
+    looks = tuple(build_passes(found, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
-    proof = _proof(parse, parser, looks[-1])
+    proof = _try_on_golds(parse, parser, looks[-1])
     judged = Judgement.of([
         judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
-        _of_parser(proof, looks[-1], spec),
-        Judgement(not_judged=tuple(_missing(read, proof, parser))),
+        _judge_parser(proof, looks[-1], spec),
+        Judgement(not_judged=tuple(_list_unjudged(read, proof, parser))),
     ])  # fmt: skip
     return ScoreReport(
-        spec=spec.model_copy(update={"data": (name, *rows) if name != LISTS else tuple(rows)}),
-        subjects=(_subject(name, found, read),),
+        spec=spec.model_copy(update={"data": (name, *rows) if name != LIST_NAME else tuple(rows)}),
+        subjects=(_describe_subject(name, found, read),),
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -132,13 +132,13 @@ def score(
         name=name,
         looks=looks,
         limit=limit,
-        notes=tuple(_notes(found, proof)),
+        notes=tuple(_make_notes(found, proof)),
         min_success=min_success,
         proof=proof,
     )
 
 
-def looks_of(
+def build_passes(
     predictions: Sequence[Prediction], parse: Parser | None = None
 ) -> Iterator[SamplingPass]:
     """The predictions with their scores, those of each step together, by step."""
@@ -146,7 +146,7 @@ def looks_of(
     for step in sorted({prediction.step for prediction in predictions}):
         chosen = _without_prompts([one for one in predictions if one.step == step])
         samples = mark_identical_answers(
-            [sample_of(one, row, known, parse) for row, one in enumerate(chosen)]
+            [build_sample(one, row, known, parse) for row, one in enumerate(chosen)]
         )
         yield SamplingPass(step, _with_row_order(samples), 0.0)
 
@@ -179,7 +179,7 @@ def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
     )
 
 
-def sample_of(
+def build_sample(
     prediction: Prediction,
     row: int,
     known: dict[tuple[str, str], int] | None = None,
@@ -204,30 +204,34 @@ def sample_of(
     return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
 
 
-def _proof(parse: Parser | None, name: str | None, look: SamplingPass) -> ParserSelftest | None:
+def _try_on_golds(
+    parse: Parser | None, name: str | None, look: SamplingPass
+) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
     known = [sample for sample in look.samples if sample.prompt.reference.strip()]
     if parse is None or name is None or not known:
         return None
     golds = [sample.prompt.reference for sample in known]
-    proof = proof_of(
+    proof = try_parser(
         parse, golds, name=name, questions=[sample.prompt.question for sample in known]
     )
-    return after_answers(proof, parse, golds, [sample.answer.text for sample in known])
+    return add_model_answers(proof, parse, golds, [sample.answer.text for sample in known])
 
 
-def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
+def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
     chosen = choose(spec.select, spec.ignore, "evaluation")
     rules = [
-        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS
+        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in PARSER_RULES
     ]
     return judge(rules, EvaluationResults(len(look.samples), parser=proof))
 
 
-def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> Iterator[NotJudged]:
+def _list_unjudged(
+    read: Read, proof: ParserSelftest | None, parser: str | None
+) -> Iterator[NotJudged]:
     if read.broken:
         yield NotJudged(
             "broken lines",
@@ -248,7 +252,7 @@ def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> It
         )
 
 
-def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
+def _describe_subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
     """What was judged, and what was known of it."""
     ends = sum(prediction.stopped is not None for prediction in found)
     facts = {
@@ -266,7 +270,7 @@ def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
     return Subject("predictions", name, tuple(facts.items()))
 
 
-def _notes(found: Sequence[Prediction], proof: ParserSelftest | None) -> Iterator[str]:
+def _make_notes(found: Sequence[Prediction], proof: ParserSelftest | None) -> Iterator[str]:
     if proof is not None:
         yield str(proof)
     if not any(prediction.reference for prediction in found):

@@ -1,4 +1,9 @@
-"""Apart: the rows that a model is measured on, those that it was trained on apart from the others."""
+"""The rows that a model is measured on, those that it was trained on apart from the others.
+
+A loss on memorised rows looks like skill, so both kinds are encoded and scored, and never averaged together. What was
+trained on comes from the record of the run or from files that the user names. The trade-off: where neither is there,
+all rows count as fresh, and the report says that it is not known.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +18,27 @@ from typing import Any
 from truetune.data.conversation import Conversation
 from truetune.encoding.documents import Document
 from truetune.errors import DataError
-from truetune.evaluation.choose_prompts import Trained, rows_of
-from truetune.evaluation.row_losses import held_out
-from truetune.evaluation.training_overlap import seen_rows
+from truetune.evaluation.choose_prompts import HeldOutFilter, read_rows
+from truetune.evaluation.row_losses import HeldOut, encode_held_out
+from truetune.evaluation.training_overlap import find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import NoPrompt, PromptMaker, build_prompts, max_positions
 from truetune.render.probes import Probes
 
-GOLDS = 500
+# As many as `try_parser` reads (its MAX_GOLDS): more would be made and thrown away.
+MAX_GOLDS = 500
 """Rows that a parser is tried on"""
 Where = tuple[str, int]
 """File and line"""
 
 
 @dataclass(frozen=True)
-class Rows:
-    """What is measured."""
+class EvaluationRows:
+    """What a model is measured on."""
 
     read: int
+    """Rows that were read"""
     fresh: tuple[Document, ...]
     """Examples of rows that are not known to be trained on; all, where there are no others"""
     known: tuple[Document, ...]
@@ -45,12 +52,14 @@ class Rows:
     golds: tuple[Prompt, ...]
     """A prompt of each row; of some where no training rows are known that they could be compared with"""
     skipped: Mapping[str, int]
+    """Why rows were not encoded, and how many"""
     notes: tuple[str, ...]
 
 
-def prepared(place: ModelSource, settings: Mapping[str, Any]) -> Probes:
-    """As the run encoded its rows; what is longer than the model has places for is too long."""
+def prepare_probes(place: ModelSource, settings: Mapping[str, Any]) -> Probes:
+    """Tokenizer and template as the run encoded its rows; what is longer than the model has positions is too long."""
     recorded = (place.run.get("settings") or {}).get("encode") or {}
+    # Both decide which tokens there are; a loss on other tokens than in training means nothing.
     kept = {name: recorded[name] for name in ("content_specials", "overflow") if name in recorded}
     probes = place.prepared(**{"encode": kept, **settings})
     limits = (probes.spec.max_length, max_positions(probes.tokenizer.model_config))
@@ -58,7 +67,7 @@ def prepared(place: ModelSource, settings: Mapping[str, Any]) -> Probes:
     return replace(probes, spec=probes.spec.model_copy(update={"max_length": longest}))
 
 
-def rows_apart(
+def select_rows(
     place: ModelSource,
     probes: Probes,
     files: Sequence[str],
@@ -68,67 +77,90 @@ def rows_apart(
     trained_on: Sequence[str] = (),
     limit: int | None = None,
     seed: int = 0,
-) -> Rows:
-    """The rows of files, of the run's own without `all_rows` only those that it held out; `limit` of them at most.
+) -> EvaluationRows:
+    """The rows of files, encoded, with prompts of some of them.
 
-    Raises DataError where no row can be measured.
+    Args:
+        place: the model, with the record of its run.
+        probes: its tokenizer and template.
+        files: the rows.
+        answers: how many prompts are to be asked.
+        all_rows: also rows of the run's own data that it did not hold out.
+        trained_on: files that the model was trained on, where its run does not tell.
+        limit: rows at most.
+        seed: of the choice of rows and prompts.
+
+    Raises:
+        DataError: no row can be measured.
     """
-    trained = Trained.of(place.run, files)
-    found = list(trained.rows(rows_of(probes.spec, files), all_rows=all_rows))
-    if limit is not None and len(found) > limit:
-        found = [found[i] for i in sorted(Random(seed).sample(range(len(found)), limit))]
-    held = held_out(probes, found)
-    if not held.documents:
-        why = "; ".join(
-            f"{count:,} times: {reason}" for reason, count in Counter(held.skipped).most_common(3)
-        )
+    held_out = HeldOutFilter.of(place.run, files)
+    rows = list(held_out.rows(read_rows(probes.spec, files), all_rows=all_rows))
+    if limit is not None and len(rows) > limit:
+        # Drawn and not the first: files are often sorted by topic or source.
+        rows = [rows[i] for i in sorted(Random(seed).sample(range(len(rows)), limit))]
+    encoded = encode_held_out(probes, rows)
+    if not encoded.documents:
+        reasons = Counter(encoded.skipped).most_common(3)
+        why = "; ".join(f"{count:,} times: {reason}" for reason, count in reasons)
         raise DataError(
             f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})"
         )
-    golds = list(islice(_golds(probes, found), None if place.run or trained_on else GOLDS))
-    told, notes = _known(place, golds, probes, trained_on)
-    known = told or frozenset()
-    fresh = [document for document in held.documents if document.origin.row not in known]
-    old = [document for document in held.documents if document.origin.row in known]
+    # With a record of the training every row is compared with it, and needs its prompt.
+    max_golds = None if place.run or trained_on else MAX_GOLDS
+    golds = list(islice(_make_golds(probes, rows), max_golds))
+    trained_rows, notes = _find_trained_rows(place, golds, probes, trained_on)
+    known = trained_rows or frozenset()
+    fresh = tuple(document for document in encoded.documents if document.origin.row not in known)
+    old = tuple(document for document in encoded.documents if document.origin.row in known)
     prompts: list[Prompt] = []
     if answers:
-        new = [row for row in found if row.origin.row not in known]
+        new = [row for row in rows if row.origin.row not in known]
         prompts = build_prompts(
-            probes.spec, new or found, answers, seed=seed, seen=not new, probes=probes
+            probes.spec, new or rows, answers, seed=seed, seen=not new, probes=probes
         )
-    if trained.left_out:
-        notes.append(
-            f"{trained.left_out:,} rows of the run's own data were trained on, and are left out"
-        )
-    if held.shortened:
-        notes.append(f"{held.shortened:,} examples were shortened to max_length, as in training")
-    if len(prompts) < answers:
-        notes.append(f"{len(prompts):,} prompts are asked, not {answers:,}: the rows give no more")
-    return Rows(
-        read=len(found),
-        fresh=tuple(fresh or old),
-        known=tuple(old if fresh else ()),
-        trained_on=None if told is None else len({document.origin.row for document in old}),
+    notes += _note_losses_of_rows(held_out, encoded, len(prompts), answers)
+    return EvaluationRows(
+        read=len(rows),
+        # A model that was trained on every row is still measured: the report says on what.
+        fresh=fresh or old,
+        known=old if fresh else (),
+        trained_on=None if trained_rows is None else len({document.origin.row for document in old}),
         first=next(((gold.file, gold.line) for gold in golds if gold.row in known), None),
         prompts=tuple(prompts),
         golds=tuple(golds),
-        skipped=held.skipped,
+        skipped=encoded.skipped,
         notes=tuple(notes),
     )
 
 
-def _known(
+def _note_losses_of_rows(
+    held_out: HeldOutFilter, encoded: HeldOut, prompts: int, answers: int
+) -> Iterator[str]:
+    """What was left out, shortened, or is fewer than was asked for."""
+    if held_out.left_out:
+        yield f"{held_out.left_out:,} rows of the run's own data were trained on, and are left out"
+    if encoded.shortened:
+        yield f"{encoded.shortened:,} examples were shortened to max_length, as in training"
+    if prompts < answers:
+        yield f"{prompts:,} prompts are asked, not {answers:,}: the rows give no more"
+
+
+def _find_trained_rows(
     place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
 ) -> tuple[frozenset[int] | None, list[str]]:
-    """The numbers of the rows that were trained on; None where that is not known, and why."""
-    leaks = seen_rows(place, prompts, probes, trained_on)
-    if isinstance(leaks, str):
-        return None, [f"which rows were trained on is not known: {leaks}"]
-    pairs = zip(prompts, leaks.seen, strict=True)
-    return frozenset(prompt.row for prompt, seen in pairs if seen and seen.how != "prompt"), []
+    """(the numbers of the rows that were trained on, notes); None where that is not known, and why."""
+    overlap = find_training_overlap(place, prompts, probes, trained_on)
+    if isinstance(overlap, str):
+        return None, [f"which rows were trained on is not known: {overlap}"]
+    # A question that stands in the training with another answer was not trained to be answered so.
+    return frozenset(
+        prompt.row
+        for prompt, match in zip(prompts, overlap.seen, strict=True)
+        if match and match.how != "prompt"
+    ), []
 
 
-def _golds(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt]:
+def _make_golds(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt]:
     """The prompt of each row that gives one; two rows may have the same."""
     maker = PromptMaker(probes)
     for row in rows:

@@ -1,4 +1,9 @@
-"""Stops: does the model expect answers to end where they do, and nowhere else?"""
+"""Does the model expect answers to end where the references do, and nowhere else?
+
+The probability of any stop token is read at each supervised position: at the ends of reference answers it should be
+high, inside of them low. A loss can't tell, for a stop is one token in a hundred. The trade-off: it is read along the
+references, so it says nothing of answers that the model would take elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.encoding.documents import Document
-from truetune.evaluation.row_losses import learned
-from truetune.evaluation.row_statistics import bootstrap
+from truetune.evaluation.row_losses import scored_positions
+from truetune.evaluation.row_statistics import bootstrap_mean
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.evaluation_results import CalibrationBin, StopCalibration
 from truetune.render.rendering import Source
 
-BINS = 10
+# The usual count for an expected calibration error (Guo et al. 2017 use 15). With 5 the middle bin hides opposite
+# errors; with 20 most bins of a hundred answers are empty.
+BIN_COUNT = 10
 Floats = NDArray[np.float64]
 
 
-def calibration(
+def calibrate_stops(
     documents: Sequence[Document],
     scored: Sequence[ScoredIds],
     stops: Collection[int],
@@ -28,9 +35,18 @@ def calibration(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> StopCalibration | None:
-    """What P(stop) is where the references end and inside of them; None where it can't be told, or none has an end.
+    """What P(stop) is where the references end and inside of them.
 
-    `stops` are the ids that `scored` knows as stops, `token` names an id.
+    Args:
+        documents: the encoded rows.
+        scored: what the model gave to each.
+        stops: the ids that `scored` knows as stops.
+        token: names an id.
+        seed: of the interval.
+        confidence: of the interval.
+
+    Returns:
+        None where it can't be told, or no reference has an end.
     """
     ends: list[Floats] = []
     inside: list[Floats] = []
@@ -39,26 +55,31 @@ def calibration(
     for document, score in zip(documents, scored, strict=True):
         if score.stop is None:
             return None
-        closing = _ends(document)
-        ends.append(score.stop[closing].astype(np.float64))
-        inside.append(
-            score.stop[learned(document)[0] & (document.source != Source.STOP)].astype(np.float64)
-        )
+        end_positions = _find_ends(document)
+        is_inside = scored_positions(document)[0] & (document.source != Source.STOP)
+        ends.append(score.stop[end_positions].astype(np.float64))
+        inside.append(score.stop[is_inside].astype(np.float64))
         rows.append(document.origin.row)
-        unserved.update(token(id) for id in document.ids[closing].tolist() if id not in stops)
+        end_ids = document.ids[end_positions].tolist()
+        unserved.update(token(id) for id in end_ids if id not in stops)
     at_ends, within = np.concatenate(ends), np.concatenate(inside)
     if not len(at_ends):
         return None
-    at = np.unique(rows, return_inverse=True)[1]
-    expected = np.bincount(at, [a.sum() + b.sum() for a, b in zip(ends, inside, strict=True)])
-    there = np.bincount(at, [len(part) for part in ends])
-    ratio, low, high = bootstrap(expected, there, seed=seed, confidence=confidence)
-    bins = _bins(at_ends, within)
+    # A row may be several examples (one a turn); the interval is over rows.
+    row_numbers = np.unique(rows, return_inverse=True)[1]
+    expected_stops = [a.sum() + b.sum() for a, b in zip(ends, inside, strict=True)]
+    expected = np.bincount(row_numbers, expected_stops)
+    actual = np.bincount(row_numbers, [len(part) for part in ends])
+    ratio, low, high = bootstrap_mean(expected, actual, seed=seed, confidence=confidence)
+    bins = _make_bins(at_ends, within)
+    # Each bin weighs as many positions as it holds.
+    weighted_errors = sum(bin.places * abs(bin.mean - bin.ends / bin.places) for bin in bins)
     return StopCalibration(
         ends=len(at_ends),
-        rows=int((there > 0).sum()),
+        rows=int((actual > 0).sum()),
         mean=float(at_ends.mean()),
         median=float(np.median(at_ends)),
+        # Above a half, a stop is likelier than everything else together: greedy decoding ends there.
         likely=int((at_ends > 0.5).sum()),
         inside=len(within),
         inside_mean=float(within.mean()) if len(within) else 0.0,
@@ -67,33 +88,39 @@ def calibration(
         expected=ratio,
         low=low,
         high=high,
-        error=sum(part.places * abs(part.mean - part.ends / part.places) for part in bins)
-        / (len(at_ends) + len(within)),
+        error=weighted_errors / (len(at_ends) + len(within)),
         bins=bins,
         unserved=dict(unserved.most_common()),
     )
 
 
-def _ends(document: Document) -> NDArray[np.int64]:
+def _find_ends(document: Document) -> NDArray[np.int64]:
     """The first token of each stop that is supervised."""
-    stop = learned(document)[0] & (document.source == Source.STOP)
+    stop = scored_positions(document)[0] & (document.source == Source.STOP)
+    # Some templates end a turn with two tokens (`<|im_end|>\n`): only the first is a decision to stop.
     stop[1:] &= document.source[:-1] != Source.STOP
     return np.flatnonzero(stop)
 
 
-def _bins(ends: Floats, inside: Floats) -> tuple[CalibrationBin, ...]:
-    """Of equal width, those that hold places."""
+def _make_bins(ends: Floats, inside: Floats) -> tuple[CalibrationBin, ...]:
+    """Bins of equal width, those that hold positions."""
     probability = np.concatenate([ends, inside])
     is_end = np.concatenate([np.ones(len(ends)), np.zeros(len(inside))])
-    at = np.minimum((probability * BINS).astype(np.int64), BINS - 1)
-    return tuple(
-        CalibrationBin(
-            number / BINS,
-            (number + 1) / BINS,
-            int(mask.sum()),
-            float(probability[mask].mean()),
-            int(is_end[mask].sum()),
+    # A probability of exactly 1 belongs to the last bin.
+    bin_numbers = np.minimum((probability * BIN_COUNT).astype(np.int64), BIN_COUNT - 1)
+    bins = []
+    # A broken model's NaN falls into none of these.
+    for number in range(BIN_COUNT):
+        mask = bin_numbers == number
+        if not mask.any():
+            continue
+        bins.append(
+            CalibrationBin(
+                low=number / BIN_COUNT,
+                high=(number + 1) / BIN_COUNT,
+                places=int(mask.sum()),
+                mean=float(probability[mask].mean()),
+                ends=int(is_end[mask].sum()),
+            )
         )
-        for number in range(BINS)
-        if (mask := at == number).any()
-    )
+    return tuple(bins)

@@ -9,14 +9,14 @@ from truetune.evaluation.open_run import RunFolder
 from truetune.evaluation.sample_report import Success
 
 
-def sentence(run: RunFolder, name: str = "") -> str:
+def summarize_run(run: RunFolder, name: str = "") -> str:
     """`Over 60 steps the loss falls from 2.06 to 1.49, held out to 1.15; 19 of 20 answers are good at the end.`"""
-    said = list(_said(run))
+    said = list(_summary_parts(run))
     text = "; ".join(said) if said else "nothing of a loss or of answers was logged"
     return f"{f'{name}: {text}' if name else text[0].upper() + text[1:]}."
 
 
-def _said(run: RunFolder) -> Iterator[str]:
+def _summary_parts(run: RunFolder) -> Iterator[str]:
     log = run.log
     loss, held = (log.curve(name).finite() if log else None for name in ("loss", "eval_loss"))
     if log and loss:
@@ -43,24 +43,29 @@ def _said(run: RunFolder) -> Iterator[str]:
         )
 
 
-def facts(run: RunFolder) -> dict[str, str]:
+def list_facts(run: RunFolder) -> dict[str, str]:
     """Short facts on it, by name."""
     return {
         name: value
-        for name, value in (*_recorded(run.record), *_logged(run), *_watched(run))
+        for name, value in (
+            *_facts_of_record(run.record),
+            *_facts_of_log(run),
+            *_facts_of_watcher(run),
+        )
         if value
     }
 
 
-def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts_of_record(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Of run.json, in which anything may stand."""
-    base, data, devices = (_object(record.get(name)) for name in ("base", "data", "devices"))
-    counts = _object(data.get("counts"))
+    base, data, devices = (_as_mapping(record.get(name)) for name in ("base", "data", "devices"))
+    counts = _as_mapping(data.get("counts"))
     yield "status", str(record.get("status") or "")
     yield "method", str(record.get("method") or "")
     yield "base model", str(base.get("name") or "")
     files = [
-        str(_object(one).get("file")) for one in _list(_object(data.get("inputs")).get("data"))
+        str(_as_mapping(one).get("file"))
+        for one in _as_list(_as_mapping(data.get("inputs")).get("data"))
     ]
     yield (
         "data",
@@ -73,26 +78,28 @@ def _recorded(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     )
     yield (
         "trained on",
-        ", ".join(map(str, _list(devices.get("names")))) or str(devices.get("kind") or ""),
+        ", ".join(map(str, _as_list(devices.get("names")))) or str(devices.get("kind") or ""),
     )
     yield "began", str(record.get("began") or "")
     if isinstance(seconds := record.get("seconds"), int | float):
         yield "took", f"{seconds:,.0f} s"
     yield (
         "resumed at",
-        ", ".join(f"step {_object(one).get('step', one)}" for one in _list(record.get("resumed"))),
+        ", ".join(
+            f"step {_as_mapping(one).get('step', one)}" for one in _as_list(record.get("resumed"))
+        ),
     )
     yield (
         "stops at",
-        ", ".join(str(_object(one).get("token")) for one in _list(record.get("stops"))),
+        ", ".join(str(_as_mapping(one).get("token")) for one in _as_list(record.get("stops"))),
     )
     yield (
         "versions",
-        ", ".join(f"{name} {value}" for name, value in _object(record.get("versions")).items()),
+        ", ".join(f"{name} {value}" for name, value in _as_mapping(record.get("versions")).items()),
     )
 
 
-def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
+def _facts_of_log(run: RunFolder) -> Iterator[tuple[str, str]]:
     log = run.log
     if log is None:
         yield "log", "none: only what was watched"
@@ -123,7 +130,7 @@ def _logged(run: RunFolder) -> Iterator[tuple[str, str]]:
     yield "left out", "; ".join(log.notes)
 
 
-def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
+def _facts_of_watcher(run: RunFolder) -> Iterator[tuple[str, str]]:
     if run.looks:
         first, limit = run.looks[0]
         yield (
@@ -133,10 +140,10 @@ def _watched(run: RunFolder) -> Iterator[tuple[str, str]]:
     if isinstance(share := run.watch.get("share_of_the_time"), int | float):
         yield "watching took", f"{share:.1%} of the time"
     yield "stopped by", str(run.watch.get("stopped_by") or "")
-    yield "notes", "; ".join([*map(str, _list(run.watch.get("notes"))), *run.notes])
+    yield "notes", "; ".join([*map(str, _as_list(run.watch.get("notes"))), *run.notes])
 
 
-def settings(run: RunFolder) -> dict[str, str]:
+def list_settings(run: RunFolder) -> dict[str, str]:
     """What decides how it is trained, by dotted names: of run.json, else what its log says of it."""
     record, log = run.record, run.log
     known: dict[str, Any] = {
@@ -144,29 +151,29 @@ def settings(run: RunFolder) -> dict[str, str]:
     }
     if record:
         known |= {
-            **_object(record.get("settings")),
-            "base": _object(record.get("base")).get("name"),
+            **_as_mapping(record.get("settings")),
+            "base": _as_mapping(record.get("base")).get("name"),
         }
         known["data"] = {
-            "files": _list(_object(record.get("settings")).get("data")),
-            "counts": _object(_object(record.get("data")).get("counts")),
+            "files": _as_list(_as_mapping(record.get("settings")).get("data")),
+            "counts": _as_mapping(_as_mapping(record.get("data")).get("counts")),
         }
     elif log is not None:
         known = {name: value for name, value in log.facts.items() if name != "log_history"}
-    return dict(_flat(known))
+    return dict(_flatten(known))
 
 
-def _flat(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+def _flatten(value: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
     for name, one in value.items():
         if isinstance(one, Mapping):
-            yield from _flat(one, f"{before}{name}.")
+            yield from _flatten(one, f"{before}{name}.")
         else:
             yield f"{before}{name}", ", ".join(map(str, one)) if isinstance(one, list) else str(one)
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _as_mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _list(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []

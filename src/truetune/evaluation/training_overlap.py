@@ -1,10 +1,16 @@
-"""Leaks: which rows a model has seen in its training."""
+"""Which prompts a model was trained on, by comparing them with every training row.
+
+Training rows are taken from files that the user names, else from the record of the run: its encoded rows, or its files
+where they are unchanged. A row counts as trained on where a training example begins with the prompt and its answer, in
+ids or in folded text. The trade-off: only whole rows are matched from their start; a paraphrase, or a question in the
+middle of a longer training row, is not found.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -21,29 +27,31 @@ from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import make_decoder
 from truetune.render.probes import Probes
 
-How = Literal["row", "near", "prompt"]
-SURE: tuple[How, ...] = ("row", "near", "prompt")
+MatchKind = Literal["row", "near", "prompt"]
+MATCH_KINDS: tuple[MatchKind, ...] = ("row", "near", "prompt")
 """From the surest on"""
-NOISE = re.compile(r"[\W_]+")
-ROWS = 1024
+IGNORED_CHARACTERS = re.compile(r"[\W_]+")
+# Chosen, not measured: one call of the tokenizer decodes a chunk on all cores, and a chunk of long rows must fit
+# into memory.
+CHUNK_ROWS = 1024
 """Rows that are decoded at a time"""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TrainingMatch:
     """A training row that a prompt stands in."""
 
-    how: How
+    how: MatchKind
     """The same prompt and answer; the same but for case, space and punctuation; the same prompt, another answer"""
     file: str
     line: int
 
 
 @dataclass(frozen=True, slots=True)
-class Leaks:
+class TrainingOverlap:
     """What some prompts were compared with, and what was found of them."""
 
-    seen: tuple[Seen | None, ...]
+    seen: tuple[TrainingMatch | None, ...]
     """One for each prompt"""
     rows: int
     """Training examples that were compared"""
@@ -53,12 +61,12 @@ class Leaks:
     def marked(self, prompts: Sequence[Prompt]) -> list[Prompt]:
         """The prompts with `seen` as it was found; the same prompt with another answer does not count."""
         return [
-            replace(prompt, seen=found is not None and found.how != "prompt")
-            for prompt, found in zip(prompts, self.seen, strict=True)
+            replace(prompt, seen=match is not None and match.how != "prompt")
+            for prompt, match in zip(prompts, self.seen, strict=True)
         ]
 
 
-class _Example(NamedTuple):
+class _TrainingExample(NamedTuple):
     """One example of the training."""
 
     ids: tuple[int, ...]
@@ -66,142 +74,189 @@ class _Example(NamedTuple):
     line: int
 
 
-def seen_rows(
+def find_training_overlap(
     place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str] = ()
-) -> Leaks | str:
+) -> TrainingOverlap | str:
     """Which prompts the model was trained on: by the files of `--trained-on`, else by the record of its run.
 
-    A str says why that is not known: nothing is recorded, or what is recorded is not on this machine. Raises what
-    reading `trained_on` raises.
+    Args:
+        place: the model, with the record of its run.
+        prompts: what is looked for.
+        probes: tokenizer and template of the training.
+        trained_on: files that the model was trained on.
+
+    Returns:
+        A str where that is not known, which says why: nothing is recorded, or what is recorded is not on this machine.
+
+    Raises:
+        TruetuneError: what reading `trained_on` raises.
     """
+    # The fast path of rendering and encoding is proved on a sample, and all is done again without it where it fails.
     return with_proof(
-        lambda only_reference: _seen_rows(
+        lambda only_reference: _find_overlap(
             place, prompts, replace(probes, only_reference=only_reference), trained_on
         )
     )
 
 
-def _seen_rows(
+def _find_overlap(
     place: ModelSource, prompts: Sequence[Prompt], probes: Probes, trained_on: Sequence[str]
-) -> Leaks | str:
+) -> TrainingOverlap | str:
+    """As `find_training_overlap`, by the one path of encoding that `probes` says."""
+    examples: Iterator[_TrainingExample]
     if trained_on:
-        found: tuple[Iterator[_Example], str] | str = (
-            _of_files(probes, trained_on),
-            ", ".join(trained_on),
-        )
+        examples, source = _read_files(probes, trained_on), ", ".join(trained_on)
     else:
-        found = _recorded(place, probes)
-    if isinstance(found, str):
-        return found
-    examples, source = found
-    seen, rows = _compared(prompts, examples, probes)
-    return Leaks(tuple(seen), rows, source)
+        opened = _open_recorded_examples(place, probes)
+        if isinstance(opened, str):
+            return opened
+        examples, source = opened
+    matches, rows = _match_prompts(prompts, examples, probes)
+    return TrainingOverlap(tuple(matches), rows, source)
 
 
-def _recorded(place: ModelSource, probes: Probes) -> tuple[Iterator[_Example], str] | str:
-    """What the run was trained on: its encoded rows, else its files, where they are as they were."""
+def _open_recorded_examples(
+    place: ModelSource, probes: Probes
+) -> tuple[Iterator[_TrainingExample], str] | str:
+    """What the run was trained on: its encoded rows, else its files, where they are as they were; else why not."""
     data = place.run.get("data") or {}
     if not data:
         return "no run.json tells what it was trained on; name the files with --trained-on"
-    held = frozenset(data.get("held_out") or ())
+    held_out = frozenset(data.get("held_out") or ())
     folder = Path(str(data.get("folder") or ""))
     manifest = manifest_in(folder)
+    # The key is a digest of rows and settings: another one is of other rows in the same folder.
     if manifest is not None and manifest.get("key") == data.get("key"):
-        return _of_table(folder, manifest, held), "the encoded rows of its run"
-    named = (place.run.get("settings") or {}).get("data") or []
-    digests = {entry.get("digest") for entry in (data.get("inputs") or {}).get("data") or []}
-    above = place.folder.resolve().parent if place.folder else Path()
-    for root in (Path(), above):
-        files = [root / name for name in named]
-        if (
-            files
-            and all(path.is_file() for path in files)
-            and {file_digest(path) for path in files} == digests
-        ):
-            return _of_files(probes, list(map(str, files)), held), ", ".join(named)
+        return _read_encoded_rows(folder, manifest, held_out), "the encoded rows of its run"
+    names = (place.run.get("settings") or {}).get("data") or []
+    entries = (data.get("inputs") or {}).get("data") or []
+    digests = {entry.get("digest") for entry in entries}
+    files = _find_unchanged_files(place, names, digests)
+    if files:
+        return _read_files(probes, files, held_out), ", ".join(names)
     return (
-        f"the rows that it was trained on ({', '.join(named) or 'not named'}) are not on this"
+        f"the rows that it was trained on ({', '.join(names) or 'not named'}) are not on this"
         " machine as they were; name them with --trained-on"
     )
 
 
-def _of_files(
+def _find_unchanged_files(
+    place: ModelSource, names: Sequence[str], digests: Collection[Any]
+) -> list[str]:
+    """The paths of the run's files, where all of them have the content that was trained on; else none."""
+    # Names in a record are relative to where the run was started: mostly here, or beside its output folder.
+    beside_run = place.folder.resolve().parent if place.folder else Path()
+    for root in (Path(), beside_run):
+        files = [root / name for name in names]
+        if not files or not all(path.is_file() for path in files):
+            continue
+        if {file_digest(path) for path in files} == digests:
+            return list(map(str, files))
+    return []
+
+
+def _read_files(
     probes: Probes, files: Sequence[str], held: frozenset[int] = frozenset()
-) -> Iterator[_Example]:
+) -> Iterator[_TrainingExample]:
+    """The examples of files, without the rows that were held out."""
     rows = read_conversations(files, format=probes.spec.format, columns=probes.spec.map)
     kept: Iterable[Conversation] = (row for row in rows if row.origin.row not in held)
     encoder = Encoder(probes.tokenizer.backend, only_reference=probes.only_reference)
     for batch in batches(kept, probes.renderer(), encoder):
         for i, example in enumerate(batch.examples):
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tolist()
-            yield _Example(tuple(ids), example.row.origin.file, example.row.origin.line)
+            yield _TrainingExample(tuple(ids), example.row.origin.file, example.row.origin.line)
 
 
-def _of_table(
+def _read_encoded_rows(
     folder: Path, manifest: Mapping[str, Any], held: frozenset[int]
-) -> Iterator[_Example]:
+) -> Iterator[_TrainingExample]:
+    """The examples of a folder that `truetune encode` or `truetune train` wrote, without the held-out rows."""
     import pyarrow.dataset as arrow
 
     names = [str(folder / DATA / shard["file"]) for shard in manifest["shards"]]
     kind = "parquet" if names[0].endswith("parquet") else "arrow"
     table = arrow.dataset(names, format=kind)
-    for batch in table.to_batches(columns=["input_ids", "file", "line", "row"], batch_size=ROWS):
+    columns = ["input_ids", "file", "line", "row"]
+    # In batches: the encoded rows of a run may be larger than the memory.
+    for batch in table.to_batches(columns=columns, batch_size=CHUNK_ROWS):
         for entry in batch.to_pylist():
             if entry["row"] not in held:
-                yield _Example(tuple(entry["input_ids"]), entry["file"], entry["line"])
+                yield _TrainingExample(tuple(entry["input_ids"]), entry["file"], entry["line"])
 
 
-def _compared(
-    prompts: Sequence[Prompt], examples: Iterator[_Example], probes: Probes
-) -> tuple[list[Seen | None], int]:
+def _match_prompts(
+    prompts: Sequence[Prompt], examples: Iterator[_TrainingExample], probes: Probes
+) -> tuple[list[TrainingMatch | None], int]:
     """(the surest thing that is known of each prompt, examples that were read)
 
     An example holds a prompt where it begins with it, in ids or in folded text; the answer goes up to its stop token.
     """
     decode = make_decoder(probes.tokenizer)
-    asked = [decode(prompt.ids) for prompt in prompts]
-    whole = [decode((*prompt.ids, *prompt.reference_ids)) for prompt in prompts]
-    rows_of = _Starts([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
-    near, same = (
-        _Starts([_folded(text) for text in whole]),
-        _Starts([_folded(text) for text in asked]),
-    )
-    longest = 2 * max(map(len, whole), default=0) + 256
-    found: list[Seen | None] = [None] * len(prompts)
+    prompt_texts = [decode(prompt.ids) for prompt in prompts]
+    whole_texts = [decode((*prompt.ids, *prompt.reference_ids)) for prompt in prompts]
+    by_ids = _PrefixIndex([(*prompt.ids, *prompt.reference_ids) for prompt in prompts])
+    by_folded_text = _PrefixIndex([_fold_text(text) for text in whole_texts])
+    by_folded_prompt = _PrefixIndex([_fold_text(text) for text in prompt_texts])
+    # Only the beginning of an example is compared. Twice, for spaces and punctuation that folding drops: a training
+    # row may have more of them than the prompt.
+    longest = 2 * max(map(len, whole_texts), default=0) + 256
+    matches: list[TrainingMatch | None] = [None] * len(prompts)
     rows = 0
-    while chunk := list(islice(examples, ROWS)):
+    for chunk in iter(lambda: list(islice(examples, CHUNK_ROWS)), []):
         rows += len(chunk)
+        # Nearly every token has a character or more, so that so many ids are enough.
         texts = probes.tokenizer.backend.decode_batch(
             [list(example.ids[:longest]) for example in chunk], skip_special_tokens=False
         )
         for example, text in zip(chunk, texts, strict=True):
-            folded = _folded(text[:longest])
-            hits: dict[How, list[int]] = {
-                "row": rows_of(example.ids),
-                "near": near(folded),
-                "prompt": same(folded),
+            folded = _fold_text(text[:longest])
+            hits: dict[MatchKind, list[int]] = {
+                "row": by_ids.starts_of(example.ids),
+                "near": by_folded_text.starts_of(folded),
+                "prompt": by_folded_prompt.starts_of(folded),
             }
-            for how, i in ((how, i) for how, places in hits.items() for i in places):
-                before = found[i]
-                if before is None or SURE.index(how) < SURE.index(before.how):
-                    found[i] = Seen(how, example.file, example.line)
-    return found, rows
+            _keep_surest(matches, hits, example)
+    return matches, rows
 
 
-class _Starts:
-    """Finds which of some sequences another one begins with."""
+def _keep_surest(
+    matches: list[TrainingMatch | None],
+    hits: Mapping[MatchKind, Sequence[int]],
+    example: _TrainingExample,
+) -> None:
+    """Note the hits of an example where nothing surer is known of a prompt; the first example of a kind stays."""
+    for how, prompt_numbers in hits.items():
+        for number in prompt_numbers:
+            before = matches[number]
+            if before is None or MATCH_KINDS.index(how) < MATCH_KINDS.index(before.how):
+                matches[number] = TrainingMatch(how, example.file, example.line)
+
+
+class _PrefixIndex:
+    """Finds which of some sequences another one begins with.
+
+    One look-up for each length that there is, and not a comparison of each training row with each prompt.
+    """
 
     def __init__(self, starts: Sequence[Any]) -> None:
-        self.places: dict[Any, list[int]] = defaultdict(list)
-        for i, start in enumerate(starts):
+        self.numbers: dict[Any, list[int]] = defaultdict(list)
+        for number, start in enumerate(starts):
+            # Everything begins with an empty sequence.
             if start:
-                self.places[start].append(i)
-        self.lengths = sorted({len(start) for start in self.places})
+                self.numbers[start].append(number)
+        self.lengths = sorted({len(start) for start in self.numbers})
 
-    def __call__(self, sequence: Any) -> list[int]:
-        fit = (length for length in self.lengths if length <= len(sequence))
-        return [i for length in fit for i in self.places.get(sequence[:length], ())]
+    def starts_of(self, sequence: Any) -> list[int]:
+        """The numbers of the sequences that this one begins with."""
+        numbers: list[int] = []
+        for length in self.lengths:
+            if length > len(sequence):
+                break
+            numbers += self.numbers.get(sequence[:length], ())
+        return numbers
 
 
-def _folded(text: str) -> str:
-    return NOISE.sub("", text.casefold())
+def _fold_text(text: str) -> str:
+    """Letters and digits alone, without case: what is left the same by reformatting."""
+    return IGNORED_CHARACTERS.sub("", text.casefold())

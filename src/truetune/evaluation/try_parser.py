@@ -28,27 +28,27 @@ from truetune.generation.final_answers import (
 )
 from truetune.generation.parser_selftest import ParserReading, ParserSelftest
 
-GOLDS, PAIRED, WRAPPED = 500, 200, 24
+MAX_GOLDS, MAX_PAIRED_GOLDS, MAX_WRAPPED_GOLDS = 500, 200, 24
 """Golds that are read, compared with each other, and wrapped otherwise; at most"""
-KNOWN = 0.9
+MIN_KNOWN_SHARE = 0.9
 """Share of the golds whose final answer must be marked, for chance to be known"""
-OFTEN = 0.3
+MAX_MISREAD_SHARE = 0.3
 """Share of the golds that a wrapping must be misread for, to count"""
-BLANK = ("", " \n")
-SILENT = (
+BLANK_TEXTS = ("", " \n")
+EMPTY_PHRASES = (
     "I don't know.", "Sorry, I can't help with that.", "A good question!", "The answer is", "Answer:", "####",
     "\\boxed{}", "N/A",
 )  # fmt: skip
 """Texts that say nothing"""
-LONG = 3000
+LONG_TEXT_CHARS = 3000
 """Characters of the texts that a parser is timed on"""
 NOTHING = "nothing"
 """What is shown where a parser reads nothing"""
-SHOWN = 400
+SHOWN_CHARS = 400
 """Characters of a text that are kept"""
 
 
-class _Tried:
+class _TimedParser:
     """A parser that remembers how long it took, the last time and at most."""
 
     def __init__(self, parse: Parser, seconds: float) -> None:
@@ -61,15 +61,15 @@ class _Tried:
         try:
             value = parse_answer(self.parse, text, self.seconds)
         except Exception as error:
-            value, shown = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN]
+            value, shown = None, f"{type(error).__name__}: {error}".splitlines()[0][:SHOWN_CHARS]
         else:
-            shown = NOTHING if value is None else _shown(value)
+            shown = NOTHING if value is None else _safe_repr(value)
         self.last = time.perf_counter() - started
         self.slowest = max(self.slowest, self.last)
         return value, shown
 
 
-def proof_of(
+def try_parser(
     parse: Parser,
     golds: Sequence[str],
     *,
@@ -81,9 +81,9 @@ def proof_of(
 
     No model is needed. The golds are taken in order, at most 500. Never raises what the parser raises.
     """
-    golds = golds[:GOLDS]
-    tried = _Tried(parse, seconds)
-    shaky = list(_slow(tried, golds))
+    golds = golds[:MAX_GOLDS]
+    tried = _TimedParser(parse, seconds)
+    shaky = list(_find_slow_text(tried, golds))
     if shaky:
         return ParserSelftest(
             name, len(golds), 0, None, None, 0.0, tried.slowest, gave_up=True, shaky=tuple(shaky)
@@ -92,15 +92,19 @@ def proof_of(
     values = [value for value, _ in found]
     blank = tried("")[0]
     finals = [find_final_answer(gold) for gold in golds]
-    missed = list(_missed(golds, found, finals, blank))
-    shuffled, chance, alike = _shuffled(golds, values, finals)
-    silent = list(_silent(tried, golds, values))
-    silent += _echoed(tried, questions, values, shuffled or 0.0)
-    shaky = list(_unstable(tried, golds, found))
+    missed = list(_find_missed_golds(golds, found, finals, blank))
+    shuffled, chance, alike = _try_shuffled(golds, values, finals)
+    silent = list(_try_empty_phrases(tried, golds, values))
+    silent += _try_questions(tried, questions, values, shuffled or 0.0)
+    shaky = list(_find_unstable(tried, golds, found))
     lost = {reading.row for reading in (*missed, *shaky)}
     right = [row for row, final in enumerate(finals) if final and row not in lost]
-    misread, forms = _forms(
-        tried, golds, values, finals, right[:WRAPPED] if len(right) >= len(golds) / 2 else []
+    misread, forms = _try_wrappings(
+        tried,
+        golds,
+        values,
+        finals,
+        right[:MAX_WRAPPED_GOLDS] if len(right) >= len(golds) / 2 else [],
     )
     return ParserSelftest(
         name=name,
@@ -108,9 +112,9 @@ def proof_of(
         read=len(golds) - len(missed),
         shuffled=shuffled,
         chance=chance,
-        empty=max(_score(tried(text)[0], values) for text in BLANK),
+        empty=max(_share_right(tried(text)[0], values) for text in BLANK_TEXTS),
         slowest=tried.slowest,
-        values=len(_different(values)),
+        values=len(_distinct_readings(values)),
         different=len(set(golds)),
         wordy=any(final is not None and final.kind == "word" for final in finals),
         missed=tuple(missed),
@@ -122,13 +126,17 @@ def proof_of(
     )
 
 
-def after_answers(
+def add_model_answers(
     proof: ParserSelftest, parse: Parser, golds: Sequence[str], answers: Sequence[str]
 ) -> ParserSelftest:
     """The same proof with what the parser makes of a model's answers to the same rows."""
     unread = [
         ParserReading(
-            "an answer that holds the gold one", answer[:SHOWN], gold[:SHOWN], "nothing", row
+            "an answer that holds the gold one",
+            answer[:SHOWN_CHARS],
+            gold[:SHOWN_CHARS],
+            "nothing",
+            row,
         )
         for row, (gold, answer) in enumerate(zip(golds, answers, strict=True))
         if try_parse(parse, answer) is None and holds_final_answer(answer, gold)
@@ -153,7 +161,7 @@ def _reads_as(parse: Parser, gold: str, answer: str) -> bool:
     )
 
 
-def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[ParserReading]:
+def _find_slow_text(tried: _TimedParser, golds: Sequence[str]) -> Iterator[ParserReading]:
     """The first text that takes too long, twice; golds and repetitions, as answers are that run on."""
     longest = max(golds, key=len, default="")
     with suppress(Exception):
@@ -162,7 +170,11 @@ def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[ParserReading]:
         f"{mark * 200}!"
         for mark in ("a", "1", " ", "\n", "a ", "1,", "{", "```\n", "the answer is ")
     ]
-    repeated = (text * (LONG // len(text)) + "!" for text in (longest[:LONG], *starts) if text)
+    repeated = (
+        text * (LONG_TEXT_CHARS // len(text)) + "!"
+        for text in (longest[:LONG_TEXT_CHARS], *starts)
+        if text
+    )
     for text in (*golds[:3], *starts, *repeated):
         shown = tried(text)[1]
         if tried.last > tried.seconds and tried(text) and tried.last > tried.seconds:
@@ -172,7 +184,7 @@ def _slow(tried: _Tried, golds: Sequence[str]) -> Iterator[ParserReading]:
             return
 
 
-def _missed(
+def _find_missed_golds(
     golds: Sequence[str],
     found: Sequence[tuple[Any, str]],
     finals: Sequence[FinalAnswer | None],
@@ -181,7 +193,7 @@ def _missed(
     """Golds that are not read, not read equal to themselves, read as an empty answer is, or as another value."""
     for row, (gold, (value, shown), final) in enumerate(zip(golds, found, finals, strict=True)):
         mine = normalise_reading(value)
-        wanted = _text(final) or "something"
+        wanted = _final_text(final) or "something"
         if not same_reading(value, value):
             what = "a gold answer"
         elif same_reading(value, blank):
@@ -190,15 +202,15 @@ def _missed(
             final is not None
             and mine is not None
             and mine[0] == final.kind
-            and not _means(mine[1], final)
+            and not _is_final_value(mine[1], final)
         ):
             what = "a gold answer, read as another value than its final one"
         else:
             continue
-        yield ParserReading(what, gold[-SHOWN:], wanted, shown, row)
+        yield ParserReading(what, gold[-SHOWN_CHARS:], wanted, shown, row)
 
 
-def _means(value: str, final: FinalAnswer) -> bool:
+def _is_final_value(value: str, final: FinalAnswer) -> bool:
     """Is this the final answer, or as a share what it says in per cent?"""
     return value == final.value or (
         "%" in final.text
@@ -207,7 +219,7 @@ def _means(value: str, final: FinalAnswer) -> bool:
     )
 
 
-def _shuffled(
+def _try_shuffled(
     golds: Sequence[str], values: Sequence[Any], finals: Sequence[FinalAnswer | None]
 ) -> tuple[float | None, float | None, list[ParserReading]]:
     """(what shuffled golds score, what they should, golds that only the parser takes for the same).
@@ -215,21 +227,21 @@ def _shuffled(
     Both are shares of all pairs of two golds, which is the mean over all shuffles without fixed points.
     """
     known = [row for row, final in enumerate(finals) if final is not None and final.kind != "json"]
-    rows = known if len(known) >= KNOWN * len(golds) else list(range(len(golds)))
-    pairs = list(combinations(rows[:PAIRED], 2))
+    rows = known if len(known) >= MIN_KNOWN_SHARE * len(golds) else list(range(len(golds)))
+    pairs = list(combinations(rows[:MAX_PAIRED_GOLDS], 2))
     if not pairs:
         return None, None, []
     equal = [(a, b) for a, b in pairs if same_reading(values[a], values[b])]
     if rows is not known:
         return len(equal) / len(pairs), None, []
-    alike = [(a, b) for a, b in equal if _key(finals[a]) != _key(finals[b])]
-    chance = sum(_key(finals[a]) == _key(finals[b]) for a, b in pairs) / len(pairs)
+    alike = [(a, b) for a, b in equal if _final_key(finals[a]) != _final_key(finals[b])]
+    chance = sum(_final_key(finals[a]) == _final_key(finals[b]) for a, b in pairs) / len(pairs)
     readings = {
         b: ParserReading(
             f"a gold answer, read as gold {a + 1} is",
-            golds[b][-SHOWN:],
-            _text(finals[b]),
-            _shown(values[b]),
+            golds[b][-SHOWN_CHARS:],
+            _final_text(finals[b]),
+            _safe_repr(values[b]),
             b,
         )
         for a, b in reversed(alike)
@@ -237,25 +249,29 @@ def _shuffled(
     return len(equal) / len(pairs), chance, [readings[row] for row in sorted(readings)]
 
 
-def _silent(tried: _Tried, golds: Sequence[str], values: Sequence[Any]) -> Iterator[ParserReading]:
+def _try_empty_phrases(
+    tried: _TimedParser, golds: Sequence[str], values: Sequence[Any]
+) -> Iterator[ParserReading]:
     """Texts that say nothing and score with golds that don't hold them."""
-    for text in (*BLANK, *SILENT):
+    for text in (*BLANK_TEXTS, *EMPTY_PHRASES):
         value, shown = tried(text)
-        others = (row for row, gold in enumerate(golds) if text in BLANK or text not in gold)
+        others = (row for row, gold in enumerate(golds) if text in BLANK_TEXTS or text not in gold)
         right = sum(same_reading(value, values[row]) for row in others)
         if right:
-            what = "an empty answer" if text in BLANK else "a text that says nothing"
+            what = "an empty answer" if text in BLANK_TEXTS else "a text that says nothing"
             yield ParserReading(
                 f"{what}, right for {right:,} of {len(golds):,} golds", text, "nothing", shown
             )
 
 
-def _echoed(
-    tried: _Tried, questions: Sequence[str], values: Sequence[Any], chance: float
+def _try_questions(
+    tried: _TimedParser, questions: Sequence[str], values: Sequence[Any], chance: float
 ) -> list[ParserReading]:
     """Questions that score as their own answers, where more do than chance makes."""
     found = [
-        ParserReading("the question, given as the answer", question[-SHOWN:], "nothing", shown, row)
+        ParserReading(
+            "the question, given as the answer", question[-SHOWN_CHARS:], "nothing", shown, row
+        )
         for row, (question, gold) in enumerate(zip(questions, values, strict=False))
         for value, shown in (tried(question),)
         if same_reading(value, gold)
@@ -265,8 +281,8 @@ def _echoed(
     return found[:1] if of >= 8 and len(found) / of > max(0.5, chance + spread + 0.1) else []
 
 
-def _forms(
-    tried: _Tried,
+def _try_wrappings(
+    tried: _TimedParser,
     golds: Sequence[str],
     values: Sequence[Any],
     finals: Sequence[FinalAnswer | None],
@@ -278,7 +294,9 @@ def _forms(
         final = finals[row]
         assert final is not None
         others = [
-            value for value, other in zip(values, finals, strict=True) if _key(other) != _key(final)
+            value
+            for value, other in zip(values, finals, strict=True)
+            if _final_key(other) != _final_key(final)
         ]
         for form, text in (*answer_phrasings(final), *number_spellings(golds[row], final)):
             value, shown = tried(text)
@@ -292,7 +310,9 @@ def _forms(
         for form, tries in outcomes.items()
     }
     wrong = [
-        found[0] for form, found in misread.items() if len(found) > OFTEN * len(outcomes[form])
+        found[0]
+        for form, found in misread.items()
+        if len(found) > MAX_MISREAD_SHARE * len(outcomes[form])
     ]
     forms = [
         (form, sum(one is True for one in tries) > len(tries) / 2)
@@ -312,8 +332,8 @@ def _is_unread(value: Any, final: FinalAnswer, others: Sequence[Any]) -> bool:
     )
 
 
-def _unstable(
-    tried: _Tried, golds: Sequence[str], found: Sequence[tuple[Any, str]]
+def _find_unstable(
+    tried: _TimedParser, golds: Sequence[str], found: Sequence[tuple[Any, str]]
 ) -> Iterator[ParserReading]:
     """Golds that are read otherwise the second time, in another order."""
     for row in reversed(range(len(golds))):
@@ -321,39 +341,39 @@ def _unstable(
         again, now = tried(golds[row])
         if same_reading(value, value) and not same_reading(again, value):
             yield ParserReading(
-                "a gold answer, a second time", golds[row][-SHOWN:], shown, now, row
+                "a gold answer, a second time", golds[row][-SHOWN_CHARS:], shown, now, row
             )
 
 
-def _score(value: Any, values: Sequence[Any]) -> float:
+def _share_right(value: Any, values: Sequence[Any]) -> float:
     """The share of the golds that one reading scores with."""
     return sum(same_reading(value, gold) for gold in values) / len(values) if values else 0.0
 
 
-def _different(values: Sequence[Any]) -> list[Any]:
+def _distinct_readings(values: Sequence[Any]) -> list[Any]:
     """Up to PAIRED different readings."""
     found: list[Any] = []
     for value in values:
         if (
             value is not None
-            and len(found) < PAIRED
+            and len(found) < MAX_PAIRED_GOLDS
             and not any(same_reading(value, other) for other in found)
         ):
             found.append(value)
     return found
 
 
-def _key(final: FinalAnswer | None) -> tuple[str, str] | None:
+def _final_key(final: FinalAnswer | None) -> tuple[str, str] | None:
     return final and (final.kind, final.value)
 
 
-def _text(final: FinalAnswer | None) -> str:
+def _final_text(final: FinalAnswer | None) -> str:
     if final is None:
         return ""
-    return (final.value if final.kind in ("number", "letter") else final.text)[:SHOWN]
+    return (final.value if final.kind in ("number", "letter") else final.text)[:SHOWN_CHARS]
 
 
-def _shown(value: Any) -> str:
+def _safe_repr(value: Any) -> str:
     with suppress(Exception):
-        return repr(value)[:SHOWN]
+        return repr(value)[:SHOWN_CHARS]
     return f"a {type(value).__name__} without a representation"
