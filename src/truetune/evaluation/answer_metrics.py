@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import mean
+from typing import TypeVar
 
 from truetune.evaluation.row_statistics import (
     bootstrap_mean,
@@ -19,6 +20,7 @@ from truetune.evaluation.row_statistics import (
 )
 from truetune.generation.answer_samples import Sample
 
+Value = TypeVar("Value", bool, float)
 SHARE_METRICS: dict[str, Callable[[Sample], bool | None]] = {
     "stopped": lambda sample: sample.scores.stopped,
     "exact": lambda sample: sample.scores.exact,
@@ -99,6 +101,7 @@ def measure_answers(
         "held out": [sample for sample in samples if not sample.prompt.seen],
         "trained on": [sample for sample in samples if sample.prompt.seen],
     }
+    # Unknown is not held out: such rows are called neither.
     if not seen_known:
         parts = {"all": list(samples)}
     parts = {name: part for name, part in parts.items() if part}
@@ -114,28 +117,30 @@ def measure_answers(
 def _measure_group(samples: Sequence[Sample]) -> Iterator[Metric]:
     """Each metric that applies to some of the samples, with its interval."""
     for name, is_so in SHARE_METRICS.items():
-        verdicts = [is_so(sample) for sample in samples]
-        known = [verdict for verdict in verdicts if verdict is not None]
+        known = _known_values(is_so, samples)
         if known:
             low, high = wilson_interval(sum(known), len(known))
             yield Metric(name, sum(known) / len(known), low, high, len(known))
-    overlaps = [_overlap_score(sample) for sample in samples]
-    known_overlaps = [overlap for overlap in overlaps if overlap is not None]
-    if known_overlaps:
-        yield Metric("overlap", *bootstrap_mean(known_overlaps), len(known_overlaps))
-    # References end with their stop token, so that of the answer counts as well.
-    lengths = [
-        (
-            len(sample.answer.ids) + (sample.answer.stop is not None),
-            len(sample.prompt.reference_ids),
-        )
-        for sample in samples
-    ]
-    known_lengths = [(answer, reference) for answer, reference in lengths if reference]
-    if known_lengths:
+    overlaps = _known_values(_overlap_score, samples)
+    if overlaps:
+        yield Metric("overlap", *bootstrap_mean(overlaps), len(overlaps))
+    with_reference = [sample for sample in samples if sample.prompt.reference_ids]
+    if with_reference:
+        references = [len(sample.prompt.reference_ids) for sample in with_reference]
+        # References end with their stop token, so that of the answer counts as well.
+        answers = [
+            len(sample.answer.ids) + (sample.answer.stop is not None) for sample in with_reference
+        ]
         # All tokens over all tokens, not the mean of ratios: one reference of a word would decide that.
-        answers, references = zip(*known_lengths, strict=True)
-        yield Metric("length ratio", *bootstrap_mean(answers, references), len(known_lengths))
+        yield Metric("length ratio", *bootstrap_mean(answers, references), len(with_reference))
+
+
+def _known_values(
+    measure: Callable[[Sample], Value | None], samples: Sequence[Sample]
+) -> list[Value]:
+    """What a measure gives, of the samples that it applies to."""
+    values = (measure(sample) for sample in samples)
+    return [value for value in values if value is not None]
 
 
 def _group_by_file(samples: Sequence[Sample]) -> Iterator[RowGroup]:
@@ -180,15 +185,19 @@ def _compare_models(samples: Sequence[Sample], others: Sequence[Sample]) -> Iter
     for name, measure in measures.items():
         pairs = [(measure(sample), measure(other)) for sample, other in both]
         known = [(float(a), float(b)) for a, b in pairs if a is not None and b is not None]
-        if not known:
-            continue
-        better, worse = sum(a > b for a, b in known), sum(a < b for a, b in known)
-        change = paired_difference(*zip(*known, strict=True))
-        # The exact test where there is one; the signs of a share flip only in a few rows.
-        p = mcnemar_p(better, worse) if name in SHARE_METRICS else change.p
-        yield PairedMetric(
-            name, change.difference, change.low, change.high, p, len(known), better, worse
-        )
+        if known:
+            yield _compare_metric(name, known)
+
+
+def _compare_metric(name: str, pairs: Sequence[tuple[float, float]]) -> PairedMetric:
+    """One metric of both models, prompt by prompt."""
+    better, worse = sum(a > b for a, b in pairs), sum(a < b for a, b in pairs)
+    change = paired_difference(*zip(*pairs, strict=True))
+    # The exact test where there is one; the signs of a share flip only in a few rows.
+    p = mcnemar_p(better, worse) if name in SHARE_METRICS else change.p
+    return PairedMetric(
+        name, change.difference, change.low, change.high, p, len(pairs), better, worse
+    )
 
 
 def _overlap_score(sample: Sample) -> float | None:

@@ -188,16 +188,9 @@ class HeldOutFilter:
     def of(cls, run: Mapping[str, Any], data: Sequence[str]) -> HeldOutFilter:
         """The filter for files, by the record of a run. Raises DataError for a file that is not there."""
         record = run.get("data") or {}
-        inputs = (record.get("inputs") or {}).get("data") or []
-        # A record is a file that anybody can edit: an entry without both says nothing.
-        recorded = [
-            entry
-            for entry in inputs
-            if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()
-        ]
+        recorded = _recorded_inputs(record)
         # A digest reads the whole file: not without something to compare it with.
-        paths = [source.path for source in find_sources(data)] if recorded else []
-        digests = {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
+        digests = _digest_files(data) if recorded else {}
         position = {entry["digest"]: number for number, entry in enumerate(recorded)}
         held_rows = frozenset(record.get("held_out") or ())
         # Held-out rows are numbered over all files of the run, so the lengths of earlier ones are needed.
@@ -231,12 +224,26 @@ class HeldOutFilter:
         return prompt.file in self.held and prompt.row not in self.fresh
 
 
+def _recorded_inputs(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The files of a run, in order. A record is a file that anybody can edit: an entry without both says nothing."""
+    inputs = (record.get("inputs") or {}).get("data") or []
+    return [
+        entry for entry in inputs if isinstance(entry, dict) and {"file", "digest"} <= entry.keys()
+    ]
+
+
+def _digest_files(data: Sequence[str]) -> dict[str, str]:
+    """Path -> digest of files on this machine. Raises DataError for one that is not there."""
+    paths = [source.path for source in find_sources(data)]
+    return {str(path): file_digest(path) for path in paths if isinstance(path, Path)}
+
+
 def _find_run_files(run: Mapping[str, Any]) -> dict[str, str]:
     """Digest -> path of the files that the run's settings name, as far as they are on this machine."""
     try:
-        sources = find_sources((run.get("settings") or {}).get("data") or ())
-        paths = [source.path for source in sources]
-        return {file_digest(path): str(path) for path in paths if isinstance(path, Path)}
+        digests = _digest_files((run.get("settings") or {}).get("data") or ())
+        return {digest: path for path, digest in digests.items()}
+    # Names of another machine, or whatever a record was edited to.
     except (OSError, TruetuneError, TypeError):
         return {}
 

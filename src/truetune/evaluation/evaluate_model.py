@@ -38,7 +38,7 @@ from truetune.evaluation.sample_model import Progress, SamplingSettings, ask_mod
 from truetune.evaluation.select_rows import EvaluationRows, prepare_probes, select_rows
 from truetune.evaluation.stop_calibration import calibrate_stops
 from truetune.evaluation.try_parser import add_model_answers, try_parser
-from truetune.generation.answer_parsers import make_parser
+from truetune.generation.answer_parsers import Parser, make_parser
 from truetune.generation.answer_samples import Sample
 from truetune.generation.backends.backend import ScoredIds
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
@@ -205,6 +205,7 @@ def evaluate_model(
         options=options or Options(),
         progress=progress,
     )
+    # Of tasks alone there are no settings, and no rule judges them.
     spec = RunSpec()
     evaluated: EvaluationResults | None = None
     metrics: AnswerMetrics | None = None
@@ -303,20 +304,20 @@ def _measure_models(
     Returns:
         (results, metrics of the answers where there are some, notes)
     """
-    rows, asking = measurer.rows, measurer.asking
     selftest, parser_notes, measurer = _try_parser_first(place, measurer, parser)
+    rows = measurer.rows
     notes = [*rows.notes, *parser_notes]
     result = measurer.measure(place)
-    other_result = measurer.for_other(place, other).measure(other) if other else None
-    notes += [*result.notes, *(other_result.notes if other_result else ())]
+    notes += result.notes
+    other_result = None
+    if other is not None:
+        other_result = measurer.for_other(place, other).measure(other)
+        notes += other_result.notes
     if result.table is None and not result.samples:
         raise UsageError(
             f"nothing can be measured: {'; '.join(notes)}; ask for answers (--answers N)"
         )
-    if selftest and asking.parse and result.samples:
-        references = [sample.prompt.reference for sample in result.samples]
-        texts = [sample.answer.text for sample in result.samples]
-        selftest = add_model_answers(selftest, asking.parse, references, texts)
+    selftest = _read_answers(selftest, measurer.asking.parse, result.samples)
     metrics = None
     if result.samples:
         metrics = measure_answers(
@@ -332,10 +333,22 @@ def _measure_models(
         parser=selftest,
         seen=_trained_rows(rows, result),
     )
+    # Only a base says whether the training did anything; any other model is just another one.
     if other is not None and other_result is not None:
         results = _add_comparison(results, measurer, result, other_result)
         results = replace(results, is_base=is_base_of(other, place))
     return results, metrics, tuple(notes)
+
+
+def _read_answers(
+    selftest: ParserSelftest | None, parse: Parser | None, samples: Sequence[Sample]
+) -> ParserSelftest | None:
+    """The same with what the parser makes of a model's answers, where there are some."""
+    if selftest is None or parse is None or not samples:
+        return selftest
+    references = [sample.prompt.reference for sample in samples]
+    texts = [sample.answer.text for sample in samples]
+    return add_model_answers(selftest, parse, references, texts)
 
 
 def _try_parser_first(
@@ -376,6 +389,7 @@ def _add_comparison(
     other_result: ModelResult,
 ) -> EvaluationResults:
     """The results with the other model's, and how the two differ."""
+    # The same seed for every interval: the same run gives the same report.
     interval: dict[str, Any] = {
         "seed": measurer.asking.seed,
         "confidence": measurer.confidence,

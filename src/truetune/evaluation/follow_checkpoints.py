@@ -53,6 +53,7 @@ from truetune.generation.sample_files import SAMPLES, is_sample_file, read_passe
 from truetune.render.probes import Probes
 from truetune.spec.run import RunSpec
 
+# Without it, nobody could say whether kept answers are to the same questions.
 QUESTIONS_FILE = "asked.json"
 # Chosen, not measured: checkpoints are minutes apart; a listing of a folder on a network drive costs little at this
 # pace, and twice as long would not be noticed.
@@ -102,6 +103,7 @@ def follow_checkpoints(
             `sample_model` raises.
     """
     started = time.perf_counter()
+    # Only our own runs say in a file whether they still go on.
     folder = Path(run)
     if not folder.is_dir() or not read_run(folder):
         raise UsageError(
@@ -127,7 +129,8 @@ def follow_checkpoints(
         "temperature": temperature,
         "top_p": top_p,
     }
-    keep = Path(looks) if looks else folder.resolve().with_name(f"{folder.resolve().name}-sampled")
+    beside_run = folder.resolve().with_name(f"{folder.resolve().name}-sampled")
+    keep = Path(looks) if looks else beside_run
     inputs = [Input("the run", folder), *(Input("data", Path(name)) for name in files)]
     check_output_folder(keep, inputs, option="--looks")
     answers_folder = _open_answers_folder(keep, questions)
@@ -146,10 +149,8 @@ def follow_checkpoints(
         for finding in news(findings, told_before):
             say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
-        raise UsageError(
-            f"{run}: there is no whole checkpoint in"
-            f" it{''.join(f'; {note}' for note in followed.notes)}"
-        )
+        reasons = "; ".join(["", *followed.notes])
+        raise UsageError(f"{run}: there is no whole checkpoint in it{reasons}")
     return followed.report(run, started, diagnose, min_success)
 
 
@@ -293,6 +294,7 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
     # A link would have us read, and later write, somewhere else.
     is_readable = folder.is_dir() and not (folder / QUESTIONS_FILE).is_symlink()
     before = read_object(folder / QUESTIONS_FILE, []) if is_readable else None
+    # A file of that name with other fields is somebody else's.
     is_ours = before is not None and before.keys() == questions.keys()
 
     def is_own_file(path: Path) -> bool:
@@ -311,13 +313,21 @@ def _open_answers_folder(folder: Path, questions: dict[str, Any]) -> Path:
         )
     if before is None:
         _write_questions(folder, questions)
-    elif before != questions:
-        differing = [name for name in questions if before.get(name) != questions[name]]
+    else:
+        _check_same_questions(folder, before, questions)
+    return folder
+
+
+def _check_same_questions(
+    folder: Path, before: Mapping[str, Any], questions: Mapping[str, Any]
+) -> None:
+    """Raises UsageError where the answers that a folder holds are to other questions."""
+    differing = [name for name in questions if before.get(name) != questions[name]]
+    if differing:
         raise UsageError(
             f"{folder} holds the answers to other questions ({', '.join(differing)} differ); name"
             " another folder with --looks, or remove it"
         )
-    return folder
 
 
 def _write_questions(folder: Path, questions: dict[str, Any]) -> None:

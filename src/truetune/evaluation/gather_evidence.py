@@ -56,6 +56,7 @@ GREEDY_PROMPTS = 4
 # Chosen, not measured: wrong padding changes the first tokens of the shortest prompts, which are padded most.
 UNBATCHED_PROMPTS, UNBATCHED_TOKENS = 2, 32
 """Prompts that are asked once more, alone, and the tokens that are compared"""
+# RuntimeError is what torch raises for a GPU without memory; a programming error (TypeError, KeyError) is not hidden.
 EXPECTED_ERRORS = (TruetuneError, OSError, RuntimeError, ValueError)
 """What keeps a question from being answered: no such folder, no memory, no answer of a server"""
 

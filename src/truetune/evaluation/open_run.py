@@ -1,4 +1,9 @@
-"""What is left of a run: its log, its record, the answers that were watched, and what was found meanwhile."""
+"""What is left of a run: its log, its record, the answers that were watched, and what was found meanwhile.
+
+A run is the folder of `truetune train`, the folder of any trainer that left a log, a folder that only a watcher wrote
+into, or a log file. What the rules on logs and answers say comes with it. The trade-off: a part that is damaged is a
+note where the rest can be read, so that a crashed run can still be looked at.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +33,7 @@ from truetune.spec.kind import Kind, recognise, title_of_kind
 from truetune.spec.run import RunSpec
 
 WATCH_FILE = "watch.json"
+# People name a data file or a model to `truetune report`: the command that they want is said.
 COMMAND_OF_KIND: Mapping[Kind, str] = {
     "data": "truetune check {} -t TOKENIZER --html report.html, or truetune view",
     "encoded": "truetune check --html report.html of the rows it was made of",
@@ -40,6 +46,7 @@ COMMAND_OF_KIND: Mapping[Kind, str] = {
 """The command for what is no run"""
 UNFINISHED_STATES = ("looking", "training")
 """States of a run that goes on"""
+# A table of numbers without any of these is no log of a training.
 RUN_CURVES = {"loss", "eval_loss", "learning_rate", "grad_norm", "reward"}
 """One of these is logged in each run."""
 
@@ -65,84 +72,86 @@ class RunFolder:
     """watch.json"""
     looks: tuple[tuple[SamplingPass, int], ...]
     """With the tokens after which its answers were cut"""
-    found: tuple[DatedFinding, ...]
+    findings: tuple[DatedFinding, ...]
     notes: tuple[str, ...] = ()
-    judged: Judgement = field(default_factory=Judgement)
+    judgement: Judgement = field(default_factory=Judgement)
     """What was examined besides, and what was not judged"""
 
 
 def open_run(path: str, spec: RunSpec) -> RunFolder:
-    """The run in a folder or a log file, with what the rules that `spec` selects say.
+    """The run in a folder or a log file.
 
-    Raises UsageError for what is no run, or several, DataError for one that can't be read."""
-    where, notes = Path(path), list[str]()
-    if not where.is_dir():
-        alone = _read_log(path)
-        judged = _judge_log(alone, spec)
-        return RunFolder(
-            path, alone, {}, {}, (), tuple(map(_date_by_figure, judged.findings)), judged=judged
-        )
-    looks, watch, record = (
-        read_passes(where),
-        _read_watch_file(where / WATCH_FILE, notes),
-        read_record(where),
-    )
-    log = _read_log(path) if is_run(path) or not (looks or watch) else None
-    judged = _judge_log(log, spec)
-    answers, of_answers = _judge_passes(where, looks, record, spec, notes)
-    found = (*map(_date_by_figure, judged.findings), *answers)
+    Args:
+        path: of the folder or file.
+        spec: selects the rules that judge it.
+
+    Raises:
+        UsageError: it is no run, or several.
+        DataError: it can't be read.
+    """
+    folder, notes = Path(path), list[str]()
+    if not folder.is_dir():
+        log = _read_log(path)
+        judgement = _judge_log(log, spec)
+        dated = tuple(map(_date_by_figure, judgement.findings))
+        return RunFolder(path, log, {}, {}, (), dated, judgement=judgement)
+    looks = read_passes(folder)
+    watch = _read_watch_file(folder / WATCH_FILE, notes)
+    record = read_record(folder)
+    # A folder of a watcher alone has no log: that is no error there.
+    has_log = is_run(path) or not (looks or watch)
+    folder_log = _read_log(path) if has_log else None
+    of_log = _judge_log(folder_log, spec)
+    answer_findings, of_answers = _judge_passes(folder, looks, record, spec, notes)
     return RunFolder(
-        path,
-        log,
-        record,
-        watch,
-        tuple(looks),
-        found,
-        tuple(notes),
-        Judgement.of([judged, of_answers]),
+        path=path,
+        log=folder_log,
+        record=record,
+        watch=watch,
+        looks=tuple(looks),
+        findings=(*map(_date_by_figure, of_log.findings), *answer_findings),
+        notes=tuple(notes),
+        judgement=Judgement.of([of_log, of_answers]),
     )
 
 
 def run_of_log(path: str, log: RunLog, findings: Iterable[Finding]) -> RunFolder:
-    """The run of a log that is read already, with what was found in the log; a damaged part of it is a note."""
-    where, found, notes = Path(path), tuple(map(_date_by_figure, findings)), list[str]()
-    if not where.is_dir():
-        return RunFolder(path, log, {}, {}, (), found)
+    """The run of a log that is read already; a damaged part of its folder is a note.
+
+    Args:
+        path: of the folder or file.
+        log: what was read of it.
+        findings: what was found in the log.
+    """
+    folder, dated, notes = Path(path), tuple(map(_date_by_figure, findings)), list[str]()
+    if not folder.is_dir():
+        return RunFolder(path, log, {}, {}, (), dated)
     try:
-        looks = tuple(read_passes(where))
+        looks = tuple(read_passes(folder))
     except DataError as error:
         looks = ()
         notes.append(str(error))
-    return RunFolder(
-        path,
-        log,
-        read_record(where),
-        _read_watch_file(where / WATCH_FILE, notes),
-        looks,
-        found,
-        tuple(notes),
-    )
+    watch = _read_watch_file(folder / WATCH_FILE, notes)
+    return RunFolder(path, log, read_record(folder), watch, looks, dated, tuple(notes))
 
 
 def _read_log(path: str) -> RunLog:
     """Raises DataError where it can't be read, UsageError for what is something else, with the command for it."""
     try:
         log = read_run(path)
-        broken = (
-            None
-            if RUN_CURVES & log.curves.keys()
-            else DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
-        )
     except DataError as error:
-        broken = error
-    if broken is None:
-        return log
+        unreadable = error
+    else:
+        if RUN_CURVES & log.curves.keys():
+            return log
+        unreadable = DataError(f"{path}: no curve of a run is in it{score_hint(path)}")
+    # What the user has named may be whole, and only no run.
     try:
         kinds = recognise(path)
     except UsageError:
-        raise broken from None
+        raise unreadable from None
     if {"run", "log"} & set(kinds) or kinds[0] not in COMMAND_OF_KIND:
-        raise broken
+        raise unreadable
     raise UsageError(
         f"{path}: this is {title_of_kind(kinds[0])}, not a run; expected the folder or log of a run, or a"
         " JSON file that "
@@ -152,6 +161,7 @@ def _read_log(path: str) -> RunLog:
 
 
 def _read_watch_file(file: Path, notes: list[str]) -> dict[str, Any]:
+    """watch.json; empty where there is none. What is wrong with it goes to `notes`."""
     if not file.is_file():
         return {}
     faults = list[FileFault]()
@@ -170,6 +180,7 @@ def _judge_log(log: RunLog | None, spec: RunSpec) -> Judgement:
 
 
 def _date_by_figure(finding: Finding) -> DatedFinding:
+    """A finding of a log at the first place that is marked in its figure."""
     marks = finding.figure.marks if finding.figure else ()
     return DatedFinding(finding, marks[0].x if marks else None)
 
@@ -181,50 +192,63 @@ def _judge_passes(
     spec: RunSpec,
     notes: list[str],
 ) -> tuple[list[DatedFinding], Judgement]:
-    """What was noted while it ran, and what the rules say of the looks as they stand; found is the former, if any."""
+    """What the answers that were watched show.
+
+    Args:
+        folder: of the run.
+        looks: its sampling passes, with their limits.
+        record: run.json.
+        spec: selects the rules.
+        notes: takes what can't be read.
+
+    Returns:
+        (what was noted while it ran, else what the rules say now; what the rules say of the passes as they stand)
+    """
     if not looks:
         return [], Judgement()
     finished = record.get("status") not in UNFINISHED_STATES
-    watched = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
-    judged = judgement_of(watched, spec)
+    sampled = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
+    judgement = judgement_of(sampled, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
-        return [
-            found
-            for found in _read_findings(folder / FINDINGS, notes)
-            if found.finding.rule in chosen
-        ], judged
+        noted = _read_findings(folder / FINDINGS, notes)
+        return [dated for dated in noted if dated.finding.rule in chosen], judgement
+    # The file of findings is made with the first one: a watched run without it was judged, and clean.
     if (folder / WATCH_FILE).is_file():
-        return [], judged
-    return [DatedFinding(finding, watched.looks[-1].step) for finding in judged.findings], judged
+        return [], judgement
+    last_step = sampled.looks[-1].step
+    return [DatedFinding(finding, last_step) for finding in judgement.findings], judgement
 
 
 def _read_findings(file: Path, notes: list[str]) -> list[DatedFinding]:
-    """Of each rule the last that was noted, at the step of its first."""
-    found: dict[str, DatedFinding] = {}
+    """Of each rule the last finding that was noted, at the step of its first."""
+    by_rule: dict[str, DatedFinding] = {}
     broken = 0
     for line in read_bounded(file, LOG).decode("utf-8", "replace").splitlines():
         try:
-            one = _parse_dated_finding(parse_json(line, LOG_RECORD))
+            dated = _parse_dated_finding(parse_json(line, LOG_RECORD))
+        # Anything may stand in a file that others can write; a crash cuts its last line.
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
             broken += 1
             continue
-        before = found.get(one.finding.rule)
-        found[one.finding.rule] = DatedFinding(one.finding, before.step) if before else one
+        rule = dated.finding.rule
+        earlier = by_rule.get(rule)
+        # The last has the counts of the whole run; the first says when it began.
+        by_rule[rule] = DatedFinding(dated.finding, earlier.step) if earlier else dated
     if broken:
         notes.append(f"{FINDINGS}: {broken:,} lines that are no findings")
-    return list(found.values())
+    return list(by_rule.values())
 
 
 def _parse_dated_finding(record: dict[str, Any]) -> DatedFinding:
-    kept = {name: record[name] for name in FINDING_FIELDS}
-    if kept["severity"] not in RANK:
-        raise ValueError(kept["severity"])
+    """A line of the file. Raises ValueError, KeyError, TypeError, AttributeError or OverflowError for what is none."""
+    fields = {name: record[name] for name in FINDING_FIELDS}
+    if fields["severity"] not in RANK:
+        raise ValueError(fields["severity"])
     cases = tuple(
         Case(str(case["text"]), turn=case.get("turn"), file=case.get("file"), line=case.get("line"))
         for case in record.get("cases") or ()
     )
     evidence = tuple(map(str, record["evidence"]))
-    return DatedFinding(
-        Finding(**kept | {"evidence": evidence, "cases": cases}), float(record["step"])
-    )
+    finding = Finding(**fields | {"evidence": evidence, "cases": cases})
+    return DatedFinding(finding, float(record["step"]))

@@ -21,6 +21,7 @@ from truetune.generation.evaluation_results import Agreement
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import load
 
+# Nobody wants to look up the folder that an adapter already names.
 BASE = "base"
 """Names the base of an adapter"""
 
@@ -81,6 +82,7 @@ def _check_same_tokens(name: str, folder: str, probes: Probes, used_ids: list[in
 
 def is_base_of(other: ModelSource, place: ModelSource) -> bool:
     """Is it what the model was made of, as far as that is known (its adapter's config, `--base`)?"""
+    # Resolved: one of the two is often a link into the hub's cache.
     folder = other.folder if other.kind == "model" and place.base is not None else None
     return (
         folder is not None and place.base is not None and folder.resolve() == place.base.resolve()

@@ -25,9 +25,11 @@ from truetune.render.probes import Probes
 from truetune.render.rendering import Source
 
 KINDS = (*(source.label for source in Source), FIRST_TOKEN, ALL_TOKENS)
+# No Source: in a chat it is headers, system text and questions together.
 PROMPTS = "prompts"
 """What is not supervised and stands before an answer"""
 RowSums = tuple[NDArray[np.float64], NDArray[np.int64]]
+# Shown beside the reasons that the encoder gives.
 REJECTED_ANSWER = "its answer is labelled a bad one"
 
 

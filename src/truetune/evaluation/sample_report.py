@@ -33,6 +33,7 @@ from truetune.generation.answer_verdicts import (
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
+# Those that a reader can act on; the others are parts of verdicts.
 SAVED_SCORES = (
     "repetition",
     "language",
@@ -186,6 +187,7 @@ class SampleReport(Report):
         Raises UsageError where it can't be written, is one of the `inputs`, or holds what truetune did not write.
         """
         rows = [sample_values(sample, self.limit) for sample in self.samples]
+        # Anything else is JSONL: every tool reads that.
         parquet = path.endswith(".parquet")
         body = _parquet_bytes(rows) if parquet else _json_lines(rows)
         write_output_file(Path(path), body, SAMPLES_FORM, [*inputs, *map(Path, self.spec.data)])

@@ -1,8 +1,8 @@
-"""score: the verdicts of `truetune sample` on answers that somebody else's code made.
+"""The verdicts of `truetune sample` on answers that somebody else's code made.
 
 The same scorer and the same rules judge them. No model and no tokenizer is needed: lengths are in words, and what
 only a model tells (the probability of stopping, the perplexity) is not judged. What ended an answer is known where the
-rows say it.
+rows say it. The trade-off: a word is not a token, so that lengths are comparable with each other and with no limit.
 """
 
 from __future__ import annotations
@@ -49,11 +49,17 @@ from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-PARSER_RULES = frozenset((
-    "parser-is-unstable-or-slow", "parser-misses-gold-answers", "parser-scores-empty-answers",
-    "parser-scores-shuffled-golds", "answers-look-right-but-do-not-parse",
-))  # fmt: skip
+PARSER_RULES = frozenset(
+    (
+        "parser-is-unstable-or-slow",
+        "parser-misses-gold-answers",
+        "parser-scores-empty-answers",
+        "parser-scores-shuffled-golds",
+        "answers-look-right-but-do-not-parse",
+    )
+)
 """Rules on evaluations that need a proof of the parser, and no model"""
+# Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
 Texts = Iterable[str | Mapping[str, Any] | Prediction]
@@ -67,12 +73,14 @@ class ScoreReport(SampleReport):
     """What the parser that is named makes of the references"""
 
     def more(self) -> dict[str, Any]:
-        made = super().more()
-        for sample in made["sample"]["samples"]:
+        """As of a SampleReport, without what only a model has."""
+        values = super().more()
+        # Ids here only stand for words and rows.
+        for sample in values["sample"]["samples"]:
             sample.update({"prompt_ids": [], "answer_ids": [], "reference_ids": []})
-        made["sample"]["limit"] = None if self.limit == NO_LIMIT else self.limit
-        made["sample"]["parser"] = None if self.proof is None else str(self.proof)
-        return made
+        values["sample"]["limit"] = None if self.limit == NO_LIMIT else self.limit
+        values["sample"]["parser"] = None if self.proof is None else str(self.proof)
+        return values
 
 
 def score(
@@ -91,62 +99,81 @@ def score(
 ) -> ScoreReport:
     """Judge answers that your own code made, as `truetune.sample` judges those of a model; no model is needed.
 
-    `predictions` is a JSONL, JSON, CSV or Parquet file, or a list of texts, rows or `Prediction`s. With a list,
-    `prompts` (texts or messages), `references`, `steps` and `stopped` (did it end by itself?) are as long as it. `data`
-    are rows that have the prompts and references instead, and `columns` maps our names of a file's columns to yours:
-    {"prediction": "resp"}. `parser` is that of `truetune.sample`; `max_new_tokens` says where answers were cut, and
-    `min_success` how many must be good. `settings` are select, ignore, fail_on and allow_unjudged.
+    Args:
+        predictions: a JSONL, JSON, CSV or Parquet file, or a list of texts, rows or `Prediction`s.
+        prompts: texts or messages, as many as a list of predictions has.
+        references: as many.
+        steps: as many.
+        stopped: as many: did it end by itself?
+        data: rows that have the prompts and references instead.
+        columns: maps our names of a file's columns to yours: {"prediction": "resp"}.
+        parser: that of `truetune.sample`.
+        max_new_tokens: where answers were cut.
+        min_success: the share that must be good.
+        settings: select, ignore, fail_on and allow_unjudged.
 
-    Raises a `truetune.errors.TruetuneError`.
+    Raises:
+        TruetuneError: what is named can't be read or used, or there is no prediction.
     """
-    rows = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
+    # A single path is a sequence of characters too.
+    row_files = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
     started = time.perf_counter()
     parse = make_parser(parser) if parser else None
     spec = spec_of(settings, "truetune.score")
     if isinstance(predictions, str | PathLike):
         read = read_predictions([fspath(predictions)], columns)
         name = fspath(predictions)
+        files = (name, *row_files)
     else:
-        read = Read(
-            predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
+        as_predictions = predictions_of(
+            predictions, prompts, references, steps=steps, stopped=stopped
         )
-        name = LIST_NAME
-    found = with_rows(read.predictions, rows) if rows else read.predictions
-    if not found:
+        read = Read(as_predictions, {})
+        name, files = LIST_NAME, tuple(row_files)
+    all_predictions = with_rows(read.predictions, row_files) if row_files else read.predictions
+    if not all_predictions:
         raise UsageError("truetune.score: there is no prediction to judge")
-    looks = tuple(build_passes(found, parse))
+    looks = tuple(build_passes(all_predictions, parse))
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
-    proof = _try_on_golds(parse, parser, looks[-1])
-    judged = Judgement.of([
-        judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
-        _judge_parser(proof, looks[-1], spec),
-        Judgement(not_judged=tuple(_list_unjudged(read, proof, parser))),
-    ])  # fmt: skip
+    selftest = _try_on_golds(parse, parser, looks[-1])
+    judgement = Judgement.of(
+        [
+            judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
+            _judge_parser(selftest, looks[-1], spec),
+            Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
+        ]
+    )
     return ScoreReport(
-        spec=spec.model_copy(update={"data": (name, *rows) if name != LIST_NAME else tuple(rows)}),
-        subjects=(_describe_subject(name, found, read),),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        spec=spec.model_copy(update={"data": files}),
+        subjects=(_describe_subject(name, all_predictions, read),),
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
         name=name,
         looks=looks,
         limit=limit,
-        notes=tuple(_make_notes(found, proof)),
+        notes=tuple(_make_notes(all_predictions, selftest)),
         min_success=min_success,
-        proof=proof,
+        proof=selftest,
     )
 
 
 def build_passes(
     predictions: Sequence[Prediction], parse: Parser | None = None
 ) -> Iterator[SamplingPass]:
-    """The predictions with their scores, those of each step together, by step."""
-    known: dict[tuple[str, str], int] = {}
+    """The predictions with their scores, those of each step together, by step.
+
+    Args:
+        predictions: of all steps.
+        parse: reads answers and references.
+    """
+    # Over all steps, so that an answer can be compared with an earlier one to the same prompt.
+    prompt_numbers: dict[tuple[str, str], int] = {}
     for step in sorted({prediction.step for prediction in predictions}):
-        chosen = _without_prompts([one for one in predictions if one.step == step])
+        of_step = _without_prompts([one for one in predictions if one.step == step])
         samples = mark_identical_answers(
-            [build_sample(one, row, known, parse) for row, one in enumerate(chosen)]
+            [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
         )
         yield SamplingPass(step, _with_row_order(samples), 0.0)
 
@@ -156,16 +183,16 @@ def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
 
     Otherwise every rule would blame the model for the text of its prompt.
     """
-    found = find_prompt_in_front(
+    in_front = find_prompt_in_front(
         [one.text for one in predictions],
         [one.question for one in predictions],
         [one.reference for one in predictions],
     )
-    if found is None:
+    if in_front is None:
         return list(predictions)
     return [
         one if answer is None else replace(one, text=answer, has_prompt=True)
-        for one, answer in zip(predictions, found.answers, strict=True)
+        for one, answer in zip(predictions, in_front.answers, strict=True)
     ]
 
 
@@ -182,21 +209,40 @@ def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
 def build_sample(
     prediction: Prediction,
     row: int,
-    known: dict[tuple[str, str], int] | None = None,
+    prompt_numbers: dict[tuple[str, str], int] | None = None,
     parse: Parser | None = None,
 ) -> Sample:
-    """One prediction with its scores. `known` numbers the prompts, so that those of several steps are known again."""
-    asked = (prediction.question, prediction.reference)
-    key = asked if any(asked) else (str(row), "")
-    number = row if known is None else known.setdefault(key, len(known))
-    length = len(split_words(prediction.reference)) + 1 if prediction.reference else 0
+    """One prediction with its scores.
+
+    Args:
+        prediction: what was read.
+        row: its number in its step.
+        prompt_numbers: numbers the prompts, so that those of several steps are known again.
+        parse: reads answers and references.
+    """
+    question, reference = prediction.question, prediction.reference
+    # Without prompt and reference nothing tells rows apart but their place.
+    key = (question, reference) if question or reference else (str(row), "")
+    number = row
+    if prompt_numbers is not None:
+        number = prompt_numbers.setdefault(key, len(prompt_numbers))
+    # Ids that stand for words: the scorer compares lengths, and a reference has a stop token besides.
+    reference_ids = (0,) * (len(split_words(reference)) + 1 if reference else 0)
     chat = None if isinstance(prediction.prompt, str) else Chat(tuple(prediction.prompt))
     prompt = Prompt(
-        (number,), *asked, (0,) * length, prediction.file, prediction.line, chat=chat, row=row
+        (number,),
+        question,
+        reference,
+        reference_ids,
+        prediction.file,
+        prediction.line,
+        chat=chat,
+        row=row,
     )
     answer = Answer(
         (0,) * len(split_words(prediction.text)),
         prediction.text,
+        # Any id: an answer that is not known to be cut counts as one that stopped.
         None if prediction.stopped is False else 0,
         has_prompt=prediction.has_prompt,
     )
@@ -208,14 +254,14 @@ def _try_on_golds(
     parse: Parser | None, name: str | None, look: SamplingPass
 ) -> ParserSelftest | None:
     """What the parser makes of the references, and of the answers; None without a parser or a reference."""
-    known = [sample for sample in look.samples if sample.prompt.reference.strip()]
-    if parse is None or name is None or not known:
+    with_reference = [sample for sample in look.samples if sample.prompt.reference.strip()]
+    if parse is None or name is None or not with_reference:
         return None
-    golds = [sample.prompt.reference for sample in known]
-    proof = try_parser(
-        parse, golds, name=name, questions=[sample.prompt.question for sample in known]
-    )
-    return add_model_answers(proof, parse, golds, [sample.answer.text for sample in known])
+    golds = [sample.prompt.reference for sample in with_reference]
+    questions = [sample.prompt.question for sample in with_reference]
+    selftest = try_parser(parse, golds, name=name, questions=questions)
+    answers = [sample.answer.text for sample in with_reference]
+    return add_model_answers(selftest, parse, golds, answers)
 
 
 def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
@@ -223,6 +269,7 @@ def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpe
     if proof is None:
         return Judgement()
     chosen = choose(spec.select, spec.ignore, "evaluation")
+    # The other rules on evaluations need losses, which nobody has measured here.
     rules = [
         rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in PARSER_RULES
     ]
@@ -230,8 +277,9 @@ def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpe
 
 
 def _list_unjudged(
-    read: Read, proof: ParserSelftest | None, parser: str | None
+    read: Read, selftest: ParserSelftest | None, parser: str | None
 ) -> Iterator[NotJudged]:
+    """Lines and rows that were left out, and a parser that nothing could be tried on."""
     if read.broken:
         yield NotJudged(
             "broken lines",
@@ -244,7 +292,7 @@ def _list_unjudged(
             f"{read.without:,} hold nothing in `{read.columns['prediction']}`",
             unlock="write an empty text for an empty answer, or name the column with --map",
         )
-    if parser is not None and proof is None:
+    if parser is not None and selftest is None:
         yield NotJudged(
             "the parser",
             "there is no reference that it could be tried on",
@@ -252,43 +300,44 @@ def _list_unjudged(
         )
 
 
-def _describe_subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
+def _describe_subject(name: str, predictions: Sequence[Prediction], read: Read) -> Subject:
     """What was judged, and what was known of it."""
-    ends = sum(prediction.stopped is not None for prediction in found)
+    known_ends = sum(prediction.stopped is not None for prediction in predictions)
     facts = {
-        "answers": f"{len(found):,}",
-        "with a prompt": f"{sum(bool(prediction.question) for prediction in found):,}",
-        "with a reference": f"{sum(bool(prediction.reference) for prediction in found):,}",
-        "steps": f"{len({prediction.step for prediction in found}):,}",
-        "what ended them": f"known of {ends:,}" if ends else "not known",
-        **(
-            {"columns": ", ".join(f"{ours} = {theirs}" for ours, theirs in read.columns.items())}
-            if read.columns
-            else {}
-        ),
+        "answers": f"{len(predictions):,}",
+        "with a prompt": f"{sum(bool(prediction.question) for prediction in predictions):,}",
+        "with a reference": f"{sum(bool(prediction.reference) for prediction in predictions):,}",
+        "steps": f"{len({prediction.step for prediction in predictions}):,}",
+        "what ended them": f"known of {known_ends:,}" if known_ends else "not known",
     }
+    if read.columns:
+        facts["columns"] = ", ".join(f"{own} = {users}" for own, users in read.columns.items())
     return Subject("predictions", name, tuple(facts.items()))
 
 
-def _make_notes(found: Sequence[Prediction], proof: ParserSelftest | None) -> Iterator[str]:
-    if proof is not None:
-        yield str(proof)
-    if not any(prediction.reference for prediction in found):
+def _make_notes(
+    predictions: Sequence[Prediction], selftest: ParserSelftest | None
+) -> Iterator[str]:
+    """What a reader of the verdicts should know."""
+    if selftest is not None:
+        yield str(selftest)
+    if not any(prediction.reference for prediction in predictions):
         yield (
             "there is no reference: nothing is said of whether the answers are right, or as long as"
             " they should be"
         )
         return
-    ended = [prediction.stop_tokens for prediction in found if prediction.stop_tokens]
-    if ended:
+    stop_tokens = [one.stop_tokens for one in predictions if one.stop_tokens]
+    if stop_tokens:
+        most_frequent = max(stop_tokens, key=stop_tokens.count)
         yield (
-            f"{len(ended):,} of {len(found):,} predictions end with {max(ended, key=ended.count)!r}, which is left"
+            f"{len(stop_tokens):,} of {len(predictions):,} predictions end with {most_frequent!r}, which is left"
             " out here: a script that compares texts counts them as wrong (decode with"
             " skip_special_tokens=True)"
         )
-    empty = sum(not prediction.reference.strip() for prediction in found)
+    empty = sum(not prediction.reference.strip() for prediction in predictions)
     if empty:
         yield (
-            f"{empty:,} of {len(found):,} rows have no reference (empty or missing): a score over all rows counts"
+            f"{empty:,} of {len(predictions):,} rows have no reference (empty or missing): a score over all rows counts"
             " them as wrong; here they are left out of it"
         )

@@ -95,9 +95,52 @@ def select_rows(
     """
     held_out = HeldOutFilter.of(place.run, files)
     rows = list(held_out.rows(read_rows(probes.spec, files), all_rows=all_rows))
-    if limit is not None and len(rows) > limit:
-        # Drawn and not the first: files are often sorted by topic or source.
-        rows = [rows[i] for i in sorted(Random(seed).sample(range(len(rows)), limit))]
+    rows = _draw_rows(rows, limit, seed)
+    encoded = _encode_rows(probes, rows, files)
+    # With a record of the training every row is compared with it, and needs its prompt.
+    max_golds = None if place.run or trained_on else MAX_GOLDS
+    golds = list(islice(_make_golds(probes, rows), max_golds))
+    trained_rows, notes = _find_trained_rows(place, golds, probes, trained_on)
+    known = trained_rows or frozenset()
+    prompts = _choose_prompts(probes, rows, known, answers, seed)
+    notes += _note_losses_of_rows(held_out, encoded, len(prompts), answers)
+    fresh, old = _split_documents(encoded.documents, known)
+    # A row may be several examples, one a turn.
+    old_rows = len({document.origin.row for document in old})
+    return EvaluationRows(
+        read=len(rows),
+        # A model that was trained on every row is still measured: the report says on what.
+        fresh=fresh or old,
+        known=old if fresh else (),
+        trained_on=None if trained_rows is None else old_rows,
+        first=next(((gold.file, gold.line) for gold in golds if gold.row in known), None),
+        prompts=tuple(prompts),
+        golds=tuple(golds),
+        skipped=encoded.skipped,
+        notes=tuple(notes),
+    )
+
+
+def _draw_rows(rows: list[Conversation], limit: int | None, seed: int) -> list[Conversation]:
+    """`limit` of the rows at most, in their order."""
+    if limit is None or len(rows) <= limit:
+        return rows
+    # Drawn and not the first: files are often sorted by topic or source.
+    return [rows[i] for i in sorted(Random(seed).sample(range(len(rows)), limit))]
+
+
+def _choose_prompts(
+    probes: Probes, rows: Sequence[Conversation], known: frozenset[int], answers: int, seed: int
+) -> list[Prompt]:
+    """So many prompts, of rows that were not trained on where there are some."""
+    if not answers:
+        return []
+    new = [row for row in rows if row.origin.row not in known]
+    return build_prompts(probes.spec, new or rows, answers, seed=seed, seen=not new, probes=probes)
+
+
+def _encode_rows(probes: Probes, rows: Sequence[Conversation], files: Sequence[str]) -> HeldOut:
+    """The examples of rows. Raises DataError with the reasons where there is none."""
     encoded = encode_held_out(probes, rows)
     if not encoded.documents:
         reasons = Counter(encoded.skipped).most_common(3)
@@ -105,32 +148,16 @@ def select_rows(
         raise DataError(
             f"{', '.join(files)}: no row can be measured ({why or 'all were trained on'})"
         )
-    # With a record of the training every row is compared with it, and needs its prompt.
-    max_golds = None if place.run or trained_on else MAX_GOLDS
-    golds = list(islice(_make_golds(probes, rows), max_golds))
-    trained_rows, notes = _find_trained_rows(place, golds, probes, trained_on)
-    known = trained_rows or frozenset()
-    fresh = tuple(document for document in encoded.documents if document.origin.row not in known)
-    old = tuple(document for document in encoded.documents if document.origin.row in known)
-    prompts: list[Prompt] = []
-    if answers:
-        new = [row for row in rows if row.origin.row not in known]
-        prompts = build_prompts(
-            probes.spec, new or rows, answers, seed=seed, seen=not new, probes=probes
-        )
-    notes += _note_losses_of_rows(held_out, encoded, len(prompts), answers)
-    return EvaluationRows(
-        read=len(rows),
-        # A model that was trained on every row is still measured: the report says on what.
-        fresh=fresh or old,
-        known=old if fresh else (),
-        trained_on=None if trained_rows is None else len({document.origin.row for document in old}),
-        first=next(((gold.file, gold.line) for gold in golds if gold.row in known), None),
-        prompts=tuple(prompts),
-        golds=tuple(golds),
-        skipped=encoded.skipped,
-        notes=tuple(notes),
-    )
+    return encoded
+
+
+def _split_documents(
+    documents: Sequence[Document], known: frozenset[int]
+) -> tuple[tuple[Document, ...], tuple[Document, ...]]:
+    """(examples of rows that are not known to be trained on, those of the others)."""
+    fresh = tuple(document for document in documents if document.origin.row not in known)
+    old = tuple(document for document in documents if document.origin.row in known)
+    return fresh, old
 
 
 def _note_losses_of_rows(
@@ -152,6 +179,7 @@ def _find_trained_rows(
     overlap = find_training_overlap(place, prompts, probes, trained_on)
     if isinstance(overlap, str):
         return None, [f"which rows were trained on is not known: {overlap}"]
+    # The numbers of rows and not of prompts: some rows give no prompt, and keep their number.
     # A question that stands in the training with another answer was not trained to be answered so.
     return frozenset(
         prompt.row
@@ -164,5 +192,6 @@ def _make_golds(probes: Probes, rows: Sequence[Conversation]) -> Iterator[Prompt
     """The prompt of each row that gives one; two rows may have the same."""
     maker = PromptMaker(probes)
     for row in rows:
+        # A row that ends with a question, say: it is scored, and has nothing to be asked.
         with suppress(NoPrompt):
             yield maker.make(row)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -119,7 +119,7 @@ def _open_recorded_examples(
     place: ModelSource, probes: Probes
 ) -> tuple[Iterator[_TrainingExample], str] | str:
     """What the run was trained on: its encoded rows, else its files, where they are as they were; else why not."""
-    data = place.run.get("data") or {}
+    data = place.run.get("data")
     if not data:
         return "no run.json tells what it was trained on; name the files with --trained-on"
     held_out = frozenset(data.get("held_out") or ())
@@ -128,22 +128,35 @@ def _open_recorded_examples(
     # The key is a digest of rows and settings: another one is of other rows in the same folder.
     if manifest is not None and manifest.get("key") == data.get("key"):
         return _read_encoded_rows(folder, manifest, held_out), "the encoded rows of its run"
-    names = (place.run.get("settings") or {}).get("data") or []
-    entries = (data.get("inputs") or {}).get("data") or []
-    digests = {entry.get("digest") for entry in entries}
-    files = _find_unchanged_files(place, names, digests)
+    names = _file_names(place.run)
+    inputs = data.get("inputs") or {}
+    files = _find_unchanged_files(place, names, inputs.get("data") or [])
     if files:
         return _read_files(probes, files, held_out), ", ".join(names)
+    file_names = ", ".join(names) or "not named"
     return (
-        f"the rows that it was trained on ({', '.join(names) or 'not named'}) are not on this"
-        " machine as they were; name them with --trained-on"
+        f"the rows that it was trained on ({file_names}) are not on this machine as they were;"
+        " name them with --trained-on"
     )
 
 
+def _file_names(run: Mapping[str, Any]) -> list[str]:
+    """The files of a run as its settings name them."""
+    settings = run.get("settings") or {}
+    return settings.get("data") or []
+
+
 def _find_unchanged_files(
-    place: ModelSource, names: Sequence[str], digests: Collection[Any]
+    place: ModelSource, names: Sequence[str], entries: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """The paths of the run's files, where all of them have the content that was trained on; else none."""
+    """The paths of the run's files, where all of them have the content that was trained on; else none.
+
+    Args:
+        place: the model, whose folder is beside its run's files perhaps.
+        names: of the files, as the run was given them.
+        entries: with their digests.
+    """
+    digests = {entry.get("digest") for entry in entries}
     # Names in a record are relative to where the run was started: mostly here, or beside its output folder.
     beside_run = place.folder.resolve().parent if place.folder else Path()
     for root in (Path(), beside_run):
