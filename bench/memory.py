@@ -27,8 +27,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from truetune.memory.architecture import architecture
-from truetune.memory.estimate import GIB, estimate
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import GIB, estimate
+from truetune.memory.memory_settings import resolve
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.score_predictions import score as score
     from truetune.fixing.run import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
-    from truetune.memory.plan import Plan as Plan
+    from truetune.memory.plan_memory import Plan as Plan
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
     from truetune.serving.adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
@@ -98,7 +98,7 @@ _HOMES = {
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
-    "Plan": "truetune.memory.plan",
+    "Plan": "truetune.memory.plan_memory",
     "Prediction": "truetune.data.predictions",
     "PredictionWriter": "truetune.evaluation.custom_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.memory.shapes import SHAPES
-from truetune.memory.activations import of_block
+from truetune.memory.activation_memory import of_block
 from truetune.memory.architecture import architecture
-from truetune.memory.families import FAMILIES
-from truetune.memory.settings import resolve
+from truetune.memory.architecture_families import FAMILIES
+from truetune.memory.memory_settings import resolve
 from truetune.spec.run import RunSpec
 
 ROWS, LENGTH = 2, 40

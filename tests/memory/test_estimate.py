@@ -9,10 +9,10 @@ import pytest
 
 from bench.memory import SHAPES as REAL
 from bench.memory import Case, on_nothing
-from truetune.memory import logits, states
+from truetune.memory import logits_memory, weight_memory
 from truetune.memory.architecture import Architecture, architecture
-from truetune.memory.estimate import GIB, Estimate, estimate
-from truetune.memory.settings import Settings, resolve
+from truetune.memory.estimate_memory import GIB, Estimate, estimate
+from truetune.memory.memory_settings import Settings, resolve
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 
@@ -77,7 +77,8 @@ def test_zero(stage: int, gigabytes: float) -> None:
     )
     settings = settings_of(known, bf16=True, deepspeed_stage=stage, devices=64)
     held = sum(
-        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+        part(known, settings)
+        for part in (weight_memory.weights, weight_memory.gradients, weight_memory.optimizer)
     )
     assert round(held / 1e9, 1) == gigabytes
 
@@ -158,7 +159,8 @@ def test_accelerate_agrees(name: str) -> None:
     known = architecture(config)
     settings = settings_of(known, dtype="float32")
     held = sum(
-        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+        part(known, settings)
+        for part in (weight_memory.weights, weight_memory.gradients, weight_memory.optimizer)
     )
     assert held == pytest.approx(estimate_training_usage(total, "float32")["step"], rel=1e-3)
 
@@ -169,7 +171,12 @@ def test_mixed_precision_takes_eighteen_bytes() -> None:
     settings = settings_of(known, dtype="float32", bf16=True)
     held = sum(
         part(known, settings)
-        for part in (states.weights, states.gradients, states.optimizer, states.cast)
+        for part in (
+            weight_memory.weights,
+            weight_memory.gradients,
+            weight_memory.optimizer,
+            weight_memory.cast,
+        )
     )
     assert held / known.parameters == pytest.approx(18, rel=1e-3)
 
@@ -193,7 +200,9 @@ def test_adapters_are_those_of_peft() -> None:
             )
         known = architecture(model.config.to_dict())
         settings = settings_of(known, lora={"r": 8, "target_modules": targets})
-        assert states.trained(known, settings) == adapted.get_nb_trainable_parameters()[0], kind
+        assert weight_memory.trained(known, settings) == adapted.get_nb_trainable_parameters()[0], (
+            kind
+        )
 
 
 def test_sharding_divides_and_offload_removes() -> None:
@@ -248,8 +257,8 @@ def test_the_cache_of_keys_and_values() -> None:
     """2 x layers x kv heads x head size x bytes: 128 KiB for each token of Llama 3.1 8B; windows bound it."""
     known = architecture(LLAMA_8B)
     settings = settings_of(known, dtype="bfloat16")
-    assert logits.cache(known, settings, 1) == 2 * 32 * 8 * 128 * 2
+    assert logits_memory.cache(known, settings, 1) == 2 * 32 * 8 * 128 * 2
     windows = {**REAL["gemma3-1b"], "sliding_window": 512, "sliding_window_pattern": 6}
     gemma = architecture(windows)
-    full, short = (logits.cache(gemma, settings, length) for length in (4096, 512))
+    full, short = (logits_memory.cache(gemma, settings, length) for length in (4096, 512))
     assert short < full < 8 * short

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.memory.estimate import GIB
-from truetune.memory.machine import Gpu, Machine, gpus_of, machine
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.read_machine import Gpu, Machine, gpus_of, machine
 
 
 def test_the_output_of_nvidia_smi() -> None:

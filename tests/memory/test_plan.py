@@ -14,10 +14,10 @@ from rich.console import Console
 from bench.memory import SHAPES
 from truetune.errors import SpecError, UsageError
 from truetune.memory.architecture import architecture
-from truetune.memory.estimate import GIB
-from truetune.memory.plan import Plan, judge, memory_of, plan
-from truetune.memory.remedies import ORDER
-from truetune.memory.spellings import SPELLINGS
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.find_remedies import ORDER
+from truetune.memory.plan_memory import Plan, judge, memory_of, plan
+from truetune.memory.spell_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec

@@ -24,7 +24,7 @@ from truetune.cli.init_command import RECIPES as NAMES
 from truetune.cli.init_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
-from truetune.memory.plan import plan
+from truetune.memory.plan_memory import plan
 from truetune.spec import schema
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch

@@ -166,7 +166,7 @@ def _ask_for_missing(
 
 
 def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
-    from truetune.memory.machine import machine
+    from truetune.memory.read_machine import machine
     from truetune.training.propose_settings import RECIPE_MEANINGS, propose_recipe, propose_settings
     from truetune.training.survey_data import survey_data
 

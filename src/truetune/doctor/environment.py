@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from truetune.memory.machine import Machine
+from truetune.memory.read_machine import Machine
 
 PACKAGES = (
     "torch",

@@ -14,7 +14,7 @@ from typing import Any
 from truetune.doctor import inside
 from truetune.doctor.environment import PACKAGES, Device, Environment, Requirement, Torch
 from truetune.errors import UsageError
-from truetune.memory.machine import machine
+from truetune.memory.read_machine import machine
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import REPLY
 

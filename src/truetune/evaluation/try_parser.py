@@ -278,10 +278,7 @@ def _try_shuffled(
 
     Both are shares of all pairs of two golds, which is the mean over all shuffles without fixed points.
     """
-    # Two JSON objects are alike in many ways, and none of them is "the same answer".
-    known = [row for row, final in enumerate(finals) if final is not None and final.kind != "json"]
-    is_known = len(known) >= MIN_KNOWN_SHARE * len(golds)
-    rows = known if is_known else list(range(len(golds)))
+    rows, is_known = _comparable_rows(finals)
     pairs = list(combinations(rows[:MAX_PAIRED_GOLDS], 2))
     equal = [(a, b) for a, b in pairs if same_reading(values[a], values[b])]
     if not pairs or not is_known:
@@ -292,6 +289,16 @@ def _try_shuffled(
     alike = [(a, b) for a, b in equal if keys[a] != keys[b]]
     confused = _describe_confused(golds, values, finals, alike)
     return len(equal) / len(pairs), same_finals / len(pairs), confused
+
+
+def _comparable_rows(finals: Sequence[FinalAnswer | None]) -> tuple[list[int], bool]:
+    """(the golds to compare, is the final answer of each known)."""
+    # Two JSON objects are alike in many ways, and none of them is "the same answer".
+    known = [row for row, final in enumerate(finals) if final is not None and final.kind != "json"]
+    if len(known) >= MIN_KNOWN_SHARE * len(finals):
+        return known, True
+    # The easier golds alone would say too little: all are compared, and what they should score is not known.
+    return list(range(len(finals))), False
 
 
 def _describe_confused(

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import SpecError
-from truetune.memory.families import ALIASES, FAMILIES, Family
+from truetune.memory.architecture_families import ALIASES, FAMILIES, Family
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
 

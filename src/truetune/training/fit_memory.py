@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from truetune.errors import TruetuneError
-from truetune.memory.estimate import GIB
-from truetune.memory.machine import machine
-from truetune.memory.plan import Plan, memory_of, plan
-from truetune.memory.remedies import Proposal, Remedy, remedies
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.find_remedies import Proposal, Remedy, remedies
+from truetune.memory.plan_memory import Plan, memory_of, plan
+from truetune.memory.read_machine import machine
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.files import merged, spec_of
 from truetune.spec.run import RunSpec

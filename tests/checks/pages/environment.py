@@ -15,7 +15,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.doctor.environment import Environment, Requirement
 from truetune.doctor.gather import torch_of
-from truetune.memory.machine import Gpu, Machine
+from truetune.memory.read_machine import Gpu, Machine
 
 TORCH = {
     "cuda": None,

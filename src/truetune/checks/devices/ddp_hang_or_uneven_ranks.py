@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.settings import flat
+from truetune.memory.memory_settings import flat
 
 STREAMING = ("streaming", "dataset_streaming")
 

@@ -39,8 +39,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import estimate
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import estimate
+from truetune.memory.memory_settings import resolve
 from truetune.spec.stacks.readers import launches_of_several
 
 PLACES_ITSELF = ("axolotl", "llama-factory")

@@ -50,7 +50,7 @@ from truetune.checks.devices.model import eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB
+from truetune.memory.estimate_memory import GIB
 
 LITTLE = 1 * GIB
 """Bytes; less goes unnoticed"""

@@ -39,8 +39,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB
-from truetune.memory.settings import flat
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.memory_settings import flat
 
 FUSED = ("truetune", "trl", "transformers", "axolotl")
 """Stacks on transformers 5"""

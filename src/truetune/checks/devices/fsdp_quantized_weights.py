@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.settings import flat
+from truetune.memory.memory_settings import flat
 
 SETS_STORAGE = ("axolotl", "llama-factory")
 """Stacks that set the storage dtype; Axolotl patches FSDP for 8 bits as well"""

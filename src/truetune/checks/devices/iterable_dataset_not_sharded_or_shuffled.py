@@ -39,7 +39,7 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.ddp_hang_or_uneven_ranks import STREAMING
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.settings import flat
+from truetune.memory.memory_settings import flat
 
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):

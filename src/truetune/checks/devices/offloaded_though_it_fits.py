@@ -57,8 +57,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB, estimate
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import GIB, estimate
+from truetune.memory.memory_settings import resolve
 
 SMALLEST = 16 * GIB
 """A GPU of which nothing is known: the smallest that is common for fine-tuning (T4, V100)"""

@@ -49,8 +49,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB, PARTS
-from truetune.memory.plan import plan
+from truetune.memory.estimate_memory import GIB, PARTS
+from truetune.memory.plan_memory import plan
 
 
 class RunDoesNotFit(DeviceRule):

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from truetune.memory.architecture import Architecture
-from truetune.memory.estimate import Estimate, estimate
-from truetune.memory.settings import Settings
-from truetune.memory.spellings import spelled
+from truetune.memory.estimate_memory import Estimate, estimate
+from truetune.memory.memory_settings import Settings
+from truetune.memory.spell_settings import spelled
 from truetune.spec.training import Lora, Method
 
 SHORTEST = 512

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from truetune.memory.architecture import Architecture
-from truetune.memory.settings import Settings
+from truetune.memory.memory_settings import Settings
 
 TILE = (4096, 32_768)
 """Tokens and vocabulary of a tile of TRL's fused head"""

@@ -8,8 +8,8 @@ bits with one float32 for each 256 constants.
 from __future__ import annotations
 
 from truetune.memory.architecture import Architecture
-from truetune.memory.optimizers import state_of
-from truetune.memory.settings import Settings
+from truetune.memory.memory_settings import Settings
+from truetune.memory.optimizer_states import state_of
 
 NF4 = 0.5 + 4 / 64
 NF4_NESTED = 0.5 + 1 / 64 + 4 / (64 * 256)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from truetune.memory.architecture import Architecture, Block, Matrix
-from truetune.memory.settings import Settings
+from truetune.memory.memory_settings import Settings
 
 
 def kept(architecture: Architecture, settings: Settings) -> float:

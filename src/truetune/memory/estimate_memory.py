@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from truetune.memory import activations, logits, states
+from truetune.memory import activation_memory, logits_memory, weight_memory
 from truetune.memory.architecture import Architecture
-from truetune.memory.settings import Settings
+from truetune.memory.memory_settings import Settings
 
 GIB = 1 << 30
 CONTEXT = 0.6 * GIB
@@ -76,20 +76,20 @@ class Estimate:
     @property
     def trained(self) -> int:
         """Parameters that are trained"""
-        return states.trained(self.architecture, self.settings)
+        return weight_memory.trained(self.architecture, self.settings)
 
 
 def estimate(architecture: Architecture, settings: Settings) -> Estimate:
     """The memory of one GPU from the second step on, when the optimizer has its states."""
     tokens = settings.tokens
     held = {
-        "weights": states.weights(architecture, settings),
-        "reference model": states.reference(architecture, settings),
-        "optimizer": states.optimizer(architecture, settings),
-        "communication": states.traffic(architecture, settings),
+        "weights": weight_memory.weights(architecture, settings),
+        "reference model": weight_memory.reference(architecture, settings),
+        "optimizer": weight_memory.optimizer(architecture, settings),
+        "communication": weight_memory.traffic(architecture, settings),
         "CUDA": CONTEXT + COMMUNICATION * (settings.world > 1),
     }
-    grown = states.gradients(architecture, settings)
+    grown = weight_memory.gradients(architecture, settings)
     before = grown if settings.accumulation > 1 else 0.0
     table = (
         architecture.vocabulary * architecture.hidden * settings.base
@@ -97,15 +97,18 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
         else 0
     )
     first = max(before, min(grown, float(table)))
-    kept = activations.kept(architecture, settings) * tokens
-    block = activations.largest(architecture, settings) * tokens
-    working = activations.working(architecture, settings) * tokens + states.unpacked(
+    kept = activation_memory.kept(architecture, settings) * tokens
+    block = activation_memory.largest(architecture, settings) * tokens
+    working = activation_memory.working(architecture, settings) * tokens + weight_memory.unpacked(
         architecture, settings
     )
-    cast, again = states.cast(architecture, settings), block if settings.checkpointing else 0.0
+    cast, again = (
+        weight_memory.cast(architecture, settings),
+        block if settings.checkpointing else 0.0,
+    )
     stay = 0.0 if settings.checkpointing else cast
     full = settings.head == "full"
-    made = logits.in_forward(architecture, settings, tokens) if full else 0.0
+    made = logits_memory.in_forward(architecture, settings, tokens) if full else 0.0
     moments = [
         Moment(
             "forward",
@@ -124,7 +127,7 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
                 "cast weights": stay,
                 "gradients": before,
                 "activations": kept,
-                "logits": logits.in_backward(architecture, settings),
+                "logits": logits_memory.in_backward(architecture, settings),
             },
         ),
         Moment(
@@ -143,7 +146,7 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
         ),
         Moment(
             "optimizer step",
-            {**held, "gradients": grown, "working": states.step(architecture, settings)},
+            {**held, "gradients": grown, "working": weight_memory.step(architecture, settings)},
         ),
     ]
     if settings.evaluates:
@@ -160,12 +163,12 @@ def _evaluation(
         {
             **held,
             "cast weights": cast,
-            "activations": tokens * (activations.working(architecture, settings)),
-            "logits": logits.in_evaluation(architecture, settings),
+            "activations": tokens * (activation_memory.working(architecture, settings)),
+            "logits": logits_memory.in_evaluation(architecture, settings),
             "KV cache": (
                 0.0
                 if settings.checkpointing
-                else logits.cache(
+                else logits_memory.cache(
                     architecture, settings, settings.length, tokens // settings.length
                 )
             ),

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 from truetune.drawers import drawer
 from truetune.errors import UsageError
-from truetune.memory import activations, states
+from truetune.memory import activation_memory, weight_memory
 from truetune.memory.architecture import Architecture, architecture, read
-from truetune.memory.estimate import GIB, PARTS, Estimate, Moment, estimate
-from truetune.memory.published import published_config
-from truetune.memory.remedies import Remedy, remedies
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate
+from truetune.memory.find_remedies import Remedy, remedies
+from truetune.memory.memory_settings import resolve
+from truetune.memory.published_models import published_config
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 
@@ -139,7 +139,7 @@ def _shape_of(named: str) -> Architecture:
 def _large_shares(found: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = found.architecture, found.settings
-    scores = activations.scores(architecture, settings) * settings.tokens
+    scores = activation_memory.scores(architecture, settings) * settings.tokens
     if scores > LARGE * found.peak.total:
         instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
         yield (
@@ -147,8 +147,8 @@ def _large_shares(found: Estimate) -> Iterator[str]:
             f" {scores / GIB:.1f} GiB of that, four times as much at twice the length;"
             f" attn_implementation {instead} holds none"
         )
-    copies = states.copies(architecture, settings)
-    held = states.of_copies(architecture, settings)
+    copies = weight_memory.copies(architecture, settings)
+    held = weight_memory.of_copies(architecture, settings)
     if settings.lora is not None and held > LARGE * found.peak.total:
         yield (
             f"{', '.join(settings.lora.modules_to_save)} are trained whole beside the adapter"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.memory.architecture import Architecture, Matrix
-from truetune.memory.optimizers import STATES
+from truetune.memory.optimizer_states import STATES
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Lora, Method
