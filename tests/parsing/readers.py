@@ -82,7 +82,7 @@ class Reader(NamedTuple):
     file: str
     """The name of the file that holds the input"""
     sound: bytes
-    read: Callable[[Path], Any]
+    read_architecture: Callable[[Path], Any]
     allowed: tuple[str, ...] = ()
     """Names of exceptions that the reader promises besides those of truetune"""
 
@@ -190,9 +190,9 @@ def _templates(path: Path) -> Any:
 
 
 def _architecture(path: Path) -> Any:
-    from truetune.memory.architecture import read
+    from truetune.memory.architecture import read_architecture
 
-    return read(path)
+    return read_architecture(path)
 
 
 def _result(path: Path) -> Any:

@@ -14,7 +14,7 @@ from truetune.errors import DataError, UsageError
 from truetune.logs.console.memory_error import read_memory_error
 from truetune.logs.read import read_run
 from truetune.memory.plan_memory import Plan
-from truetune.memory.plan_memory import plan as plan_of
+from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.source.config import config_of_loop, configs_of_source, named_model
 from truetune.source.module import read
 from truetune.spec.config import Config

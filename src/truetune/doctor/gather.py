@@ -14,7 +14,7 @@ from typing import Any
 from truetune.doctor import inside
 from truetune.doctor.environment import PACKAGES, Device, Environment, Requirement, Torch
 from truetune.errors import UsageError
-from truetune.memory.read_machine import machine
+from truetune.memory.read_machine import read_machine
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import REPLY
 
@@ -48,7 +48,7 @@ def gather(
         requirements=tuple(_requirements(known["requires"], packages, known["version"])),
         loads=loads,
         torch=torch_of(facts) if facts else None,
-        machine=machine(),
+        machine=read_machine(),
         variables=dict(os.environ),
         cache=str(cache),
         cache_writable=_writable(cache),

@@ -10,27 +10,28 @@ from __future__ import annotations
 from dataclasses import replace
 
 from truetune.memory.architecture import Architecture, Block, Matrix
-from truetune.memory.memory_settings import Settings
+from truetune.memory.memory_settings import MemorySettings
 
 
-def kept(architecture: Architecture, settings: Settings) -> float:
+def kept_activations(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that all blocks keep, and the last norm and the head's input, without the logits."""
     blocks = architecture.blocks
     if settings.checkpointing:
         inside: float = len(blocks) * settings.stream * architecture.hidden
     else:
-        inside = sum(of_block(block, architecture, settings) for block in blocks)
-    return inside + of_end(architecture, settings)
+        inside = sum(block_activations(block, architecture, settings) for block in blocks)
+    return inside + end_activations(architecture, settings)
 
 
-def largest(architecture: Architecture, settings: Settings) -> float:
+def largest_block(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that the largest block keeps while its backward pass runs."""
     return max(
-        (of_block(block, architecture, settings) for block in set(architecture.blocks)), default=0.0
+        (block_activations(block, architecture, settings) for block in set(architecture.blocks)),
+        default=0.0,
     )
 
 
-def working(architecture: Architecture, settings: Settings) -> float:
+def working_gradients(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token of the gradients of activations that live at once in a block's backward pass.
 
     The MLP's are the largest: those of its product and of what goes into its activation function, with one more for the
@@ -38,11 +39,11 @@ def working(architecture: Architecture, settings: Settings) -> float:
     """
     hidden, size = architecture.hidden, settings.compute
     wide = max((b.width + b.chosen * b.expert_width for b in architecture.blocks), default=0)
-    scores = gradients_of_scores(architecture, settings)
+    scores = score_gradients(architecture, settings)
     return max(3 * size * wide, 12 * hidden, scores) + settings.stream * hidden
 
 
-def gradients_of_scores(architecture: Architecture, settings: Settings) -> float:
+def score_gradients(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token of the gradients of eager attention's scores, which live at once in a block's backward pass.
 
     The softmax's gradient is float32; where the scores are 16 bits, a copy of that size is made of it (counted in the
@@ -54,33 +55,37 @@ def gradients_of_scores(architecture: Architecture, settings: Settings) -> float
     return float(heads * settings.length * (4 + (2 if settings.compute == 2 else 0)))
 
 
-def scores(architecture: Architecture, settings: Settings) -> float:
+def eager_scores(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that the scores of eager attention take at the peak: what blocks keep, and gradients."""
     if settings.attention != "eager":
         return 0.0
     without = replace(settings, attention="sdpa")
-    held = largest(architecture, settings) - largest(architecture, without)
+    held = largest_block(architecture, settings) - largest_block(architecture, without)
     if not settings.checkpointing:
-        held = kept(architecture, settings) - kept(architecture, without)
-    return max(0.0, held) + gradients_of_scores(architecture, settings)
+        held = kept_activations(architecture, settings) - kept_activations(architecture, without)
+    return max(0.0, held) + score_gradients(architecture, settings)
 
 
-def of_end(architecture: Architecture, settings: Settings) -> float:
+def end_activations(architecture: Architecture, settings: MemorySettings) -> float:
     """The last norm and the head's input."""
     hidden = architecture.hidden
     head = settings.compute * hidden if settings.lora is None else 0
-    return _norm(hidden, architecture, settings) + head
+    return _norm_inputs(hidden, architecture, settings) + head
 
 
-def of_block(block: Block, architecture: Architecture, settings: Settings) -> float:
+def block_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that one block keeps."""
-    norms = architecture.family.norms * _norm(architecture.hidden, architecture, settings)
+    norms = architecture.family.norms * _norm_inputs(architecture.hidden, architecture, settings)
     norms -= settings.stream * architecture.hidden * architecture.family.parallel
-    return norms + _attention(block, architecture, settings) + _mlp(block, architecture, settings)
+    return (
+        norms
+        + _attention_activations(block, architecture, settings)
+        + _mlp_activations(block, architecture, settings)
+    )
 
 
-def _norm(
-    width: int, architecture: Architecture, settings: Settings, size: int | None = None
+def _norm_inputs(
+    width: int, architecture: Architecture, settings: MemorySettings, size: int | None = None
 ) -> float:
     """Input, and what is multiplied by a weight that is trained."""
     size = settings.stream if size is None else size
@@ -91,14 +96,18 @@ def _norm(
     return (8 if architecture.family.norm == "rms-fp32" else 4 + size) * width + 4
 
 
-def _attention(block: Block, architecture: Architecture, settings: Settings) -> float:
+def _attention_activations(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     inner = [m for m in block.matrices if m.part == "attention" and m.name != family.out]
     first = [m for m in inner if m.inputs == hidden]
-    total = _inputs(first, hidden, architecture, settings, cast=settings.stream != size)
+    total = _matrix_inputs(first, hidden, architecture, settings, cast=settings.stream != size)
     for rank in block.ranks:
-        total += _norm(rank, architecture, settings, size)
-        total += _inputs([m for m in inner if m.inputs == rank][:1], rank, architecture, settings)
+        total += _norm_inputs(rank, architecture, settings, size)
+        total += _matrix_inputs(
+            [m for m in inner if m.inputs == rank][:1], rank, architecture, settings
+        )
     out = [m for m in block.matrices if m.name == family.out and m.part == "attention"]
     expanded = settings.attention == "eager" or (settings.masked and block.kv_heads < block.heads)
     key, value = (block.query, block.mixed) if expanded else (block.key, block.value)
@@ -107,7 +116,7 @@ def _attention(block: Block, architecture: Architecture, settings: Settings) -> 
     whole = len(family.qkv) == 1 and family.positions is not None and not expanded
     total += size * (value if whole else block.query + key + value)
     if family.qk_norm and not block.ranks:
-        total += _norm(block.query, architecture, settings, size) + _norm(
+        total += _norm_inputs(block.query, architecture, settings, size) + _norm_inputs(
             block.key, architecture, settings, size
         )
         total += 4 * (block.heads + block.kv_heads - 2) * (family.qk_norm == "head")
@@ -116,13 +125,13 @@ def _attention(block: Block, architecture: Architecture, settings: Settings) -> 
         scores = (
             block.heads * settings.length * ((0 if family.sinks else 4) + size + softcap + dropout)
         )
-        return total + scores + _inputs(out, block.mixed, architecture, settings)
+        return total + scores + _matrix_inputs(out, block.mixed, architecture, settings)
     mask = size * settings.length * settings.masked
-    again = _inputs(out, block.mixed, architecture, settings, int(family.concatenates))
+    again = _matrix_inputs(out, block.mixed, architecture, settings, int(family.concatenates))
     return total + size * block.mixed + 4 * block.heads + mask + again
 
 
-def _mlp(block: Block, architecture: Architecture, settings: Settings) -> float:
+def _mlp_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     dense = [m for m in block.matrices if m.part == "mlp"]
     up, down = [m for m in dense if m.inputs == hidden], [m for m in dense if m.name == family.down]
@@ -131,9 +140,11 @@ def _mlp(block: Block, architecture: Architecture, settings: Settings) -> float:
         inner = (2 if settings.liger else 2 + family.kept) if family.gated else family.kept
         total += inner * size * block.width
         if family.norms > 1 or settings.lora:
-            total += _inputs(up, hidden, architecture, settings, cast=settings.stream != size)
+            total += _matrix_inputs(
+                up, hidden, architecture, settings, cast=settings.stream != size
+            )
         total += max(
-            _inputs(down, block.width, architecture, settings),
+            _matrix_inputs(down, block.width, architecture, settings),
             size * block.width * (family.kept == 0),
         )
     if block.chosen:
@@ -146,11 +157,11 @@ def _mlp(block: Block, architecture: Architecture, settings: Settings) -> float:
     return total
 
 
-def _inputs(
+def _matrix_inputs(
     matrices: list[Matrix],
     width: int,
     architecture: Architecture,
-    settings: Settings,
+    settings: MemorySettings,
     once: int = 1,
     *,
     cast: bool = False,

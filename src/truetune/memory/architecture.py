@@ -14,9 +14,9 @@ from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
 
 Part = Literal["embedding", "attention", "mlp", "experts", "norms", "head", "other"]
-LARGEST = 1 << 40
+MAX_FIELD = 1 << 40
 """No field of a real model is larger; a hostile file's may be."""
-MOST_LAYERS = 10_000
+MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Architecture:
             yield from block.matrices
 
 
-class Fields:
+class ConfigFields:
     """config.json, with other spellings of a field and the defaults of a family. Raises SpecError."""
 
     def __init__(self, values: Mapping[str, Any], defaults: Mapping[str, Any], where: str) -> None:
@@ -156,13 +156,13 @@ class Fields:
         value = self.get(name)
         if value is None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST:
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_FIELD:
             found = "nothing" if value is None else repr(value)[:40]
             raise SpecError(f"{self.where}: {name}: expected a whole number, found {found}")
         return value
 
 
-def read(path: str | Path) -> Architecture:
+def read_architecture(path: str | Path) -> Architecture:
     """The architecture of a model folder or of a config.json; parameters are counted in its safetensors, if any.
 
     Raises SpecError.
@@ -176,8 +176,8 @@ def read(path: str | Path) -> Architecture:
         raise SpecError(f"{file}: expected a model folder or its config.json: {reason}") from None
     if not isinstance(values, dict):
         raise SpecError(f"{file}: expected a JSON object, found {type(values).__name__}")
-    made = architecture(values, str(file))
-    held = counted(file.parent)
+    made = parse_architecture(values, str(file))
+    held = count_file_parameters(file.parent)
     if held is None or held == made.parameters:
         return made
     note = f"its safetensors hold {held:,} parameters; by config.json there are {made.parameters:,}"
@@ -186,17 +186,17 @@ def read(path: str | Path) -> Architecture:
     )
 
 
-def architecture(config: Mapping[str, Any], where: str = "config.json") -> Architecture:
+def parse_architecture(config: Mapping[str, Any], where: str = "config.json") -> Architecture:
     """The architecture that config.json describes. Raises SpecError for a field that is missing or no number."""
     inner = config.get("text_config")
     values: Mapping[str, Any] = {**config, **inner} if isinstance(inner, Mapping) else config
     kind = str(values.get("model_type", ""))
     kind = kind if kind in FAMILIES or f"{kind}_text" not in FAMILIES else f"{kind}_text"
     family = FAMILIES.get(kind, Family())
-    fields = Fields(values, family.defaults, where)
+    fields = ConfigFields(values, family.defaults, where)
     hidden, vocabulary = fields.number("hidden_size"), fields.number("vocab_size")
     layers = fields.number("num_hidden_layers")
-    if layers > MOST_LAYERS:
+    if layers > MAX_LAYERS:
         raise SpecError(f"{where}: num_hidden_layers: {layers:,} is more than a model has")
     notes = (
         []
@@ -210,7 +210,7 @@ def architecture(config: Mapping[str, Any], where: str = "config.json") -> Archi
         else []
     )
     notes += [f"{', '.join(odd)} layers are counted as attention"] if odd else []
-    vision, said = _vision(config, where)
+    vision, said = _count_vision_tower(config, where)
     tied = values.get("tie_word_embeddings", config.get("tie_word_embeddings"))
     positions = (
         0
@@ -224,7 +224,7 @@ def architecture(config: Mapping[str, Any], where: str = "config.json") -> Archi
         family=family,
         hidden=hidden,
         vocabulary=vocabulary,
-        blocks=tuple(_block(fields, family, hidden, i) for i in range(layers)),
+        blocks=tuple(_make_block(fields, family, hidden, i) for i in range(layers)),
         tied=family.tied if tied is None else bool(tied),
         head_bias="head" in family.biased,
         embedding=vocabulary * width + positions * hidden,
@@ -239,7 +239,7 @@ def architecture(config: Mapping[str, Any], where: str = "config.json") -> Archi
     )
 
 
-def counted(folder: Path) -> int | None:
+def count_file_parameters(folder: Path) -> int | None:
     """Parameters in the weights of a model folder; None where there are none, or quantized ones."""
     total = 0
     for path in sorted(folder.glob("model*.safetensors")):
@@ -253,7 +253,7 @@ def counted(folder: Path) -> int | None:
     return total or None
 
 
-def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
+def _make_block(fields: ConfigFields, family: Family, hidden: int, layer: int) -> Block:
     heads = max(1, fields.number("num_attention_heads"))
     kv_heads = _kv_heads(fields, heads)
     head = fields.number("head_dim", hidden // heads)
@@ -268,7 +268,7 @@ def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
     biased |= {"qkv", "out", "up", "down"} if fields.get("bias") is True else set()
     biased -= {"qkv", "out", "up", "down"} if fields.get("use_bias") is False else set()
     if fields.get("kv_lora_rank"):
-        latent = _latent(fields, hidden, heads, "qkv" in biased)
+        latent = _latent_attention(fields, hidden, heads, "qkv" in biased)
         attention, ranks, query, value, mixed = latent
         key = query
         kv_heads = heads
@@ -284,7 +284,7 @@ def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
     vectors = norms * hidden * (1 + family.norm_bias) + sum(ranks) + heads * family.sinks
     if family.qk_norm and not ranks:
         vectors += 2 * head if family.qk_norm == "head" else query + key
-    mlp, width, chosen, expert_width = _mlp(fields, family, hidden, layer, biased)
+    mlp, width, chosen, expert_width = _mlp_matrices(fields, family, hidden, layer, biased)
     return Block(
         (*attention, *mlp),
         vectors,
@@ -298,11 +298,11 @@ def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
         width,
         chosen,
         expert_width,
-        _window(fields, layer),
+        _window_of_layer(fields, layer),
     )
 
 
-def _kv_heads(fields: Fields, heads: int) -> int:
+def _kv_heads(fields: ConfigFields, heads: int) -> int:
     """Falcon and GPT-BigCode say `multi_query`: one head of keys and values, except in Falcon's newer blocks."""
     if fields.get("multi_query") and not fields.get("new_decoder_architecture"):
         return 1
@@ -311,8 +311,8 @@ def _kv_heads(fields: Fields, heads: int) -> int:
     return max(1, fields.number("num_key_value_heads", heads))
 
 
-def _latent(
-    fields: Fields, hidden: int, heads: int, bias: bool
+def _latent_attention(
+    fields: ConfigFields, hidden: int, heads: int, bias: bool
 ) -> tuple[list[Matrix], tuple[int, ...], int, int, int]:
     """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): matrices, ranks, three widths."""
     rank, rope = fields.number("kv_lora_rank"), fields.number("qk_rope_head_dim")
@@ -337,14 +337,14 @@ def _latent(
     return [*queries, *found], (q_rank, rank), query, heads * value, heads * value
 
 
-def _mlp(
-    fields: Fields, family: Family, hidden: int, layer: int, biased: set[str]
+def _mlp_matrices(
+    fields: ConfigFields, family: Family, hidden: int, layer: int, biased: set[str]
 ) -> tuple[list[Matrix], int, int, int]:
     """Matrices; widths of the dense MLP and of an expert; experts for each token."""
     experts = fields.number("experts", 0)
     dense = fields.number("intermediate_size", 4 * hidden)
     if experts < 2 or not _is_mixture(fields, layer):
-        return _dense(family, hidden, dense, biased), dense, 0, 0
+        return _dense_matrices(family, hidden, dense, biased), dense, 0, 0
     width = fields.number("moe_intermediate_size", dense)
     chosen = fields.number("chosen", 2)
     bias = "experts" in biased
@@ -357,18 +357,18 @@ def _mlp(
         Matrix("experts.down_proj", "experts", width, hidden, bias, experts, linear=False),
     ]
     if shared:
-        found += _dense(family, hidden, shared, biased)
+        found += _dense_matrices(family, hidden, shared, biased)
         found += [Matrix("shared_expert_gate", "mlp", hidden, 1)] if family.shared_gate else []
     return found, shared, chosen, width
 
 
-def _dense(family: Family, hidden: int, width: int, biased: set[str]) -> list[Matrix]:
+def _dense_matrices(family: Family, hidden: int, width: int, biased: set[str]) -> list[Matrix]:
     fused = family.gated and len(family.up) == 1
     up = [Matrix(name, "mlp", hidden, width * (1 + fused), "up" in biased) for name in family.up]
     return [*up, Matrix(family.down, "mlp", width, hidden, "down" in biased)]
 
 
-def _is_mixture(fields: Fields, layer: int) -> bool:
+def _is_mixture(fields: ConfigFields, layer: int) -> bool:
     only = fields.get("mlp_only_layers")
     only = only if isinstance(only, list) else ()
     step = fields.number("decoder_sparse_step", 1) or 1
@@ -379,7 +379,7 @@ def _is_mixture(fields: Fields, layer: int) -> bool:
     )
 
 
-def _window(fields: Fields, layer: int) -> int | None:
+def _window_of_layer(fields: ConfigFields, layer: int) -> int | None:
     """Tokens that this layer sees; None where it sees all."""
     window, types = fields.get("sliding_window"), fields.get("layer_types")
     if not isinstance(window, int) or window < 1 or fields.get("use_sliding_window") is False:
@@ -392,12 +392,12 @@ def _window(fields: Fields, layer: int) -> int | None:
     return window
 
 
-def _vision(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
+def _count_vision_tower(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
     """Parameters of an image encoder as a plain ViT (4 h^2 + 2 h f a layer), and a note that says so."""
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return 0, []
-    fields = Fields(tower, {}, f"{where}: vision_config")
+    fields = ConfigFields(tower, {}, f"{where}: vision_config")
     hidden, layers = (
         fields.number("hidden_size", 0),
         fields.number("num_hidden_layers", fields.number("depth", 0)),

@@ -59,15 +59,15 @@ class Family:
     """Fields that config.json may leave out, as the model class fills them"""
 
 
-def _defaults(**values: Any) -> Mapping[str, Any]:
+def _field_defaults(**values: Any) -> Mapping[str, Any]:
     return MappingProxyType(values)
 
 
 _ALL = frozenset({"qkv", "out", "up", "down"})
 _LLAMA = Family()
-_GEMMA = Family(norm="rms-fp32", tied=True, defaults=_defaults(head_dim=256))
+_GEMMA = Family(norm="rms-fp32", tied=True, defaults=_field_defaults(head_dim=256))
 _QWEN2 = Family(biased=frozenset({"qkv"}))
-_QWEN3 = Family(qk_norm="head", defaults=_defaults(head_dim=128))
+_QWEN3 = Family(qk_norm="head", defaults=_field_defaults(head_dim=128))
 _OLMO2 = Family(norm="rms-fp32", qk_norm="full")
 _GPT2 = Family(
     qkv=("c_attn",),
@@ -108,12 +108,12 @@ FAMILIES: Mapping[str, Family] = {
     "qwen2_5_vl_text": _QWEN2,
     "qwen3": _QWEN3,
     "qwen3_vl_text": _QWEN3,
-    **dict.fromkeys(("qwen3_moe", "exaone4"), replace(_QWEN3, defaults=_defaults())),
+    **dict.fromkeys(("qwen3_moe", "exaone4"), replace(_QWEN3, defaults=_field_defaults())),
     "gemma": _GEMMA,
     "gemma2": replace(_GEMMA, norms=4),
     "gemma3_text": replace(
         _GEMMA, norms=4, qk_norm="head",
-        defaults=_defaults(head_dim=256, num_attention_heads=8, num_key_value_heads=4, vocab_size=262_208),
+        defaults=_field_defaults(head_dim=256, num_attention_heads=8, num_key_value_heads=4, vocab_size=262_208),
     ),
     "olmo2": _OLMO2,
     "olmo3": _OLMO2,
@@ -137,14 +137,14 @@ FAMILIES: Mapping[str, Family] = {
     ),
     "starcoder2": Family(
         up=("c_fc",), down="c_proj", gated=False, norm="layer", norm_bias=True, biased=_ALL, tied=True,
-        defaults=_defaults(num_key_value_heads=2),
+        defaults=_field_defaults(num_key_value_heads=2),
     ),
     "stablelm": Family(norm="layer", norm_bias=True, concatenates=True),
     "cohere": _COHERE,
     "cohere2": _COHERE,
     "gpt_oss": Family(
         biased=frozenset({"qkv", "out", "router", "experts"}), kept=4, norm="rms-fp32", sinks=True,
-        defaults=_defaults(head_dim=64),
+        defaults=_field_defaults(head_dim=64),
     ),
 }  # fmt: skip
 

@@ -8,14 +8,14 @@ from typing import Literal
 
 from truetune.memory import activation_memory, logits_memory, weight_memory
 from truetune.memory.architecture import Architecture
-from truetune.memory.memory_settings import Settings
+from truetune.memory.memory_settings import MemorySettings
 
 GIB = 1 << 30
-CONTEXT = 0.6 * GIB
+CUDA_CONTEXT_BYTES = 0.6 * GIB
 """CUDA itself with its kernels and cuBLAS"""
-COMMUNICATION = 0.4 * GIB
+NCCL_BYTES = 0.4 * GIB
 """NCCL, where there are several GPUs"""
-MARGIN = 0.05
+FRAGMENTATION_SHARE = 0.05
 """The share of what is allocated that the caching allocator cannot use: rounding and fragments"""
 
 Name = Literal["forward", "loss", "backward", "end of backward", "optimizer step", "evaluation"]
@@ -52,7 +52,7 @@ class Moment:
     @property
     def margin(self) -> float:
         """Bytes that fragments cost"""
-        return MARGIN * self.allocated
+        return FRAGMENTATION_SHARE * self.allocated
 
     @property
     def total(self) -> float:
@@ -65,7 +65,7 @@ class Estimate:
     """The moments of a step and what they hold."""
 
     architecture: Architecture
-    settings: Settings
+    settings: MemorySettings
     moments: tuple[Moment, ...]
 
     @property
@@ -76,20 +76,20 @@ class Estimate:
     @property
     def trained(self) -> int:
         """Parameters that are trained"""
-        return weight_memory.trained(self.architecture, self.settings)
+        return weight_memory.trained_parameters(self.architecture, self.settings)
 
 
-def estimate(architecture: Architecture, settings: Settings) -> Estimate:
+def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Estimate:
     """The memory of one GPU from the second step on, when the optimizer has its states."""
     tokens = settings.tokens
     held = {
-        "weights": weight_memory.weights(architecture, settings),
-        "reference model": weight_memory.reference(architecture, settings),
-        "optimizer": weight_memory.optimizer(architecture, settings),
-        "communication": weight_memory.traffic(architecture, settings),
-        "CUDA": CONTEXT + COMMUNICATION * (settings.world > 1),
+        "weights": weight_memory.weight_bytes(architecture, settings),
+        "reference model": weight_memory.reference_bytes(architecture, settings),
+        "optimizer": weight_memory.optimizer_bytes(architecture, settings),
+        "communication": weight_memory.communication_bytes(architecture, settings),
+        "CUDA": CUDA_CONTEXT_BYTES + NCCL_BYTES * (settings.world > 1),
     }
-    grown = weight_memory.gradients(architecture, settings)
+    grown = weight_memory.gradient_bytes(architecture, settings)
     before = grown if settings.accumulation > 1 else 0.0
     table = (
         architecture.vocabulary * architecture.hidden * settings.base
@@ -97,18 +97,18 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
         else 0
     )
     first = max(before, min(grown, float(table)))
-    kept = activation_memory.kept(architecture, settings) * tokens
-    block = activation_memory.largest(architecture, settings) * tokens
-    working = activation_memory.working(architecture, settings) * tokens + weight_memory.unpacked(
+    kept = activation_memory.kept_activations(architecture, settings) * tokens
+    block = activation_memory.largest_block(architecture, settings) * tokens
+    working = activation_memory.working_gradients(
         architecture, settings
-    )
+    ) * tokens + weight_memory.unpacked_bytes(architecture, settings)
     cast, again = (
-        weight_memory.cast(architecture, settings),
+        weight_memory.cast_bytes(architecture, settings),
         block if settings.checkpointing else 0.0,
     )
     stay = 0.0 if settings.checkpointing else cast
     full = settings.head == "full"
-    made = logits_memory.in_forward(architecture, settings, tokens) if full else 0.0
+    made = logits_memory.forward_logits(architecture, settings, tokens) if full else 0.0
     moments = [
         Moment(
             "forward",
@@ -127,7 +127,7 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
                 "cast weights": stay,
                 "gradients": before,
                 "activations": kept,
-                "logits": logits_memory.in_backward(architecture, settings),
+                "logits": logits_memory.backward_logits(architecture, settings),
             },
         ),
         Moment(
@@ -146,16 +146,20 @@ def estimate(architecture: Architecture, settings: Settings) -> Estimate:
         ),
         Moment(
             "optimizer step",
-            {**held, "gradients": grown, "working": weight_memory.step(architecture, settings)},
+            {
+                **held,
+                "gradients": grown,
+                "working": weight_memory.step_bytes(architecture, settings),
+            },
         ),
     ]
     if settings.evaluates:
-        moments.append(_evaluation(architecture, settings, held, cast))
+        moments.append(_evaluation_moment(architecture, settings, held, cast))
     return Estimate(architecture, settings, tuple(moments))
 
 
-def _evaluation(
-    architecture: Architecture, settings: Settings, held: Mapping[str, float], cast: float
+def _evaluation_moment(
+    architecture: Architecture, settings: MemorySettings, held: Mapping[str, float], cast: float
 ) -> Moment:
     tokens = settings.eval_batch * settings.length * settings.sequences // settings.batch
     return Moment(
@@ -163,12 +167,12 @@ def _evaluation(
         {
             **held,
             "cast weights": cast,
-            "activations": tokens * (activation_memory.working(architecture, settings)),
-            "logits": logits_memory.in_evaluation(architecture, settings),
+            "activations": tokens * (activation_memory.working_gradients(architecture, settings)),
+            "logits": logits_memory.evaluation_logits(architecture, settings),
             "KV cache": (
                 0.0
                 if settings.checkpointing
-                else logits_memory.cache(
+                else logits_memory.kv_cache(
                     architecture, settings, settings.length, tokens // settings.length
                 )
             ),

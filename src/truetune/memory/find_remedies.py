@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from truetune.memory.architecture import Architecture
-from truetune.memory.estimate_memory import Estimate, estimate
-from truetune.memory.memory_settings import Settings
-from truetune.memory.spell_settings import spelled
+from truetune.memory.estimate_memory import Estimate, estimate_memory
+from truetune.memory.memory_settings import MemorySettings
+from truetune.memory.spell_settings import spell_changes
 from truetune.spec.training import Lora, Method
 
-SHORTEST = 512
+MIN_LENGTH = 512
 """Tokens; no shorter length is proposed."""
-WORTH = 0.01
+MIN_GAIN = 0.01
 """A remedy that gains less than this share of the memory is left out."""
-LEAST: Mapping[Method, int] = {"kto": 2}
+MIN_ROWS: Mapping[Method, int] = {"kto": 2}
 """Rows of a forward pass at least: KTO compares a row with its neighbour."""
 
 
@@ -50,12 +50,12 @@ class Remedy:
     """The run learns something else, or becomes slow."""
 
 
-def remedies(
+def find_remedies(
     found: Estimate, memory: float, possible: Callable[[Proposal], bool] = lambda proposal: True
 ) -> tuple[Remedy, ...]:
     """Steps until the run fits into `memory` bytes, or all there are; the effective batch stays as it is."""
     taken: list[Proposal] = []
-    settings, needs = found.settings, _needs(found.architecture)
+    settings, needs = found.settings, _peak_of(found.architecture)
     for propose in ORDER:
         fits = needs(settings) <= memory
         if fits and not any(proposal.costs for proposal in taken):
@@ -63,41 +63,43 @@ def remedies(
         proposal = propose(settings, lambda changed: needs(changed) <= memory)
         if proposal is None or (fits and proposal.costs) or not possible(proposal):
             continue
-        if needs(settings) - needs(_with(settings, [proposal])) > WORTH * needs(settings):
+        if needs(settings) - needs(_apply_changes(settings, [proposal])) > MIN_GAIN * needs(
+            settings
+        ):
             taken.append(proposal)
-            settings = _with(settings, [proposal])
-    return tuple(_steps(found, _cheapest(found, taken, memory), memory))
+            settings = _apply_changes(settings, [proposal])
+    return tuple(_list_remedies(found, _drop_unneeded(found, taken, memory), memory))
 
 
-def _needs(architecture: Architecture) -> Callable[[Settings], float]:
-    return lambda settings: estimate(architecture, settings).peak.total
+def _peak_of(architecture: Architecture) -> Callable[[MemorySettings], float]:
+    return lambda settings: estimate_memory(architecture, settings).peak.total
 
 
-def _with(settings: Settings, proposals: Sequence[Proposal]) -> Settings:
+def _apply_changes(settings: MemorySettings, proposals: Sequence[Proposal]) -> MemorySettings:
     return replace(
         settings, **{name: value for p in proposals for name, value in p.changes.items()}
     )
 
 
-def _cheapest(found: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
+def _drop_unneeded(found: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
     """Without what is not needed in the end: first what costs something, the last of it first."""
     last_first = taken[::-1]
     for proposal in [*(p for p in last_first if p.costs), *(p for p in last_first if not p.costs)]:
         rest = [p for p in taken if p is not proposal]
         stands = all(p.needs not in proposal.changes for p in rest)
-        if stands and _needs(found.architecture)(_with(found.settings, rest)) <= memory:
+        if stands and _peak_of(found.architecture)(_apply_changes(found.settings, rest)) <= memory:
             taken = rest
     return taken
 
 
-def _steps(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
+def _list_remedies(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
     settings, before = found.settings, found.peak.total
     for proposal in taken:
-        lines = spelled(
+        lines = spell_changes(
             settings.stack, {n: v for n, v in proposal.changes.items() if getattr(settings, n) != v}
         )
-        settings = _with(settings, [proposal])
-        after = _needs(found.architecture)(settings)
+        settings = _apply_changes(settings, [proposal])
+        after = _peak_of(found.architecture)(settings)
         yield Remedy(
             proposal.what,
             lines,
@@ -110,13 +112,13 @@ def _steps(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Re
         before = after
 
 
-Fits = Callable[[Settings], bool]
-Propose = Callable[[Settings, Fits], Proposal | None]
+Fits = Callable[[MemorySettings], bool]
+Propose = Callable[[MemorySettings, Fits], Proposal | None]
 
 
-def _batch(settings: Settings, fits: Fits) -> Proposal | None:
+def _smaller_batch(settings: MemorySettings, fits: Fits) -> Proposal | None:
     """Rows of a forward pass become steps of accumulation."""
-    least = LEAST.get(settings.method, 1)
+    least = MIN_ROWS.get(settings.method, 1)
     smaller = [
         rows for rows in range(settings.batch - 1, least - 1, -1) if settings.batch % rows == 0
     ]
@@ -133,12 +135,12 @@ def _batch(settings: Settings, fits: Fits) -> Proposal | None:
         for rows in smaller
     ]
     return next(
-        (proposal for proposal in made if fits(_with(settings, [proposal]))),
+        (proposal for proposal in made if fits(_apply_changes(settings, [proposal]))),
         made[-1] if made else None,
     )
 
 
-def _eval_batch(settings: Settings, fits: Fits) -> Proposal | None:
+def _single_eval_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
     return (
         Proposal("one row at a time in evaluations", {"eval_batch": 1})
         if settings.evaluates
@@ -146,13 +148,13 @@ def _eval_batch(settings: Settings, fits: Fits) -> Proposal | None:
     )
 
 
-def _checkpointing(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_checkpointing(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.checkpointing:
         return None
     return Proposal("gradient checkpointing (about a third slower)", {"checkpointing": True})
 
 
-def _mixed(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_bfloat16(settings: MemorySettings, fits: Fits) -> Proposal | None:
     """Frozen weights need no float32; trained ones keep it, and only what is computed becomes bfloat16."""
     if settings.base == 2:
         return None
@@ -165,26 +167,26 @@ def _mixed(settings: Settings, fits: Fits) -> Proposal | None:
     )
 
 
-def _attention(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_sdpa(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.attention != "eager":
         return None
     return Proposal("attention that never holds all scores", {"attention": "sdpa"})
 
 
-def _head(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_chunked_loss(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.head != "full":
         return None
     return Proposal("a loss that never holds all logits", {"head": "liger", "liger": True})
 
 
-def _optimizer(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_8bit_optimizer(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.deepspeed or settings.sharding == "fsdp" or "8bit" in settings.optimizer:
         return None
     return Proposal("optimizer states in 8 bits", {"optimizer": "adamw_8bit"}, True)
 
 
-def _length(settings: Settings, fits: Fits) -> Proposal | None:
-    shorter = [settings.length >> n for n in (1, 2, 3) if settings.length >> n >= SHORTEST]
+def _shorter_rows(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    shorter = [settings.length >> n for n in (1, 2, 3) if settings.length >> n >= MIN_LENGTH]
     made = [
         Proposal(
             f"{tokens:,} tokens instead of {settings.length:,}: what is longer is lost",
@@ -194,12 +196,12 @@ def _length(settings: Settings, fits: Fits) -> Proposal | None:
         for tokens in shorter
     ]
     return next(
-        (proposal for proposal in made if fits(_with(settings, [proposal]))),
+        (proposal for proposal in made if fits(_apply_changes(settings, [proposal]))),
         made[0] if made else None,
     )
 
 
-def _lora(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.lora is not None:
         return None
     lora = Lora(r=16, lora_alpha=32, target_modules="all-linear")
@@ -211,7 +213,7 @@ def _lora(settings: Settings, fits: Fits) -> Proposal | None:
     )
 
 
-def _qlora(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.lora is None or settings.load_in is not None:
         return None
     return Proposal(
@@ -219,7 +221,7 @@ def _qlora(settings: Settings, fits: Fits) -> Proposal | None:
     )
 
 
-def _sharding(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.world < 2 or settings.sharding in ("zero3", "fsdp"):
         return None
     what = f"weights, gradients and optimizer shared out to {settings.world} GPUs"
@@ -228,7 +230,7 @@ def _sharding(settings: Settings, fits: Fits) -> Proposal | None:
     return Proposal(f"{what} (FSDP)", {"sharding": "fsdp"})
 
 
-def _offload(settings: Settings, fits: Fits) -> Proposal | None:
+def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
     if settings.sharding not in ("zero3", "fsdp") or settings.offload:
         return None
     changes = {"offload": frozenset({"weights", "optimizer"})}
@@ -238,17 +240,17 @@ def _offload(settings: Settings, fits: Fits) -> Proposal | None:
 
 
 ORDER: tuple[Propose, ...] = (
-    _batch,
-    _eval_batch,
-    _checkpointing,
-    _mixed,
-    _attention,
-    _head,
-    _optimizer,
-    _length,
-    _lora,
-    _qlora,
-    _sharding,
-    _offload,
+    _smaller_batch,
+    _single_eval_row,
+    _use_checkpointing,
+    _use_bfloat16,
+    _use_sdpa,
+    _use_chunked_loss,
+    _use_8bit_optimizer,
+    _shorter_rows,
+    _use_lora,
+    _use_qlora,
+    _use_sharding,
+    _use_offload,
 )
 """From what changes nothing but time to what changes the run; the effective batch stays in all of them."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from truetune.memory.architecture import Architecture, Matrix
-from truetune.memory.optimizer_states import STATES
+from truetune.memory.optimizer_states import OPTIMIZER_STATES
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Lora, Method
@@ -18,21 +18,21 @@ Head = Literal["full", "tiles", "liger", "none"]
 Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp"]
 Offload = Literal["optimizer", "weights"]
 
-COMPLETION, PROMPT = 256, 512
+DEFAULT_COMPLETION, DEFAULT_PROMPT = 256, 512
 """Defaults of TRL: GRPOConfig.max_completion_length, and max_prompt_length of the releases that have it"""
-BATCH = 8
+DEFAULT_BATCH = 8
 """Rows on each device where a run sets none: the default of transformers, for training and for evaluation"""
-LENGTH = 1024
+DEFAULT_LENGTH = 1024
 """Tokens of a row where neither the run nor the user says; TRL's default"""
 TILES_SINCE = (1, 16)
 """The version of TRL that has no other loss than the tiled one"""
-WIDE = ("float32", "float", "fp32", "torch.float32")
-SIDES: Mapping[Method, int] = {"dpo": 2, "orpo": 2, "cpo": 2, "reward": 2}
+FLOAT32_NAMES = ("float32", "float", "fp32", "torch.float32")
+SEQUENCES_PER_ROW: Mapping[Method, int] = {"dpo": 2, "orpo": 2, "cpo": 2, "reward": 2}
 """Sequences that one row becomes: the chosen and the rejected answer go through the model in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class MemorySettings:
     """A run, as far as its memory depends on it."""
 
     stack: Stack
@@ -82,7 +82,7 @@ class Settings:
     @property
     def sequences(self) -> int:
         """Sequences in one forward pass"""
-        return self.batch * SIDES.get(self.method, 1)
+        return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
 
     @property
     def tokens(self) -> int:
@@ -111,57 +111,57 @@ def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
     """Tokens of a prompt and its completion, where the policy generates what it is trained on; None elsewhere."""
     if run.spec.training.method != "grpo":
         return None
-    completion = other.get("max_completion_length", COMPLETION)
-    prompt = other.get("max_prompt_length", PROMPT)
+    completion = other.get("max_completion_length", DEFAULT_COMPLETION)
+    prompt = other.get("max_prompt_length", DEFAULT_PROMPT)
     sizes = [size for size in (completion, prompt) if isinstance(size, int)]
     return sum(sizes) if len(sizes) == 2 else None
 
 
-def resolve(
+def resolve_settings(
     config: Config | RunSpec,
     architecture: Architecture,
     *,
     length: int | None = None,
     gpus: int | None = None,
-) -> Settings:
+) -> MemorySettings:
     """What `config` means for the memory of one GPU; `length` and `gpus` win over it."""
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
     training, other, notes = (
         run.spec.training,
-        flat(run.spec.training.other),
+        flatten_settings(run.spec.training.other),
         [*architecture.notes, *run.notes],
     )
     length = length or run.spec.max_length or run.limit
     if length is None and (length := _generated_length(run, other)) is not None:
         notes.append(f"prompt and completion are counted as {length:,} tokens (--max-length)")
     if length is None:
-        length = LENGTH
-        notes.append(f"no max_length is set; {LENGTH:,} tokens are assumed (--max-length)")
+        length = DEFAULT_LENGTH
+        notes.append(f"no max_length is set; {DEFAULT_LENGTH:,} tokens are assumed (--max-length)")
     if training.per_device_train_batch_size is None:
         notes.append(
-            f"no batch size is set; {BATCH} rows on each GPU are assumed, the default of"
+            f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
             " transformers"
         )
     if training.method in ("grpo", "ppo"):
         notes.append("the generation of answers, and an engine for it, are not counted")
-    if training.optim is not None and training.optim.lower() not in STATES:
+    if training.optim is not None and training.optim.lower() not in OPTIMIZER_STATES:
         notes.append(f"the optimizer {training.optim} is counted as AdamW")
     low = bool(training.bf16 or training.fp16)
     world = gpus or training.devices
     stage = training.deepspeed_stage
-    sharding = _sharding(training.fsdp, stage, world)
-    base = _base(run, architecture, sharding)
+    sharding = _resolve_sharding(training.fsdp, stage, world)
+    base = _bytes_per_weight(run, architecture, sharding)
     if loads_float32(run):
         base = 4
         notes.append(
             f"no dtype is set, and {run.pins.told('transformers')}: before 5.0 it loads the weights as float32"
         )
     compute = 2 if low else base
-    offload = _offload(other)
-    head = _head(run)
+    offload = _find_offload(other)
+    head = _choose_head(run)
     padded = (
         not (training.packing or training.padding_free)
-        and _batch(training.per_device_train_batch_size) > 1
+        and _batch_rows(training.per_device_train_batch_size) > 1
     )
     attention = (
         "eager" if training.attn_implementation == "eager" or architecture.softcap else "sdpa"
@@ -171,11 +171,11 @@ def resolve(
         and training.lora is None
         and not training.precompute_ref_log_probs
     )
-    return Settings(
+    return MemorySettings(
         stack=run.stack,
         method=training.method,
-        batch=_batch(training.per_device_train_batch_size),
-        eval_batch=_batch(training.per_device_eval_batch_size),
+        batch=_batch_rows(training.per_device_train_batch_size),
+        eval_batch=_batch_rows(training.per_device_eval_batch_size),
         accumulation=training.gradient_accumulation_steps or 1,
         length=length,
         world=world,
@@ -183,7 +183,7 @@ def resolve(
         compute=compute,
         autocast=low,
         load_in=training.load_in,
-        nested=_nested(run, other),
+        nested=_is_double_quantized(run, other),
         lora=training.lora,
         adapter=2 if _narrow_adapter(run, sharding) and compute == 2 else 4,
         checkpointing=bool(training.gradient_checkpointing),
@@ -201,28 +201,28 @@ def resolve(
     )
 
 
-def _batch(rows: int | None) -> int:
-    return max(1, rows or BATCH)
+def _batch_rows(rows: int | None) -> int:
+    return max(1, rows or DEFAULT_BATCH)
 
 
-def flat(other: Mapping[str, Any]) -> dict[str, Any]:
+def flatten_settings(other: Mapping[str, Any]) -> dict[str, Any]:
     """The stack's own settings by name, those in nested mappings too."""
     found: dict[str, Any] = {}
     for name, value in other.items():
         if isinstance(value, Mapping):
-            found |= flat(value)
+            found |= flatten_settings(value)
         found[name] = value
     return found
 
 
-def _sharding(fsdp: bool, stage: int | None, world: int) -> Sharding:
+def _resolve_sharding(fsdp: bool, stage: int | None, world: int) -> Sharding:
     if world < 2:
         return "none"
     stages: dict[int | None, Sharding] = {1: "zero1", 2: "zero2", 3: "zero3"}
     return "fsdp" if fsdp else stages.get(stage, "none")
 
 
-def _base(run: Config, architecture: Architecture, sharding: Sharding) -> int:
+def _bytes_per_weight(run: Config, architecture: Architecture, sharding: Sharding) -> int:
     """Bytes of a weight.
 
     transformers 5 loads what config.json says. LLaMA-Factory trains float32 weights unless `pure_bf16` is set.
@@ -232,7 +232,7 @@ def _base(run: Config, architecture: Architecture, sharding: Sharding) -> int:
     if training.lora is None and run.stack == "llama-factory":
         if not training.other.get("pure_bf16") and sharding not in ("zero3", "fsdp"):
             return 4
-    return 4 if str(dtype) in WIDE else 2
+    return 4 if str(dtype) in FLOAT32_NAMES else 2
 
 
 def loads_float32(run: Config) -> bool:
@@ -253,13 +253,13 @@ def _narrow_adapter(run: Config, sharding: Sharding) -> bool:
     return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
 
 
-def _nested(run: Config, other: Mapping[str, Any]) -> bool:
+def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:
     names = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant", "double_quantization")
     said = [other[name] for name in names if other.get(name) is not None]
     return bool(said[0]) if said else run.stack in ("axolotl", "llama-factory")
 
 
-def _offload(other: Mapping[str, Any]) -> frozenset[Offload]:
+def _find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
     found: set[Offload] = set()
     if other.get("offload_optimizer") or other.get("offload_optimizer_device") == "cpu":
         found.add("optimizer")
@@ -270,7 +270,7 @@ def _offload(other: Mapping[str, Any]) -> frozenset[Offload]:
     return frozenset(found)
 
 
-def _head(run: Config) -> Head:
+def _choose_head(run: Config) -> Head:
     """transformers computes all logits; TRL (and so truetune) tiles since 1.16; Liger and Axolotl's cut cross-entropy
     chunk."""
     training = run.spec.training
@@ -279,11 +279,13 @@ def _head(run: Config) -> Head:
     chunked = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy")
     if any(training.other.get(name) for name in chunked):
         return "liger"
-    tiles = run.stack == "truetune" or (run.stack == "trl" and _version(run.version) >= TILES_SINCE)
+    tiles = run.stack == "truetune" or (
+        run.stack == "trl" and _parse_version(run.version) >= TILES_SINCE
+    )
     if tiles and training.method in ("sft", "dpo", "kto", "grpo"):
         return "tiles"
     return "liger" if training.use_liger_kernel and run.stack != "axolotl" else "full"
 
 
-def _version(text: str) -> tuple[int, ...]:
+def _parse_version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 
-class State(NamedTuple):
+class OptimizerState(NamedTuple):
     """What one optimizer keeps."""
 
     items: float = 0
@@ -23,39 +23,44 @@ class State(NamedTuple):
     """All gradients live until the step."""
 
 
-BIT8 = 1 + 4 / 256
-ADAM = State(items=2)
-STATES: Mapping[str, State] = {
+EIGHT_BIT_BYTES = 1 + 4 / 256
+ADAM = OptimizerState(items=2)
+OPTIMIZER_STATES: Mapping[str, OptimizerState] = {
     "adamw_torch_fused": ADAM,
-    "adamw_torch": State(items=2, working=1),
+    "adamw_torch": OptimizerState(items=2, working=1),
     "adamw_hf": ADAM,
-    "adamw_torch_8bit": State(bytes=2 * BIT8),
-    "adamw_torch_4bit": State(bytes=1 + 2 * 4 / 128),
-    **dict.fromkeys(("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"), State(bytes=2 * BIT8)),
-    "paged_adamw_32bit": State(bytes=8),
-    "paged_adamw": State(bytes=8),
-    "ademamix": State(bytes=12),
-    "paged_ademamix_32bit": State(bytes=12),
-    **dict.fromkeys(("ademamix_8bit", "paged_ademamix_8bit"), State(bytes=3 * BIT8)),
-    **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), State(bytes=4)),
-    **dict.fromkeys(("lion_8bit", "paged_lion_8bit"), State(bytes=BIT8)),
-    "sgd": State(),
-    "schedule_free_sgd": State(items=1),
+    "adamw_torch_8bit": OptimizerState(bytes=2 * EIGHT_BIT_BYTES),
+    "adamw_torch_4bit": OptimizerState(bytes=1 + 2 * 4 / 128),
+    **dict.fromkeys(
+        ("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"),
+        OptimizerState(bytes=2 * EIGHT_BIT_BYTES),
+    ),
+    "paged_adamw_32bit": OptimizerState(bytes=8),
+    "paged_adamw": OptimizerState(bytes=8),
+    "ademamix": OptimizerState(bytes=12),
+    "paged_ademamix_32bit": OptimizerState(bytes=12),
+    **dict.fromkeys(
+        ("ademamix_8bit", "paged_ademamix_8bit"), OptimizerState(bytes=3 * EIGHT_BIT_BYTES)
+    ),
+    **dict.fromkeys(("lion_32bit", "paged_lion_32bit"), OptimizerState(bytes=4)),
+    **dict.fromkeys(("lion_8bit", "paged_lion_8bit"), OptimizerState(bytes=EIGHT_BIT_BYTES)),
+    "sgd": OptimizerState(),
+    "schedule_free_sgd": OptimizerState(items=1),
     "schedule_free_adamw": ADAM,
     "schedule_free_radam": ADAM,
-    "adagrad": State(items=1, working=1),
-    "rmsprop": State(items=1, working=1),
-    "rmsprop_bnb": State(bytes=4),
-    "rmsprop_bnb_32bit": State(bytes=4),
-    "rmsprop_bnb_8bit": State(bytes=BIT8),
-    "adafactor": State(),
-    "muon": State(items=1),
-    "lomo": State(gradients=False),
-    "adalomo": State(gradients=False),
+    "adagrad": OptimizerState(items=1, working=1),
+    "rmsprop": OptimizerState(items=1, working=1),
+    "rmsprop_bnb": OptimizerState(bytes=4),
+    "rmsprop_bnb_32bit": OptimizerState(bytes=4),
+    "rmsprop_bnb_8bit": OptimizerState(bytes=EIGHT_BIT_BYTES),
+    "adafactor": OptimizerState(),
+    "muon": OptimizerState(items=1),
+    "lomo": OptimizerState(gradients=False),
+    "adalomo": OptimizerState(gradients=False),
 }
 """By the names of transformers; Adafactor's rows and columns are too few to count."""
 
 
-def state_of(name: str) -> State:
+def state_of(name: str) -> OptimizerState:
     """The state of an optimizer; one that is not in the table is taken for AdamW."""
-    return STATES.get(name.lower(), ADAM)
+    return OPTIMIZER_STATES.get(name.lower(), ADAM)

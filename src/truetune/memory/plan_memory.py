@@ -12,15 +12,15 @@ from typing import Any, Literal
 from truetune.drawers import drawer
 from truetune.errors import UsageError
 from truetune.memory import activation_memory, weight_memory
-from truetune.memory.architecture import Architecture, architecture, read
-from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate
-from truetune.memory.find_remedies import Remedy, remedies
-from truetune.memory.memory_settings import resolve
+from truetune.memory.architecture import Architecture, parse_architecture, read_architecture
+from truetune.memory.estimate_memory import GIB, PARTS, Estimate, Moment, estimate_memory
+from truetune.memory.find_remedies import Remedy, find_remedies
+from truetune.memory.memory_settings import resolve_settings
 from truetune.memory.published_models import published_config
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 
-LARGE = 0.1
+MIN_NAMED_SHARE = 0.1
 """Share of the peak from which on one setting is named: below, it decides nothing"""
 Verdict = Literal["fits", "tight", "too large"]
 """tight: only without the margin for fragments"""
@@ -41,7 +41,7 @@ class Plan:
     @property
     def verdict(self) -> Verdict | None:
         """None where the size of the GPU is not known"""
-        return None if self.memory is None else judge(self.estimate.peak, self.memory)
+        return None if self.memory is None else judge_peak(self.estimate.peak, self.memory)
 
     def __repr__(self) -> str:
         size = f"{self.estimate.peak.total / GIB:.1f} GiB"
@@ -76,7 +76,7 @@ class Plan:
             },
             "peak": found.peak.name,
             "total": round(found.peak.total),
-            "moments": [_moment(moment) for moment in found.moments],
+            "moments": [_moment_values(moment) for moment in found.moments],
             "gpu_memory": None if self.memory is None else round(self.memory),
             "verdict": self.verdict,
             "remedies": [
@@ -93,7 +93,7 @@ class Plan:
         }
 
 
-def plan(
+def plan_memory(
     config: Config | RunSpec,
     *,
     model: str | Path | Architecture | None = None,
@@ -110,11 +110,11 @@ def plan(
     named = model or spec.model or spec.tokenizer
     if named is None:
         raise UsageError("no model is named; give a model folder or a config.json")
-    shape = named if isinstance(named, Architecture) else _shape_of(str(named))
-    settings = resolve(config, shape, length=length, gpus=gpus)
-    found = estimate(shape, settings)
-    memory = None if gpu_memory is None else memory_of(gpu_memory)
-    steps = remedies(found, memory) if memory is not None and found.peak.total > memory else ()
+    shape = named if isinstance(named, Architecture) else _find_architecture(str(named))
+    settings = resolve_settings(config, shape, length=length, gpus=gpus)
+    found = estimate_memory(shape, settings)
+    memory = None if gpu_memory is None else parse_gpu_memory(gpu_memory)
+    steps = find_remedies(found, memory) if memory is not None and found.peak.total > memory else ()
     return Plan(
         "" if isinstance(named, Architecture) else str(named),
         found,
@@ -124,32 +124,32 @@ def plan(
     )
 
 
-def _shape_of(named: str) -> Architecture:
+def _find_architecture(named: str) -> Architecture:
     """The architecture of a model folder, or of a published model that is not on this machine. Raises SpecError."""
     known = None if Path(named).exists() else published_config(named)
     if known is None:
-        return read(named)
+        return read_architecture(named)
     note = (
         f"{named} is not on this machine: its sizes are those of the published model of that name"
     )
-    shape = architecture(known, named)
+    shape = parse_architecture(known, named)
     return replace(shape, notes=(*shape.notes, note))
 
 
 def _large_shares(found: Estimate) -> Iterator[str]:
     """Settings that take much of the memory, and that users overlook."""
     architecture, settings = found.architecture, found.settings
-    scores = activation_memory.scores(architecture, settings) * settings.tokens
-    if scores > LARGE * found.peak.total:
+    scores = activation_memory.eager_scores(architecture, settings) * settings.tokens
+    if scores > MIN_NAMED_SHARE * found.peak.total:
         instead = "flash_attention_2 or flex_attention" if architecture.softcap else "sdpa"
         yield (
             f"eager attention holds the scores of all pairs of {settings.length:,} tokens:"
             f" {scores / GIB:.1f} GiB of that, four times as much at twice the length;"
             f" attn_implementation {instead} holds none"
         )
-    copies = weight_memory.copies(architecture, settings)
-    held = weight_memory.of_copies(architecture, settings)
-    if settings.lora is not None and held > LARGE * found.peak.total:
+    copies = weight_memory.saved_module_parameters(architecture, settings)
+    held = weight_memory.saved_module_bytes(architecture, settings)
+    if settings.lora is not None and held > MIN_NAMED_SHARE * found.peak.total:
         yield (
             f"{', '.join(settings.lora.modules_to_save)} are trained whole beside the adapter"
             f" (modules_to_save): {copies / 1e9:.2f} of {found.trained / 1e9:.2f} billion trained"
@@ -158,14 +158,14 @@ def _large_shares(found: Estimate) -> Iterator[str]:
         )
 
 
-def judge(peak: Moment, memory: float) -> Verdict:
+def judge_peak(peak: Moment, memory: float) -> Verdict:
     """Does it fit into so many bytes?"""
     if peak.total <= memory:
         return "fits"
     return "tight" if peak.total - peak.margin <= memory else "too large"
 
 
-def memory_of(text: str | float) -> float:
+def parse_gpu_memory(text: str | float) -> float:
     """Bytes of a GPU: `24GB`, `24GiB`, `81559MiB`, or a number of GiB. A card of `24 GB` holds 24 GiB."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(?:([gm])(?:i?b)?)?\s*", str(text), re.I)
     size = float(found[1]) * (1 / 1024 if (found[2] or "g") in "mM" else 1) if found else math.nan
@@ -174,7 +174,7 @@ def memory_of(text: str | float) -> float:
     return size * GIB
 
 
-def _moment(moment: Moment) -> dict[str, Any]:
+def _moment_values(moment: Moment) -> dict[str, Any]:
     parts = {part: round(size) for part in PARTS if (size := moment.parts.get(part, 0.0))}
     return {
         "name": moment.name,

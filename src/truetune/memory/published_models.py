@@ -29,7 +29,7 @@ class Shape(NamedTuple):
     """Number of experts, experts for each token, width of an expert"""
 
 
-def _llama(
+def _llama_shape(
     hidden: int,
     mlp: int,
     layers: int,
@@ -42,7 +42,7 @@ def _llama(
     return Shape("llama", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
-def _qwen2(
+def _qwen2_shape(
     hidden: int,
     mlp: int,
     layers: int,
@@ -55,7 +55,7 @@ def _qwen2(
     return Shape("qwen2", hidden, mlp, layers, heads, kv_heads, vocabulary, tied)
 
 
-def _qwen3(
+def _qwen3_shape(
     hidden: int,
     mlp: int,
     layers: int,
@@ -68,33 +68,33 @@ def _qwen3(
     return Shape("qwen3", hidden, mlp, layers, heads, kv_heads, vocabulary, tied, head_dim=128)
 
 
-LLAMA3_8B = _llama(4096, 14336, 32, 32, 8, 128256)
-LLAMA3_70B = _llama(8192, 28672, 80, 64, 8, 128256)
+LLAMA3_8B = _llama_shape(4096, 14336, 32, 32, 8, 128256)
+LLAMA3_70B = _llama_shape(8192, 28672, 80, 64, 8, 128256)
 PHI3_MINI = Shape("phi3", 3072, 8192, 32, 32, 32, 32064)
-QWEN2_7B = _qwen2(3584, 18944, 28, 28, 4, 152064)
-QWEN2_1_5B = _qwen2(1536, 8960, 28, 12, 2, 151936, tied=True)
-QWEN2_0_5B = _qwen2(896, 4864, 24, 14, 2, 151936, tied=True)
-QWEN2_14B = _qwen2(5120, 13824, 48, 40, 8, 152064)
-QWEN2_32B = _qwen2(5120, 27648, 64, 40, 8, 152064)
-QWEN2_72B = _qwen2(8192, 29568, 80, 64, 8, 152064)
+QWEN2_7B = _qwen2_shape(3584, 18944, 28, 28, 4, 152064)
+QWEN2_1_5B = _qwen2_shape(1536, 8960, 28, 12, 2, 151936, tied=True)
+QWEN2_0_5B = _qwen2_shape(896, 4864, 24, 14, 2, 151936, tied=True)
+QWEN2_14B = _qwen2_shape(5120, 13824, 48, 40, 8, 152064)
+QWEN2_32B = _qwen2_shape(5120, 27648, 64, 40, 8, 152064)
+QWEN2_72B = _qwen2_shape(8192, 29568, 80, 64, 8, 152064)
 SHAPES: Mapping[str, Shape] = {
-    "llama-2-7b": _llama(4096, 11008, 32, 32, 32, 32000),
-    "llama-2-13b": _llama(5120, 13824, 40, 40, 40, 32000),
-    "llama-2-70b": _llama(8192, 28672, 80, 64, 8, 32000),
+    "llama-2-7b": _llama_shape(4096, 11008, 32, 32, 32, 32000),
+    "llama-2-13b": _llama_shape(5120, 13824, 40, 40, 40, 32000),
+    "llama-2-70b": _llama_shape(8192, 28672, 80, 64, 8, 32000),
     "llama-3-8b": LLAMA3_8B,
     "llama-3-70b": LLAMA3_70B,
     "llama-3.1-8b": LLAMA3_8B,
     "llama-3.1-70b": LLAMA3_70B,
     "llama-3.3-70b": LLAMA3_70B,
-    "llama-3.2-1b": _llama(2048, 8192, 16, 32, 8, 128256, tied=True),
-    "llama-3.2-3b": _llama(3072, 8192, 28, 24, 8, 128256, tied=True),
-    "tinyllama-1.1b": _llama(2048, 5632, 22, 32, 4, 32000),
-    "smollm2-135m": _llama(576, 1536, 30, 9, 3, 49152, tied=True),
-    "smollm2-360m": _llama(960, 2560, 32, 15, 5, 49152, tied=True),
-    "smollm2-1.7b": _llama(2048, 8192, 24, 32, 32, 49152, tied=True),
+    "llama-3.2-1b": _llama_shape(2048, 8192, 16, 32, 8, 128256, tied=True),
+    "llama-3.2-3b": _llama_shape(3072, 8192, 28, 24, 8, 128256, tied=True),
+    "tinyllama-1.1b": _llama_shape(2048, 5632, 22, 32, 4, 32000),
+    "smollm2-135m": _llama_shape(576, 1536, 30, 9, 3, 49152, tied=True),
+    "smollm2-360m": _llama_shape(960, 2560, 32, 15, 5, 49152, tied=True),
+    "smollm2-1.7b": _llama_shape(2048, 8192, 24, 32, 32, 49152, tied=True),
     "deepseek-r1-distill-llama-8b": LLAMA3_8B,
     "deepseek-r1-distill-llama-70b": LLAMA3_70B,
-    "deepseek-r1-distill-qwen-1.5b": _qwen2(1536, 8960, 28, 12, 2, 151936),
+    "deepseek-r1-distill-qwen-1.5b": _qwen2_shape(1536, 8960, 28, 12, 2, 151936),
     "deepseek-r1-distill-qwen-7b": QWEN2_7B,
     "deepseek-r1-distill-qwen-14b": QWEN2_14B,
     "deepseek-r1-distill-qwen-32b": QWEN2_32B,
@@ -109,17 +109,17 @@ SHAPES: Mapping[str, Shape] = {
     "qwen2-72b": QWEN2_72B,
     "qwen2.5-0.5b": QWEN2_0_5B,
     "qwen2.5-1.5b": QWEN2_1_5B,
-    "qwen2.5-3b": _qwen2(2048, 11008, 36, 16, 2, 151936, tied=True),
+    "qwen2.5-3b": _qwen2_shape(2048, 11008, 36, 16, 2, 151936, tied=True),
     "qwen2.5-7b": QWEN2_7B,
     "qwen2.5-14b": QWEN2_14B,
     "qwen2.5-32b": QWEN2_32B,
     "qwen2.5-72b": QWEN2_72B,
-    "qwen3-0.6b": _qwen3(1024, 3072, 28, 16, 8, 151936, tied=True),
-    "qwen3-1.7b": _qwen3(2048, 6144, 28, 16, 8, 151936, tied=True),
-    "qwen3-4b": _qwen3(2560, 9728, 36, 32, 8, 151936, tied=True),
-    "qwen3-8b": _qwen3(4096, 12288, 36, 32, 8, 151936),
-    "qwen3-14b": _qwen3(5120, 17408, 40, 40, 8, 151936),
-    "qwen3-32b": _qwen3(5120, 25600, 64, 64, 8, 151936),
+    "qwen3-0.6b": _qwen3_shape(1024, 3072, 28, 16, 8, 151936, tied=True),
+    "qwen3-1.7b": _qwen3_shape(2048, 6144, 28, 16, 8, 151936, tied=True),
+    "qwen3-4b": _qwen3_shape(2560, 9728, 36, 32, 8, 151936, tied=True),
+    "qwen3-8b": _qwen3_shape(4096, 12288, 36, 32, 8, 151936),
+    "qwen3-14b": _qwen3_shape(5120, 17408, 40, 40, 8, 151936),
+    "qwen3-32b": _qwen3_shape(5120, 25600, 64, 64, 8, 151936),
     "gemma-2-2b": Shape("gemma2", 2304, 9216, 26, 8, 4, 256000, True, 256),
     "gemma-2-9b": Shape("gemma2", 3584, 14336, 42, 16, 8, 256000, True, 256),
     "gemma-2-27b": Shape("gemma2", 4608, 36864, 46, 32, 16, 256000, True, 128),
@@ -136,7 +136,7 @@ SHAPES: Mapping[str, Shape] = {
     ),
 }
 """Name of the hub without its owner and what follows its size -> what its config.json says"""
-SAID_BESIDE = re.compile(r"(?:^meta-|\b(?:coder|math|instruct|chat|base|pt|it|hf)-)")
+NAME_ADDITIONS = re.compile(r"(?:^meta-|\b(?:coder|math|instruct|chat|base|pt|it|hf)-)")
 """Parts of names that don't change the shape and may stand before the size"""
 OTHER_SHAPE = re.compile(r"(?:vl|omni|audio|vision|moe|multimodal|draft|eagle)\b")
 """Parts of names of models that have other matrices besides, or others instead"""
@@ -151,7 +151,7 @@ def published_config(name: str) -> dict[str, Any] | None:
     plain = name.rstrip("/").rpartition("/")[2].lower().replace("_", "-")
     if OTHER_SHAPE.search(plain):
         return None
-    plain = SAID_BESIDE.sub("", plain)
+    plain = NAME_ADDITIONS.sub("", plain)
     keys = [key for key in SHAPES if plain == key or plain.startswith(f"{key}-")]
     if not keys:
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from truetune.spec.config import Config
 
-VARIABLES = (
+LAUNCH_VARIABLES = (
     "CUDA_VISIBLE_DEVICES",
     "NVIDIA_VISIBLE_DEVICES",
     "WORLD_SIZE",
@@ -29,8 +29,8 @@ VARIABLES = (
     "PYTORCH_CUDA_ALLOC_CONF",
 )
 """What a launch depends on"""
-QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
-PATIENCE = 10
+NVIDIA_SMI_QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+NVIDIA_SMI_TIMEOUT_S = 10
 """Seconds that nvidia-smi may take"""
 
 
@@ -101,33 +101,37 @@ class Launch:
         return self.machine.number("WORLD_SIZE") or self.config.spec.training.devices
 
 
-def machine(environment: Mapping[str, str] | None = None) -> Machine:
+def read_machine(environment: Mapping[str, str] | None = None) -> Machine:
     """This machine: nvidia-smi where there is one, /proc, and the environment."""
     known = os.environ if environment is None else environment
-    variables = {name: known[name] for name in VARIABLES if name in known}
-    return Machine(_gpus(), _memory(Path("/proc/meminfo")), os.cpu_count(), variables)
+    variables = {name: known[name] for name in LAUNCH_VARIABLES if name in known}
+    return Machine(_query_gpus(), _read_ram_size(Path("/proc/meminfo")), os.cpu_count(), variables)
 
 
-def _gpus() -> tuple[Gpu, ...]:
+def _query_gpus() -> tuple[Gpu, ...]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
     try:
         done = subprocess.run(
-            [program, *QUERY], capture_output=True, text=True, timeout=PATIENCE, check=True
+            [program, *NVIDIA_SMI_QUERY],
+            capture_output=True,
+            text=True,
+            timeout=NVIDIA_SMI_TIMEOUT_S,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return ()
-    return tuple(gpus_of(done.stdout))
+    return tuple(parse_gpus(done.stdout))
 
 
-def gpus_of(text: str) -> list[Gpu]:
+def parse_gpus(text: str) -> list[Gpu]:
     """The GPUs in the output of `nvidia-smi` for QUERY; its memory is in MiB."""
     found = re.findall(r"^(.+?), *(\d+)\s*$", text, re.M)
     return [Gpu(name, float(size) * 2**20) for name, size in found]
 
 
-def _memory(file: Path) -> float | None:
+def _read_ram_size(file: Path) -> float | None:
     try:
         found = re.search(r"^MemTotal:\s+(\d+) kB", file.read_text(encoding="ascii"), re.M)
     except (OSError, UnicodeDecodeError):

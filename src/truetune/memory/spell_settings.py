@@ -10,7 +10,7 @@ from truetune.spec.config import Stack
 Lines = Mapping[Stack, tuple[str, ...]]
 
 
-def _same(*lines: str, **other: tuple[str, ...]) -> Lines:
+def _trainer_lines(*lines: str, **other: tuple[str, ...]) -> Lines:
     """Lines of transformers and TRL, and of LLaMA-Factory and Axolotl where theirs differ."""
     return {
         "transformers": lines,
@@ -22,16 +22,16 @@ def _same(*lines: str, **other: tuple[str, ...]) -> Lines:
 
 
 SPELLINGS: Mapping[str, Lines] = {
-    "batch": _same("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
-    "eval_batch": _same("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
-    "accumulation": _same("gradient_accumulation_steps: {0}"),
-    "checkpointing": _same("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
-    "autocast": _same("bf16: true"),
-    "base": _same("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
-    "attention": _same(
+    "batch": _trainer_lines("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
+    "eval_batch": _trainer_lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
+    "accumulation": _trainer_lines("gradient_accumulation_steps: {0}"),
+    "checkpointing": _trainer_lines("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
+    "autocast": _trainer_lines("bf16: true"),
+    "base": _trainer_lines("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
+    "attention": _trainer_lines(
         "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",)
     ),
-    "head": _same(
+    "head": _trainer_lines(
         "use_liger_kernel: true",
         axolotl=(
             "plugins: [axolotl.integrations.liger.LigerPlugin]",
@@ -39,8 +39,8 @@ SPELLINGS: Mapping[str, Lines] = {
         ),
         llama_factory=("enable_liger_kernel: true",),
     ),
-    "optimizer": _same("optim: {0}", axolotl=("optimizer: {0}",)),
-    "length": _same(
+    "optimizer": _trainer_lines("optim: {0}", axolotl=("optimizer: {0}",)),
+    "length": _trainer_lines(
         "max_length: {0}", axolotl=("sequence_len: {0}",), llama_factory=("cutoff_len: {0}",),
         truetune=("max_length: {0}",),
     ),
@@ -79,7 +79,7 @@ SPELLINGS: Mapping[str, Lines] = {
 """Field of Settings -> stack -> lines; what no file sets is not in here."""
 
 
-def spelled(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
+def spell_changes(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
     """The lines of these changes in the file of a stack."""
     return tuple(
         line.format(value)

@@ -8,18 +8,18 @@ bits with one float32 for each 256 constants.
 from __future__ import annotations
 
 from truetune.memory.architecture import Architecture
-from truetune.memory.memory_settings import Settings
+from truetune.memory.memory_settings import MemorySettings
 from truetune.memory.optimizer_states import state_of
 
-NF4 = 0.5 + 4 / 64
-NF4_NESTED = 0.5 + 1 / 64 + 4 / (64 * 256)
-BUCKET = 500_000_000
+NF4_BYTES = 0.5 + 4 / 64
+NF4_NESTED_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
+BUCKET_ITEMS = 500_000_000
 """Items in a bucket of DeepSpeed (reduce_bucket_size, allgather_bucket_size)"""
 HEADS = ("lm_head", "embed_out", "score")
 EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "embed_in")
 
 
-def adapters(architecture: Architecture, settings: Settings) -> int:
+def adapter_parameters(architecture: Architecture, settings: MemorySettings) -> int:
     """Parameters of the adapter: r (inputs + outputs) for each matrix, and a magnitude for each output with DoRA."""
     lora = settings.lora
     if lora is None:
@@ -29,54 +29,58 @@ def adapters(architecture: Architecture, settings: Settings) -> int:
     return rows + sum(lora.r * (m.inputs + m.outputs) + m.outputs * lora.use_dora for m in found)
 
 
-def copies(architecture: Architecture, settings: Settings) -> int:
+def saved_module_parameters(architecture: Architecture, settings: MemorySettings) -> int:
     """Parameters of whole modules that are trained beside an adapter (`modules_to_save`)."""
     names = settings.lora.modules_to_save if settings.lora else ()
     table = architecture.vocabulary * architecture.hidden
     return table * sum(name.rsplit(".", 1)[-1] in (*HEADS, *EMBEDDINGS) for name in names)
 
 
-def trained(architecture: Architecture, settings: Settings) -> int:
+def trained_parameters(architecture: Architecture, settings: MemorySettings) -> int:
     """Parameters that are trained; a vision tower is not."""
     if settings.lora is None:
         return architecture.parameters - architecture.other
-    return adapters(architecture, settings) + copies(architecture, settings)
+    return adapter_parameters(architecture, settings) + saved_module_parameters(
+        architecture, settings
+    )
 
 
-def weights(architecture: Architecture, settings: Settings) -> float:
+def weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """The model and its adapter."""
     split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
     if "weights" in settings.offload and split > 1:
         return 0.0
     extra = (
-        adapters(architecture, settings) * settings.adapter
-        + copies(architecture, settings) * settings.base
+        adapter_parameters(architecture, settings) * settings.adapter
+        + saved_module_parameters(architecture, settings) * settings.base
     )
-    return (model(architecture, settings) + extra) / split
+    return (model_bytes(architecture, settings) + extra) / split
 
 
-def model(architecture: Architecture, settings: Settings) -> float:
+def model_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """The model alone, whole."""
     linear = sum(m.weight for m in architecture.matrices() if m.linear) if settings.load_in else 0
-    rate = {4: NF4_NESTED if settings.nested else NF4, 8: 1.0}.get(settings.load_in or 0, 0.0)
-    return linear * rate + (architecture.parameters - linear) * _held(settings)
+    rate = {4: NF4_NESTED_BYTES if settings.nested else NF4_BYTES, 8: 1.0}.get(
+        settings.load_in or 0, 0.0
+    )
+    return linear * rate + (architecture.parameters - linear) * _bytes_per_weight(settings)
 
 
-def reference(architecture: Architecture, settings: Settings) -> float:
+def reference_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """The frozen copy of the model that DPO and KTO compare with."""
     split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
-    return model(architecture, settings) / split if settings.reference else 0.0
+    return model_bytes(architecture, settings) / split if settings.reference else 0.0
 
 
-def gradients(architecture: Architecture, settings: Settings) -> float:
+def gradient_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Of all trained parameters, in the dtype of their weights."""
     if not state_of(settings.optimizer).gradients:
         return 0.0
     split = settings.world if settings.sharding in ("zero2", "zero3", "fsdp") else 1
-    return _of_trained(architecture, settings) / split
+    return _trained_weight_bytes(architecture, settings) / split
 
 
-def optimizer(architecture: Architecture, settings: Settings) -> float:
+def optimizer_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """States, and DeepSpeed's float32 copy of weights that are trained in 16 bits."""
     if "optimizer" in settings.offload:
         return 0.0
@@ -84,35 +88,39 @@ def optimizer(architecture: Architecture, settings: Settings) -> float:
         state_of(settings.optimizer),
         settings.world if settings.sharding != "none" else 1,
     )
-    count = trained(architecture, settings)
-    if _master(settings):
+    count = trained_parameters(architecture, settings)
+    if _has_master_weights(settings):
         return count * (4 + 4 * state.items + state.bytes) / split
-    return (_of_trained(architecture, settings) * state.items + count * state.bytes) / split
+    return (
+        _trained_weight_bytes(architecture, settings) * state.items + count * state.bytes
+    ) / split
 
 
-def of_copies(architecture: Architecture, settings: Settings) -> float:
+def saved_module_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """What whole modules beside an adapter take with their gradients and optimizer states (`modules_to_save`)."""
-    count, state = copies(architecture, settings), state_of(settings.optimizer)
-    items = count * _held(settings)
+    count, state = saved_module_parameters(architecture, settings), state_of(settings.optimizer)
+    items = count * _bytes_per_weight(settings)
     split = settings.world if settings.sharding in ("zero3", "fsdp") else 1
     return (items * (2 + state.items) + count * state.bytes) / split
 
 
-def step(architecture: Architecture, settings: Settings) -> float:
+def step_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """What lives only while the optimizer steps."""
     state, split = (
         state_of(settings.optimizer),
         settings.world if settings.sharding != "none" else 1,
     )
-    return _of_trained(architecture, settings) * state.working / split
+    return _trained_weight_bytes(architecture, settings) * state.working / split
 
 
-def cast(architecture: Architecture, settings: Settings) -> float:
+def cast_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Copies of weights that autocast makes for one forward pass and keeps for the backward pass."""
     if not settings.autocast or settings.deepspeed or settings.sharding == "fsdp":
         return 0.0
     of_adapter = (
-        settings.compute * adapters(architecture, settings) * (settings.adapter > settings.compute)
+        settings.compute
+        * adapter_parameters(architecture, settings)
+        * (settings.adapter > settings.compute)
     )
     if settings.base == settings.compute:
         return of_adapter
@@ -120,13 +128,13 @@ def cast(architecture: Architecture, settings: Settings) -> float:
     return of_adapter + settings.compute * (whole + architecture.vocabulary * architecture.hidden)
 
 
-def unpacked(architecture: Architecture, settings: Settings) -> float:
+def unpacked_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """The largest weight as it is computed with, where it is held quantized."""
     largest = max((m.weight for m in architecture.matrices() if m.linear), default=0)
     return float(settings.compute * largest) if settings.load_in else 0.0
 
 
-def traffic(architecture: Architecture, settings: Settings) -> float:
+def communication_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Buffers for what GPUs send to each other.
 
     DDP fills buckets with a copy of all gradients (gradient_as_bucket_view is off); DeepSpeed has one bucket to reduce
@@ -135,27 +143,30 @@ def traffic(architecture: Architecture, settings: Settings) -> float:
     if settings.world < 2:
         return 0.0
     if settings.sharding == "none":
-        return _of_trained(architecture, settings)
+        return _trained_weight_bytes(architecture, settings)
     if settings.sharding in ("zero1", "zero2"):
-        return 2.0 * settings.compute * min(BUCKET, trained(architecture, settings))
+        return (
+            2.0 * settings.compute * min(BUCKET_ITEMS, trained_parameters(architecture, settings))
+        )
     block = max((block.parameters for block in architecture.blocks), default=0)
     return float(settings.compute * max(2 * block, architecture.vocabulary * architecture.hidden))
 
 
-def _held(settings: Settings) -> int:
+def _bytes_per_weight(settings: MemorySettings) -> int:
     """Bytes of a weight in the model: DeepSpeed holds 16 bits."""
     return settings.compute if settings.deepspeed else settings.base
 
 
-def _master(settings: Settings) -> bool:
+def _has_master_weights(settings: MemorySettings) -> bool:
     return settings.deepspeed and settings.compute == 2
 
 
-def _of_trained(architecture: Architecture, settings: Settings) -> float:
+def _trained_weight_bytes(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes of trained weights."""
     if settings.lora is None:
-        return float(trained(architecture, settings) * _held(settings))
+        return float(trained_parameters(architecture, settings) * _bytes_per_weight(settings))
     wide = settings.compute if settings.deepspeed else settings.adapter
     return float(
-        adapters(architecture, settings) * wide + copies(architecture, settings) * _held(settings)
+        adapter_parameters(architecture, settings) * wide
+        + saved_module_parameters(architecture, settings) * _bytes_per_weight(settings)
     )

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.memory_settings import flat
+from truetune.memory.memory_settings import flatten_settings
 
 STREAMING = ("streaming", "dataset_streaming")
 
@@ -44,7 +44,7 @@ class DdpHangOrUnevenRanks(DeviceRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flat(self.training.other), self.subject.world
+        other, world = flatten_settings(self.training.other), self.subject.world
         if world < 2 or other.get("dataloader_drop_last"):
             return
         if other.get("even_batches") is False:

@@ -39,8 +39,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate_memory import estimate
-from truetune.memory.memory_settings import resolve
+from truetune.memory.estimate_memory import estimate_memory
+from truetune.memory.memory_settings import resolve_settings
 from truetune.spec.stacks.readers import launches_of_several
 
 PLACES_ITSELF = ("axolotl", "llama-factory")
@@ -116,5 +116,5 @@ class DeviceMapAutoWithDdp(DeviceRule):
         known = architecture(self.config)
         if known is None:
             return False
-        need = estimate(known, resolve(self.config, known, gpus=1)).peak.total
+        need = estimate_memory(known, resolve_settings(self.config, known, gpus=1)).peak.total
         return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)

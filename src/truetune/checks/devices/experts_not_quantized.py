@@ -40,7 +40,7 @@ from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB
-from truetune.memory.memory_settings import flat
+from truetune.memory.memory_settings import flatten_settings
 
 FUSED = ("truetune", "trl", "transformers", "axolotl")
 """Stacks on transformers 5"""
@@ -51,7 +51,7 @@ class ExpertsNotQuantized(DeviceRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        known, other = architecture(self.config), flat(self.training.other)
+        known, other = architecture(self.config), flatten_settings(self.training.other)
         if known is None or self.training.load_in is None or self.config.stack not in FUSED:
             return
         left = sum(matrix.weight for matrix in known.matrices() if matrix.copies > 1)

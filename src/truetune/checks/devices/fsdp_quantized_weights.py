@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.config.keys import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.memory_settings import flat
+from truetune.memory.memory_settings import flatten_settings
 
 SETS_STORAGE = ("axolotl", "llama-factory")
 """Stacks that set the storage dtype; Axolotl patches FSDP for 8 bits as well"""
@@ -63,7 +63,7 @@ class FsdpQuantizedWeights(DeviceRule):
             case(self.config, True, "training.fsdp"),
         ]
         storage = str(
-            flat(self.training.other).get("bnb_4bit_quant_storage", "uint8")
+            flatten_settings(self.training.other).get("bnb_4bit_quant_storage", "uint8")
         ).removeprefix("torch.")
         if self.training.load_in == 8:
             yield self.finding(

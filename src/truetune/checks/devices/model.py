@@ -8,7 +8,7 @@ from pathlib import Path
 
 from truetune.checks.config.model import folder
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, read
+from truetune.memory.architecture import Architecture, read_architecture
 from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
 from truetune.spec.config import Config
 
@@ -29,7 +29,7 @@ def architecture(config: Config) -> Architecture | None:
 
 @lru_cache(maxsize=8)
 def _read(where: Path) -> Architecture:
-    return read(where)
+    return read_architecture(where)
 
 
 def count(paths: Sequence[str]) -> int | None:

@@ -57,8 +57,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate_memory import GIB, estimate
-from truetune.memory.memory_settings import resolve
+from truetune.memory.estimate_memory import GIB, estimate_memory
+from truetune.memory.memory_settings import resolve_settings
 
 SMALLEST = 16 * GIB
 """A GPU of which nothing is known: the smallest that is common for fine-tuning (T4, V100)"""
@@ -75,13 +75,13 @@ class OffloadedThoughItFits(DeviceRule):
         training, known = self.training, architecture(self.config)
         if known is None or not (training.deepspeed_stage or training.fsdp):
             return
-        settings = resolve(self.config, known)
+        settings = resolve_settings(self.config, known)
         if not settings.offload:
             return
         sizes = [gpu.memory for gpu in self.machine.gpus]
         size = min(sizes) if sizes else SMALLEST
         alone = replace(settings, world=1, sharding="none", deepspeed=False, offload=frozenset())
-        needed = estimate(known, alone).peak.total
+        needed = estimate_memory(known, alone).peak.total
         if needed > ROOM * size:
             return
         how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"

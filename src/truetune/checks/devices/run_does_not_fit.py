@@ -50,7 +50,7 @@ from truetune.checks.devices.model import architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate_memory import GIB, PARTS
-from truetune.memory.plan_memory import plan
+from truetune.memory.plan_memory import plan_memory
 
 
 class RunDoesNotFit(DeviceRule):
@@ -67,7 +67,9 @@ class RunDoesNotFit(DeviceRule):
         if known is None or not sizes or (self.training.device_map and len(sizes) > 1):
             return
         size = min(sizes)
-        found = plan(self.config, model=known, gpu_memory=size / GIB, gpus=self.subject.world)
+        found = plan_memory(
+            self.config, model=known, gpu_memory=size / GIB, gpus=self.subject.world
+        )
         if found.verdict in (None, "fits"):
             return
         peak = found.estimate.peak
