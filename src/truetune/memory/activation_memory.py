@@ -16,6 +16,7 @@ from truetune.memory.memory_settings import MemorySettings
 def kept_activations(architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that all blocks keep, and the last norm and the head's input, without the logits."""
     blocks = architecture.blocks
+    # Checkpointing keeps the input of each block alone, and computes the rest once more.
     if settings.checkpointing:
         inside: float = len(blocks) * settings.stream * architecture.hidden
     else:
@@ -38,6 +39,7 @@ def working_gradients(architecture: Architecture, settings: MemorySettings) -> f
     sum; or the float32 gradients of a norm.
     """
     hidden, size = architecture.hidden, settings.compute
+    # Three tensors as wide as the MLP; 12 bytes are three float32 items as wide as the stream.
     wide = max((b.width + b.chosen * b.expert_width for b in architecture.blocks), default=0)
     scores = score_gradients(architecture, settings)
     return max(3 * size * wide, 12 * hidden, scores) + settings.stream * hidden
@@ -69,6 +71,7 @@ def eager_scores(architecture: Architecture, settings: MemorySettings) -> float:
 def end_activations(architecture: Architecture, settings: MemorySettings) -> float:
     """The last norm and the head's input."""
     hidden = architecture.hidden
+    # A frozen head needs no input.
     head = settings.compute * hidden if settings.lora is None else 0
     return _norm_inputs(hidden, architecture, settings) + head
 
@@ -76,12 +79,10 @@ def end_activations(architecture: Architecture, settings: MemorySettings) -> flo
 def block_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
     """Bytes for each token that one block keeps."""
     norms = architecture.family.norms * _norm_inputs(architecture.hidden, architecture, settings)
+    # Parallel branches read one stream: its input is kept once for two norms.
     norms -= settings.stream * architecture.hidden * architecture.family.parallel
-    return (
-        norms
-        + _attention_activations(block, architecture, settings)
-        + _mlp_activations(block, architecture, settings)
-    )
+    attention = _attention_activations(block, architecture, settings)
+    return norms + attention + _mlp_activations(block, architecture, settings)
 
 
 def _norm_inputs(
@@ -89,6 +90,7 @@ def _norm_inputs(
 ) -> float:
     """Input, and what is multiplied by a weight that is trained."""
     size = settings.stream if size is None else size
+    # A fused kernel keeps its input and two float32 figures; one in Python keeps each of its steps.
     if architecture.family.norm == "layer" or settings.liger:
         return size * width + 8
     if settings.lora is not None:
@@ -99,61 +101,115 @@ def _norm_inputs(
 def _attention_activations(
     block: Block, architecture: Architecture, settings: MemorySettings
 ) -> float:
+    """Bytes for each token that the attention of a block keeps."""
+    family = architecture.family
+    output = [m for m in block.matrices if m.name == family.out and m.part == "attention"]
+    total = _projection_inputs(block, architecture, settings)
+    total += _kept_qkv(block, architecture, settings)
+    if settings.attention == "eager":
+        total += _kept_scores(block, architecture, settings)
+        return total + _matrix_inputs(output, block.mixed, architecture, settings)
+    # SDPA keeps its output and a float32 sum for each head, and the mask that it was given.
+    mask = settings.compute * settings.length * settings.masked
+    # That output is the input of the next matrix: it is kept twice only where it is copied between.
+    output_input = _matrix_inputs(
+        output, block.mixed, architecture, settings, int(family.concatenates)
+    )
+    return total + settings.compute * block.mixed + 4 * block.heads + mask + output_input
+
+
+def _projection_inputs(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes for each token of what goes into the projections of queries, keys and values, and into latent norms."""
     family, size, hidden = architecture.family, settings.compute, architecture.hidden
     inner = [m for m in block.matrices if m.part == "attention" and m.name != family.out]
     first = [m for m in inner if m.inputs == hidden]
+    # Where the stream is wider than what is computed in, each matrix casts it for itself.
     total = _matrix_inputs(first, hidden, architecture, settings, cast=settings.stream != size)
     for rank in block.ranks:
         total += _norm_inputs(rank, architecture, settings, size)
-        total += _matrix_inputs(
-            [m for m in inner if m.inputs == rank][:1], rank, architecture, settings
-        )
-    out = [m for m in block.matrices if m.name == family.out and m.part == "attention"]
-    expanded = settings.attention == "eager" or (settings.masked and block.kv_heads < block.heads)
-    key, value = (block.query, block.mixed) if expanded else (block.key, block.value)
-    if len(family.qkv) == 1 and not expanded:
+        latent = [m for m in inner if m.inputs == rank][:1]
+        total += _matrix_inputs(latent, rank, architecture, settings)
+    return total
+
+
+def _kept_qkv(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes for each token of queries, keys and values as attention reads them, and of their norms."""
+    family, size = architecture.family, settings.compute
+    # Eager attention and a masked SDPA repeat keys and values for all query heads; else they stay grouped.
+    repeats = settings.attention == "eager" or (settings.masked and block.kv_heads < block.heads)
+    is_fused = len(family.qkv) == 1
+    key, value = (block.query, block.mixed) if repeats else (block.key, block.value)
+    if is_fused and not repeats:
+        # A slice of one matrix: what is kept is all of it.
         value = block.query + 2 * block.key
-    whole = len(family.qkv) == 1 and family.positions is not None and not expanded
-    total += size * (value if whole else block.query + key + value)
+    # Without rotation the queries and keys are slices as well, and nothing else is kept.
+    only_fused = is_fused and family.positions is not None and not repeats
+    total: float = size * (value if only_fused else block.query + key + value)
     if family.qk_norm and not block.ranks:
-        total += _norm_inputs(block.query, architecture, settings, size) + _norm_inputs(
-            block.key, architecture, settings, size
-        )
-        total += 4 * (block.heads + block.kv_heads - 2) * (family.qk_norm == "head")
-    if settings.attention == "eager":
-        softcap, dropout = size * architecture.softcap, (size + 1) * (architecture.dropout > 0)
-        scores = (
-            block.heads * settings.length * ((0 if family.sinks else 4) + size + softcap + dropout)
-        )
-        return total + scores + _matrix_inputs(out, block.mixed, architecture, settings)
-    mask = size * settings.length * settings.masked
-    again = _matrix_inputs(out, block.mixed, architecture, settings, int(family.concatenates))
-    return total + size * block.mixed + 4 * block.heads + mask + again
+        total += _norm_inputs(block.query, architecture, settings, size)
+        total += _norm_inputs(block.key, architecture, settings, size)
+        if family.qk_norm == "head":
+            # One float32 for each head, where `_norm_inputs` counts one for queries and one for keys.
+            total += 4 * (block.heads + block.kv_heads - 2)
+    return total
+
+
+def _kept_scores(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes for each token of eager attention's scores: one for each head and token."""
+    size = settings.compute
+    # The softmax in float32, and its cast; with sinks no float32 copy is kept.
+    per_score = (0 if architecture.family.sinks else 4) + size
+    if architecture.softcap:
+        per_score += size
+    if architecture.dropout > 0:
+        # What was dropped out, and a byte of its mask.
+        per_score += size + 1
+    return float(block.heads * settings.length * per_score)
 
 
 def _mlp_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
-    family, size, hidden = architecture.family, settings.compute, architecture.hidden
-    dense = [m for m in block.matrices if m.part == "mlp"]
-    up, down = [m for m in dense if m.inputs == hidden], [m for m in dense if m.name == family.down]
+    """Bytes for each token that the MLP of a block keeps, dense and experts."""
     total = 0.0
     if block.width:
-        inner = (2 if settings.liger else 2 + family.kept) if family.gated else family.kept
-        total += inner * size * block.width
-        if family.norms > 1 or settings.lora:
-            total += _matrix_inputs(
-                up, hidden, architecture, settings, cast=settings.stream != size
-            )
-        total += max(
-            _matrix_inputs(down, block.width, architecture, settings),
-            size * block.width * (family.kept == 0),
-        )
+        total += _dense_activations(block, architecture, settings)
     if block.chosen:
-        trained = settings.lora is None
-        wide = (2 + family.kept + trained) * size * block.expert_width
-        total += block.chosen * (wide + (1 + trained) * size * hidden + 24) + 4 * hidden * (
-            settings.stream == 4
-        )
-        total += 0 if block.width else size * hidden * trained
+        total += _expert_activations(block, architecture, settings)
+    return total
+
+
+def _dense_activations(block: Block, architecture: Architecture, settings: MemorySettings) -> float:
+    """Bytes for each token of a dense MLP."""
+    family, size, hidden = architecture.family, settings.compute, architecture.hidden
+    dense = [m for m in block.matrices if m.part == "mlp"]
+    up = [m for m in dense if m.inputs == hidden]
+    down = [m for m in dense if m.name == family.down]
+    wide_tensors = family.kept
+    if family.gated:
+        # Gate and up; Liger's kernel computes the activation once more in the backward pass.
+        wide_tensors = 2 if settings.liger else 2 + family.kept
+    total: float = wide_tensors * size * block.width
+    # With a single norm the attention has kept the same input already.
+    if family.norms > 1 or settings.lora:
+        total += _matrix_inputs(up, hidden, architecture, settings, cast=settings.stream != size)
+    # ReLU keeps its output, which is the input of the last matrix: it is counted once.
+    of_relu = size * block.width * (family.kept == 0)
+    return total + max(_matrix_inputs(down, block.width, architecture, settings), of_relu)
+
+
+def _expert_activations(
+    block: Block, architecture: Architecture, settings: MemorySettings
+) -> float:
+    """Bytes for each token of the experts that it is given to."""
+    size, hidden = settings.compute, architecture.hidden
+    trained = settings.lora is None
+    wide = (2 + architecture.family.kept + trained) * size * block.expert_width
+    # Fitted to the tensors that autograd saves for models with experts (the test compares each).
+    total = block.chosen * (wide + (1 + trained) * size * hidden + 24)
+    if settings.stream == 4:
+        total += 4 * hidden
+    # Shared experts have kept the input already.
+    if not block.width:
+        total += size * hidden * trained
     return total
 
 
@@ -166,16 +222,26 @@ def _matrix_inputs(
     *,
     cast: bool = False,
 ) -> float:
-    """The input of matrices that share it, where their weights or adapters need it.
+    """Bytes for each token of the input of matrices that share it, where their weights or adapters need it.
 
-    `once`: 0 where it is kept already; `cast`: autocast makes a copy for each matrix.
+    Args:
+        matrices: that share the input.
+        width: of the input.
+        architecture: of the model.
+        settings: of the run.
+        once: 0 where the input is kept already.
+        cast: autocast makes a copy for each matrix.
     """
     size = settings.compute
     if settings.lora is None:
-        return size * width * ((len(matrices) if cast else once) if matrices else 0)
+        if not matrices:
+            return 0
+        return size * width * (len(matrices) if cast else once)
+    # A frozen matrix needs no input for its gradient; its adapter does.
     adapted = sum(settings.adapts(matrix, architecture) for matrix in matrices)
-    dropout = settings.lora.lora_dropout > 0
-    wide = size if settings.autocast or settings.adapter == size else settings.adapter
-    apart = cast or dropout or settings.adapter != size
-    copies = adapted if apart else once * (adapted > 0)
-    return copies * wide * width + adapted * (wide * settings.lora.r + dropout * width)
+    has_dropout = settings.lora.lora_dropout > 0
+    item = size if settings.autocast or settings.adapter == size else settings.adapter
+    # Each adapter has a copy of its own where it casts, or drops out other items.
+    own_copies = cast or has_dropout or settings.adapter != size
+    copies = adapted if own_copies else once * (adapted > 0)
+    return copies * item * width + adapted * (item * settings.lora.r + has_dropout * width)

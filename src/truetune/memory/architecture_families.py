@@ -64,6 +64,7 @@ def _field_defaults(**values: Any) -> Mapping[str, Any]:
 
 
 _ALL = frozenset({"qkv", "out", "up", "down"})
+# Families by what their modules share; a model type that differs in a field or two replaces these.
 _LLAMA = Family()
 _GEMMA = Family(norm="rms-fp32", tied=True, defaults=_field_defaults(head_dim=256))
 _QWEN2 = Family(biased=frozenset({"qkv"}))
@@ -95,12 +96,14 @@ _NEOX = Family(
     concatenates=True,
     targets=("query_key_value",),
 )
+# One matrix for queries, keys and values, and one for gate and up.
 _PHI3 = Family(qkv=("qkv_proj",), up=("gate_up_proj",), concatenates=True, targets=("qkv_proj",))
 _COHERE = Family(norm="layer", norms=1, tied=True)
 
 FAMILIES: Mapping[str, Family] = {
     **dict.fromkeys(("llama", "mistral", "ministral", "ministral3", "mixtral", "granite", "granitemoe"), _LLAMA),
     **dict.fromkeys(("deepseek_v2", "deepseek_v3"), replace(_LLAMA, targets=())),
+    # Its default; most files of others say it.
     "smollm3": replace(_LLAMA, tied=True),
     "qwen2": _QWEN2,
     "qwen2_moe": replace(_QWEN2, shared_gate=True),
@@ -119,6 +122,7 @@ FAMILIES: Mapping[str, Family] = {
     "olmo3": _OLMO2,
     "olmoe": replace(_OLMO2, norm="rms"),
     "phi3": _PHI3,
+    # Its attention_bias means the queries, keys and values alone.
     "glm4": replace(
         _PHI3, qkv=_LLAMA.qkv, norms=4, unbiased=frozenset({"out"}), targets=("q_proj", "v_proj")
     ),
@@ -131,6 +135,7 @@ FAMILIES: Mapping[str, Family] = {
     "gpt_neox": replace(_NEOX, parallel=True),
     "falcon": replace(_NEOX, biased=frozenset(), norms=1, tied=True, concatenates=False),
     "bloom": replace(_NEOX, tied=True, outside=2),
+    # Positions are counted from 2 on, and ReLU keeps nothing of its own.
     "opt": Family(
         out="out_proj", up=("fc1",), down="fc2", gated=False, kept=0, norm="layer", norm_bias=True, biased=_ALL,
         tied=True, positions=2,

@@ -1,4 +1,9 @@
-"""Remedies: what to change where a run does not fit, in order, each as lines for the file of the user's stack."""
+"""What to change where a run does not fit, in order, each as lines for the file of the user's stack.
+
+Proposals are tried one after the other, from what costs only time to what changes the run, until it fits; then those
+that turn out to be unneeded are dropped again. The trade-off: a greedy search, which finds a good way and not the best
+of all.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,10 @@ from truetune.memory.memory_settings import MemorySettings
 from truetune.memory.spell_settings import spell_changes
 from truetune.spec.training import Lora, Method
 
+# Chosen, not measured: at 256 most chats lose their answers; at 1,024 small GPUs would have one remedy less.
 MIN_LENGTH = 512
 """Tokens; no shorter length is proposed."""
+# Chosen, not measured: less than the error of the estimate itself is no help.
 MIN_GAIN = 0.01
 """A remedy that gains less than this share of the memory is left out."""
 MIN_ROWS: Mapping[Method, int] = {"kto": 2}
@@ -51,63 +58,82 @@ class Remedy:
 
 
 def find_remedies(
-    found: Estimate, memory: float, possible: Callable[[Proposal], bool] = lambda proposal: True
+    estimate: Estimate,
+    memory: float,
+    possible: Callable[[Proposal], bool] = lambda proposal: True,
 ) -> tuple[Remedy, ...]:
-    """Steps until the run fits into `memory` bytes, or all there are; the effective batch stays as it is."""
+    """Steps until the run fits, or all there are; the effective batch stays as it is.
+
+    Args:
+        estimate: of the run as it is.
+        memory: bytes of the GPU.
+        possible: can this run be changed so?
+    """
     taken: list[Proposal] = []
-    settings, needs = found.settings, _peak_of(found.architecture)
+    settings, peak_of = estimate.settings, _peak_of(estimate.architecture)
     for propose in ORDER:
-        fits = needs(settings) <= memory
+        fits = peak_of(settings) <= memory
+        # Something costly was taken: a later proposal that costs nothing may replace it.
         if fits and not any(proposal.costs for proposal in taken):
             break
-        proposal = propose(settings, lambda changed: needs(changed) <= memory)
+        proposal = propose(settings, lambda changed: peak_of(changed) <= memory)
         if proposal is None or (fits and proposal.costs) or not possible(proposal):
             continue
-        if needs(settings) - needs(_apply_changes(settings, [proposal])) > MIN_GAIN * needs(
-            settings
-        ):
+        changed = _apply_changes(settings, [proposal])
+        if peak_of(settings) - peak_of(changed) > MIN_GAIN * peak_of(settings):
             taken.append(proposal)
-            settings = _apply_changes(settings, [proposal])
-    return tuple(_list_remedies(found, _drop_unneeded(found, taken, memory), memory))
+            settings = changed
+    return tuple(_list_remedies(estimate, _drop_unneeded(estimate, taken, memory), memory))
 
 
 def _peak_of(architecture: Architecture) -> Callable[[MemorySettings], float]:
+    """A function that gives the peak of a run with these settings, in bytes."""
     return lambda settings: estimate_memory(architecture, settings).peak.total
 
 
 def _apply_changes(settings: MemorySettings, proposals: Sequence[Proposal]) -> MemorySettings:
-    return replace(
-        settings, **{name: value for p in proposals for name, value in p.changes.items()}
-    )
+    """The settings with these changes, of which later ones win."""
+    for proposal in proposals:
+        settings = replace(settings, **proposal.changes)
+    return settings
 
 
-def _drop_unneeded(found: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
+def _drop_unneeded(estimate: Estimate, taken: list[Proposal], memory: float) -> list[Proposal]:
     """Without what is not needed in the end: first what costs something, the last of it first."""
+    peak_of = _peak_of(estimate.architecture)
     last_first = taken[::-1]
-    for proposal in [*(p for p in last_first if p.costs), *(p for p in last_first if not p.costs)]:
-        rest = [p for p in taken if p is not proposal]
-        stands = all(p.needs not in proposal.changes for p in rest)
-        if stands and _peak_of(found.architecture)(_apply_changes(found.settings, rest)) <= memory:
+    costly = [proposal for proposal in last_first if proposal.costs]
+    free = [proposal for proposal in last_first if not proposal.costs]
+    for proposal in [*costly, *free]:
+        rest = [other for other in taken if other is not proposal]
+        # QLoRA without LoRA is none.
+        is_free_to_go = all(other.needs not in proposal.changes for other in rest)
+        if is_free_to_go and peak_of(_apply_changes(estimate.settings, rest)) <= memory:
             taken = rest
     return taken
 
 
-def _list_remedies(found: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
-    settings, before = found.settings, found.peak.total
+def _list_remedies(estimate: Estimate, taken: list[Proposal], memory: float) -> Iterator[Remedy]:
+    """The proposals as steps, each with its gain after those before it."""
+    settings, before = estimate.settings, estimate.peak.total
     for proposal in taken:
-        lines = spell_changes(
-            settings.stack, {n: v for n, v in proposal.changes.items() if getattr(settings, n) != v}
-        )
+        # A setting that has the value already needs no line.
+        changes = {
+            name: value
+            for name, value in proposal.changes.items()
+            if getattr(settings, name) != value
+        }
+        lines = spell_changes(settings.stack, changes)
         settings = _apply_changes(settings, [proposal])
-        after = _peak_of(found.architecture)(settings)
+        after = _peak_of(estimate.architecture)(settings)
         yield Remedy(
-            proposal.what,
-            lines,
-            before - after,
-            after,
-            after <= memory,
-            proposal.changes,
-            proposal.costs,
+            what=proposal.what,
+            lines=lines,
+            gain=before - after,
+            total=after,
+            fits=after <= memory,
+            changes=proposal.changes,
+            costs=proposal.costs,
         )
         before = after
 
@@ -117,12 +143,9 @@ Propose = Callable[[MemorySettings, Fits], Proposal | None]
 
 
 def _smaller_batch(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    """Rows of a forward pass become steps of accumulation."""
+    """Rows of a forward pass become steps of accumulation: the largest batch that fits, else the smallest."""
     least = MIN_ROWS.get(settings.method, 1)
-    smaller = [
-        rows for rows in range(settings.batch - 1, least - 1, -1) if settings.batch % rows == 0
-    ]
-    made = [
+    proposals = [
         Proposal(
             f"{rows} {'row' if rows == 1 else 'rows'} at a time instead of {settings.batch}; "
             f"the effective batch stays {settings.effective}",
@@ -132,23 +155,32 @@ def _smaller_batch(settings: MemorySettings, fits: Fits) -> Proposal | None:
                 "masked": settings.masked and rows > 1,
             },
         )
-        for rows in smaller
+        for rows in range(settings.batch - 1, least - 1, -1)
+        # Only a divisor leaves the effective batch as it is.
+        if settings.batch % rows == 0
     ]
-    return next(
-        (proposal for proposal in made if fits(_apply_changes(settings, [proposal]))),
-        made[-1] if made else None,
-    )
+    return _first_that_fits(settings, proposals, fits) or (proposals[-1] if proposals else None)
+
+
+def _first_that_fits(
+    settings: MemorySettings, proposals: Sequence[Proposal], fits: Fits
+) -> Proposal | None:
+    """The first proposal with which the run fits."""
+    for proposal in proposals:
+        if fits(_apply_changes(settings, [proposal])):
+            return proposal
+    return None
 
 
 def _single_eval_row(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    return (
-        Proposal("one row at a time in evaluations", {"eval_batch": 1})
-        if settings.evaluates
-        else None
-    )
+    """Evaluations take longer and learn nothing: their batch is free to go."""
+    if not settings.evaluates:
+        return None
+    return Proposal("one row at a time in evaluations", {"eval_batch": 1})
 
 
 def _use_checkpointing(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Activations are computed once more in the backward pass."""
     if settings.checkpointing:
         return None
     return Proposal("gradient checkpointing (about a third slower)", {"checkpointing": True})
@@ -160,50 +192,53 @@ def _use_bfloat16(settings: MemorySettings, fits: Fits) -> Proposal | None:
         return None
     if settings.lora is not None:
         return Proposal("frozen weights in bfloat16", {"base": 2, "autocast": True, "compute": 2})
-    return (
-        None
-        if settings.autocast
-        else Proposal("bfloat16 autocast", {"autocast": True, "compute": 2})
-    )
+    if settings.autocast:
+        return None
+    return Proposal("bfloat16 autocast", {"autocast": True, "compute": 2})
 
 
 def _use_sdpa(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Scores of all pairs of tokens are computed in pieces."""
     if settings.attention != "eager":
         return None
     return Proposal("attention that never holds all scores", {"attention": "sdpa"})
 
 
 def _use_chunked_loss(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Logits become a loss chunk by chunk."""
     if settings.head != "full":
         return None
     return Proposal("a loss that never holds all logits", {"head": "liger", "liger": True})
 
 
 def _use_8bit_optimizer(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """A quarter of the states; DeepSpeed and FSDP have optimizers of their own."""
     if settings.deepspeed or settings.sharding == "fsdp" or "8bit" in settings.optimizer:
         return None
     return Proposal("optimizer states in 8 bits", {"optimizer": "adamw_8bit"}, True)
 
 
 def _shorter_rows(settings: MemorySettings, fits: Fits) -> Proposal | None:
-    shorter = [settings.length >> n for n in (1, 2, 3) if settings.length >> n >= MIN_LENGTH]
-    made = [
+    """A half, a quarter or an eighth of the length: the longest that fits, else a half."""
+    halvings = (settings.length >> n for n in (1, 2, 3))
+    proposals = [
         Proposal(
             f"{tokens:,} tokens instead of {settings.length:,}: what is longer is lost",
             {"length": tokens},
             True,
         )
-        for tokens in shorter
+        for tokens in halvings
+        if tokens >= MIN_LENGTH
     ]
-    return next(
-        (proposal for proposal in made if fits(_apply_changes(settings, [proposal]))),
-        made[0] if made else None,
-    )
+    # Where none is enough, other remedies are needed beside it, and least should be lost.
+    return _first_that_fits(settings, proposals, fits) or (proposals[0] if proposals else None)
 
 
 def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Gradients and states of an adapter alone."""
     if settings.lora is not None:
         return None
+    # Chosen, not measured, as most recipes begin: rank 16 on every linear layer, alpha twice the rank.
     lora = Lora(r=16, lora_alpha=32, target_modules="all-linear")
     changes = {"lora": lora, "base": 2, "compute": 2, "autocast": True, "reference": False}
     return Proposal(
@@ -214,6 +249,7 @@ def _use_lora(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """A quarter of the frozen weights; trained ones can't be quantized."""
     if settings.lora is None or settings.load_in is not None:
         return None
     return Proposal(
@@ -222,6 +258,7 @@ def _use_qlora(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """Each GPU holds a part; DeepSpeed where the run has it already."""
     if settings.world < 2 or settings.sharding in ("zero3", "fsdp"):
         return None
     what = f"weights, gradients and optimizer shared out to {settings.world} GPUs"
@@ -231,6 +268,7 @@ def _use_sharding(settings: MemorySettings, fits: Fits) -> Proposal | None:
 
 
 def _use_offload(settings: MemorySettings, fits: Fits) -> Proposal | None:
+    """The last resort: every step sends all weights over PCIe."""
     if settings.sharding not in ("zero3", "fsdp") or settings.offload:
         return None
     changes = {"offload": frozenset({"weights", "optimizer"})}

@@ -1,20 +1,26 @@
-"""Logits and what becomes of them, in bytes; the largest tensors of a run with a large vocabulary."""
+"""Logits and what becomes of them, in bytes: the largest tensors of a run with a large vocabulary.
+
+A vocabulary of 150,000 makes 600 kB of float32 logits for each token, more than the model keeps of it; so each kind of
+loss (all logits at once, tiles, chunks) is counted by itself, and the cache of keys and values beside them. The
+trade-off: sizes of tiles and chunks are those of the releases that were read, and change with them.
+"""
 
 from __future__ import annotations
 
 from truetune.memory.architecture import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
+# Read in the source of TRL's chunked cross-entropy; a tile of another size moves the peak by its own bytes alone.
 TILE_SIZE = (4096, 32_768)
 """Tokens and vocabulary of a tile of TRL's fused head"""
 
 
 def forward_logits(architecture: Architecture, settings: MemorySettings, tokens: int) -> float:
     """As they come from the head, in float32, and their log-softmax."""
-    first = settings.compute if settings.compute < 4 else 0
-    return float(
-        tokens * architecture.vocabulary * (first + 8 + _softcap_bytes(architecture, settings))
-    )
+    # A head of 16 bits gives logits of 16 bits, which are cast; one of float32 gives them at once.
+    as_computed = settings.compute if settings.compute < 4 else 0
+    per_logit = as_computed + 4 + 4 + _softcap_bytes(architecture, settings)
+    return float(tokens * architecture.vocabulary * per_logit)
 
 
 def backward_logits(architecture: Architecture, settings: MemorySettings) -> float:
@@ -23,25 +29,21 @@ def backward_logits(architecture: Architecture, settings: MemorySettings) -> flo
     Tiled and chunked losses never hold all of them: a tile, the gradient of the hidden states, and in float32 (TRL) or
     in the dtype of the weight (Liger) the gradient of a head that is trained.
     """
-    vocabulary, hidden, size, tokens = (
-        architecture.vocabulary,
-        architecture.hidden,
-        settings.compute,
-        settings.tokens,
-    )
-    trained = vocabulary * hidden * (settings.lora is None)
+    vocabulary, hidden = architecture.vocabulary, architecture.hidden
+    size, tokens = settings.compute, settings.tokens
+    trained_head = vocabulary * hidden if settings.lora is None else 0
     if settings.head == "none":
         return 0.0
     if settings.head == "tiles":
-        return float(
-            size * min(tokens, TILE_SIZE[0]) * TILE_SIZE[1]
-            + (4 + 2 * size) * tokens * hidden
-            + 4 * trained
-        )
+        tile = min(tokens, TILE_SIZE[0]) * TILE_SIZE[1]
+        # The hidden states, their gradient, and its sum in float32.
+        return float(size * tile + (4 + 2 * size) * tokens * hidden + 4 * trained_head)
     if settings.head == "liger":
+        # Liger chooses chunks whose logits are about as large as the hidden states, by powers of two.
         chunks = 1 << max(0, -(-vocabulary // hidden) - 1).bit_length()
         rows = -(-tokens // chunks)
-        return float((size + 8) * rows * vocabulary + size * tokens * hidden + size * trained)
+        return float((size + 8) * rows * vocabulary + size * tokens * hidden + size * trained_head)
+    # Three float32 tensors.
     return float(tokens * vocabulary * (12 + _softcap_bytes(architecture, settings)))
 
 
@@ -67,12 +69,14 @@ def kv_cache(
     architecture: Architecture, settings: MemorySettings, length: int, rows: int = 1
 ) -> float:
     """Keys and values of `rows` sequences; a sliding window bounds them."""
-    each = (
-        (b.key + b.value if not b.ranks else b.ranks[-1]) * min(length, b.window or length)
-        for b in architecture.blocks
-    )
-    return float(rows * settings.compute * sum(each))
+    per_row = 0
+    for block in architecture.blocks:
+        # Latent attention caches the narrow projection alone.
+        width = block.ranks[-1] if block.ranks else block.key + block.value
+        per_row += width * min(length, block.window or length)
+    return float(rows * settings.compute * per_row)
 
 
 def _softcap_bytes(architecture: Architecture, settings: MemorySettings) -> int:
+    """Bytes of the logits before tanh, which its gradient needs."""
     return settings.compute if architecture.softcap else 0

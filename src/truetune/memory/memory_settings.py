@@ -1,9 +1,14 @@
-"""Settings: what a run's settings mean for memory, with the defaults of its stack resolved."""
+"""What a run's settings mean for memory, with the defaults of its stack resolved.
+
+Each stack has its own defaults, names and habits (LLaMA-Factory trains float32 weights, TRL computes its loss in
+tiles); here they become one record that the arithmetic reads. The trade-off: what a stack does is written down for the
+releases that were looked at, and what is assumed is told in the notes of the plan.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,7 +16,7 @@ from truetune.memory.architecture import Architecture, Matrix
 from truetune.memory.optimizer_states import OPTIMIZER_STATES
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
-from truetune.spec.training import Lora, Method
+from truetune.spec.training import Lora, Method, Training
 
 Head = Literal["full", "tiles", "liger", "none"]
 """How logits become a loss: all at once; TRL's tiles; Liger's chunks; there are none (a reward head)."""
@@ -102,7 +107,9 @@ class MemorySettings:
         if targets == "all-linear":
             return True
         if isinstance(targets, str):
+            # peft reads a text as a regular expression; names in it are mostly whole.
             return matrix.name in re.findall(r"\w+", targets)
+        # Names are given with or without their modules: `self_attn.q_proj` is `q_proj`.
         wanted = targets if targets is not None else architecture.family.targets
         return matrix.name in {target.rsplit(".", 1)[-1] for target in wanted}
 
@@ -124,98 +131,132 @@ def resolve_settings(
     length: int | None = None,
     gpus: int | None = None,
 ) -> MemorySettings:
-    """What `config` means for the memory of one GPU; `length` and `gpus` win over it."""
+    """What `config` means for the memory of one GPU.
+
+    Args:
+        config: of the run.
+        architecture: of its model.
+        length: tokens of a row; wins over the run's.
+        gpus: wins over the run's.
+    """
     run = config if isinstance(config, Config) else Config("truetune", "", "", config)
-    training, other, notes = (
-        run.spec.training,
-        flatten_settings(run.spec.training.other),
-        [*architecture.notes, *run.notes],
-    )
-    length = length or run.spec.max_length or run.limit
-    if length is None and (length := _generated_length(run, other)) is not None:
-        notes.append(f"prompt and completion are counted as {length:,} tokens (--max-length)")
-    if length is None:
-        length = DEFAULT_LENGTH
-        notes.append(f"no max_length is set; {DEFAULT_LENGTH:,} tokens are assumed (--max-length)")
-    if training.per_device_train_batch_size is None:
-        notes.append(
-            f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
-            " transformers"
-        )
-    if training.method in ("grpo", "ppo"):
-        notes.append("the generation of answers, and an engine for it, are not counted")
-    if training.optim is not None and training.optim.lower() not in OPTIMIZER_STATES:
-        notes.append(f"the optimizer {training.optim} is counted as AdamW")
-    low = bool(training.bf16 or training.fp16)
+    training, other = run.spec.training, flatten_settings(run.spec.training.other)
+    length, length_notes = _resolve_length(run, other, length)
     world = gpus or training.devices
-    stage = training.deepspeed_stage
-    sharding = _resolve_sharding(training.fsdp, stage, world)
-    base = _bytes_per_weight(run, architecture, sharding)
+    sharding = _resolve_sharding(training.fsdp, training.deepspeed_stage, world)
+    base, dtype_notes = _bytes_per_weight(run, architecture, sharding), list[str]()
     if loads_float32(run):
         base = 4
-        notes.append(
+        dtype_notes.append(
             f"no dtype is set, and {run.pins.told('transformers')}: before 5.0 it loads the weights as float32"
         )
-    compute = 2 if low else base
-    offload = _find_offload(other)
-    head = _choose_head(run)
-    padded = (
-        not (training.packing or training.padding_free)
-        and _batch_rows(training.per_device_train_batch_size) > 1
-    )
-    attention = (
-        "eager" if training.attn_implementation == "eager" or architecture.softcap else "sdpa"
-    )
-    held = (
-        training.method in ("dpo", "kto")
-        and training.lora is None
-        and not training.precompute_ref_log_probs
-    )
+    is_mixed = bool(training.bf16 or training.fp16)
+    compute = 2 if is_mixed else base
+    batch = _batch_rows(training.per_device_train_batch_size)
+    narrow_adapter = _has_narrow_adapter(run, sharding) and compute == 2
     return MemorySettings(
         stack=run.stack,
         method=training.method,
-        batch=_batch_rows(training.per_device_train_batch_size),
+        batch=batch,
         eval_batch=_batch_rows(training.per_device_eval_batch_size),
         accumulation=training.gradient_accumulation_steps or 1,
         length=length,
         world=world,
         base=base,
         compute=compute,
-        autocast=low,
+        autocast=is_mixed,
         load_in=training.load_in,
         nested=_is_double_quantized(run, other),
         lora=training.lora,
-        adapter=2 if _narrow_adapter(run, sharding) and compute == 2 else 4,
+        adapter=2 if narrow_adapter else 4,
         checkpointing=bool(training.gradient_checkpointing),
-        attention="eager" if attention == "eager" else "sdpa",
-        masked=padded and "flash" not in (training.attn_implementation or ""),
-        head=head,
+        attention=_choose_attention(training, architecture),
+        masked=_is_masked(training, batch),
+        head=_choose_head(run),
         liger=bool(training.use_liger_kernel),
         optimizer=training.optim or "adamw_torch_fused",
         sharding=sharding,
-        deepspeed=stage is not None,
-        offload=offload,
-        reference=held and training.reference != "none",
+        deepspeed=training.deepspeed_stage is not None,
+        offload=_find_offload(other),
+        reference=_holds_reference(training),
         evaluates=(training.eval_strategy or "no") != "no",
-        notes=tuple(notes),
+        notes=(
+            *architecture.notes,
+            *run.notes,
+            *length_notes,
+            *_note_assumptions(training),
+            *dtype_notes,
+        ),
     )
 
 
+def _resolve_length(
+    run: Config, other: Mapping[str, Any], length: int | None
+) -> tuple[int, list[str]]:
+    """(tokens of a row, what was assumed); what a user says wins over the run, and that over defaults."""
+    length = length or run.spec.max_length or run.limit
+    if length is not None:
+        return length, []
+    generated = _generated_length(run, other)
+    if generated is not None:
+        return generated, [
+            f"prompt and completion are counted as {generated:,} tokens (--max-length)"
+        ]
+    return DEFAULT_LENGTH, [
+        f"no max_length is set; {DEFAULT_LENGTH:,} tokens are assumed (--max-length)"
+    ]
+
+
+def _note_assumptions(training: Training) -> Iterator[str]:
+    """What is assumed or not counted, for settings that are missing or not known."""
+    if training.per_device_train_batch_size is None:
+        yield (
+            f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
+            " transformers"
+        )
+    if training.method in ("grpo", "ppo"):
+        yield "the generation of answers, and an engine for it, are not counted"
+    if training.optim is not None and training.optim.lower() not in OPTIMIZER_STATES:
+        yield f"the optimizer {training.optim} is counted as AdamW"
+
+
+def _choose_attention(training: Training, architecture: Architecture) -> Literal["sdpa", "eager"]:
+    """How attention is computed: SDPA has no softcap, so that transformers falls back for it."""
+    is_eager = training.attn_implementation == "eager" or architecture.softcap
+    return "eager" if is_eager else "sdpa"
+
+
+def _is_masked(training: Training, batch: int) -> bool:
+    """Does attention get a mask? A single row needs none, and FlashAttention reads lengths instead."""
+    if training.packing or training.padding_free or batch == 1:
+        return False
+    return "flash" not in (training.attn_implementation or "")
+
+
+def _holds_reference(training: Training) -> bool:
+    """Is a second copy of the model held? With an adapter the base itself is the reference."""
+    if training.method not in ("dpo", "kto") or training.lora is not None:
+        return False
+    return not training.precompute_ref_log_probs and training.reference != "none"
+
+
 def _batch_rows(rows: int | None) -> int:
+    """Rows on one device, at least one."""
     return max(1, rows or DEFAULT_BATCH)
 
 
 def flatten_settings(other: Mapping[str, Any]) -> dict[str, Any]:
-    """The stack's own settings by name, those in nested mappings too."""
-    found: dict[str, Any] = {}
+    """The stack's own settings by name, those in nested mappings too; an outer name wins."""
+    flat: dict[str, Any] = {}
     for name, value in other.items():
         if isinstance(value, Mapping):
-            found |= flatten_settings(value)
-        found[name] = value
-    return found
+            flat |= flatten_settings(value)
+        flat[name] = value
+    return flat
 
 
 def _resolve_sharding(fsdp: bool, stage: int | None, world: int) -> Sharding:
+    """How weights and states are shared out; on one GPU there is nobody to share with."""
     if world < 2:
         return "none"
     stages: dict[int | None, Sharding] = {1: "zero1", 2: "zero2", 3: "zero3"}
@@ -228,6 +269,7 @@ def _bytes_per_weight(run: Config, architecture: Architecture, sharding: Shardin
     transformers 5 loads what config.json says. LLaMA-Factory trains float32 weights unless `pure_bf16` is set.
     """
     training = run.spec.training
+    # `auto` is what the checkpoint says.
     dtype = training.dtype if training.dtype not in (None, "auto") else architecture.dtype
     if training.lora is None and run.stack == "llama-factory":
         if not training.other.get("pure_bf16") and sharding not in ("zero3", "fsdp"):
@@ -240,6 +282,7 @@ def loads_float32(run: Config) -> bool:
 
     Quantized weights are loaded as float16 there, and unsloth takes what the checkpoint says.
     """
+    # A settings file names a stack of a newer release; only scripts are run with whatever is installed.
     is_program = run.path.endswith((".py", ".ipynb")) and run.stack in ("trl", "transformers")
     training = run.spec.training
     if not is_program or training.dtype is not None or training.load_in is not None:
@@ -248,26 +291,29 @@ def loads_float32(run: Config) -> bool:
     return not is_named and "unsloth" not in run.text and run.pins.before("transformers", "5.0.0")
 
 
-def _narrow_adapter(run: Config, sharding: Sharding) -> bool:
+def _has_narrow_adapter(run: Config, sharding: Sharding) -> bool:
     """peft makes adapters float32; TRL casts them to bfloat16 on a quantized base, and under ZeRO-3."""
     return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
 
 
 def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:
+    """Are the constants of quantization quantized too? Two stacks do so unless told not to."""
     names = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant", "double_quantization")
-    said = [other[name] for name in names if other.get(name) is not None]
-    return bool(said[0]) if said else run.stack in ("axolotl", "llama-factory")
+    values = [other[name] for name in names if other.get(name) is not None]
+    return bool(values[0]) if values else run.stack in ("axolotl", "llama-factory")
 
 
 def _find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
-    found: set[Offload] = set()
+    """What lies in the memory of the CPU, by the spellings of DeepSpeed, FSDP and accelerate."""
+    offload: set[Offload] = set()
     if other.get("offload_optimizer") or other.get("offload_optimizer_device") == "cpu":
-        found.add("optimizer")
+        offload.add("optimizer")
     if other.get("offload_param") or other.get("offload_param_device") == "cpu":
-        found.add("weights")
+        offload.add("weights")
+    # FSDP has one switch for both.
     if other.get("fsdp_offload_params") or other.get("offload_params") or other.get("cpu_offload"):
-        found |= {"optimizer", "weights"}
-    return frozenset(found)
+        offload |= {"optimizer", "weights"}
+    return frozenset(offload)
 
 
 def _choose_head(run: Config) -> Head:
@@ -276,9 +322,11 @@ def _choose_head(run: Config) -> Head:
     training = run.spec.training
     if training.method == "reward":
         return "none"
+    # Names of Axolotl; its own plugin chunks whatever use_liger_kernel says.
     chunked = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy")
     if any(training.other.get(name) for name in chunked):
         return "liger"
+    # Of the methods that TRL has tiled the loss of; the others compute all logits in any release.
     tiles = run.stack == "truetune" or (
         run.stack == "trl" and _parse_version(run.version) >= TILES_SINCE
     )
@@ -288,4 +336,5 @@ def _choose_head(run: Config) -> Head:
 
 
 def _parse_version(text: str) -> tuple[int, ...]:
+    """(major, minor); empty where there is none, which is older than any."""
     return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

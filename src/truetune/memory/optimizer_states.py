@@ -23,13 +23,17 @@ class OptimizerState(NamedTuple):
     """All gradients live until the step."""
 
 
+# A byte for each value, and a float32 constant for each block of 256.
 EIGHT_BIT_BYTES = 1 + 4 / 256
+# Both moments.
 ADAM = OptimizerState(items=2)
 OPTIMIZER_STATES: Mapping[str, OptimizerState] = {
     "adamw_torch_fused": ADAM,
+    # Its loop over tensors makes the update of all of them before any is applied.
     "adamw_torch": OptimizerState(items=2, working=1),
     "adamw_hf": ADAM,
     "adamw_torch_8bit": OptimizerState(bytes=2 * EIGHT_BIT_BYTES),
+    # torchao: half a byte twice, and a constant for each 128 values.
     "adamw_torch_4bit": OptimizerState(bytes=1 + 2 * 4 / 128),
     **dict.fromkeys(
         ("adamw_bnb_8bit", "adamw_8bit", "paged_adamw_8bit"),
@@ -55,6 +59,7 @@ OPTIMIZER_STATES: Mapping[str, OptimizerState] = {
     "rmsprop_bnb_8bit": OptimizerState(bytes=EIGHT_BIT_BYTES),
     "adafactor": OptimizerState(),
     "muon": OptimizerState(items=1),
+    # They apply each gradient as it comes.
     "lomo": OptimizerState(gradients=False),
     "adalomo": OptimizerState(gradients=False),
 }
@@ -63,4 +68,5 @@ OPTIMIZER_STATES: Mapping[str, OptimizerState] = {
 
 def state_of(name: str) -> OptimizerState:
     """The state of an optimizer; one that is not in the table is taken for AdamW."""
+    # AdamW has the most states of those in use: an unknown one is rather counted too high.
     return OPTIMIZER_STATES.get(name.lower(), ADAM)

@@ -68,6 +68,7 @@ def _qwen3_shape(
     return Shape("qwen3", hidden, mlp, layers, heads, kv_heads, vocabulary, tied, head_dim=128)
 
 
+# Shapes that several names share.
 LLAMA3_8B = _llama_shape(4096, 14336, 32, 32, 8, 128256)
 LLAMA3_70B = _llama_shape(8192, 28672, 80, 64, 8, 128256)
 PHI3_MINI = Shape("phi3", 3072, 8192, 32, 32, 32, 32064)
@@ -149,12 +150,14 @@ def published_config(name: str) -> dict[str, Any] | None:
         name: as users write it: `Qwen/Qwen2.5-7B-Instruct`, `unsloth/Meta-Llama-3.1-8B-bnb-4bit`.
     """
     plain = name.rstrip("/").rpartition("/")[2].lower().replace("_", "-")
+    # A model with an image encoder has the same name but for a part.
     if OTHER_SHAPE.search(plain):
         return None
     plain = NAME_ADDITIONS.sub("", plain)
     keys = [key for key in SHAPES if plain == key or plain.startswith(f"{key}-")]
     if not keys:
         return None
+    # The longest: `qwen2.5-7b` and not `qwen2`.
     return _config_of(SHAPES[max(keys, key=len)])
 
 
@@ -180,6 +183,7 @@ def _config_of(shape: Shape) -> dict[str, Any]:
             "num_experts_per_tok": chosen,
             "moe_intermediate_size": width,
         }
+    # Without it, attention would be counted as SDPA.
     if shape.model_type == "gemma2":
         config["attn_logit_softcapping"] = 50.0
     return config

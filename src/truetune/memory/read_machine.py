@@ -1,4 +1,8 @@
-"""Machine: GPUs, memory and environment where a run starts, read without torch; Launch: a run's settings on it."""
+"""The machine where a run starts: its GPUs, memory and environment, read without torch.
+
+nvidia-smi tells the GPUs, /proc the memory, and variables how a launcher has started this process; `Launch` is a run's
+settings on such a machine. The trade-off: GPUs of other makers are not seen, and a rule that needs them is not judged.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +34,7 @@ LAUNCH_VARIABLES = (
 )
 """What a launch depends on"""
 NVIDIA_SMI_QUERY = ("--query-gpu=name,memory.total", "--format=csv,noheader,nounits")
+# Chosen, not measured: a second is usual; a driver that hangs would hold every check for as long.
 NVIDIA_SMI_TIMEOUT_S = 10
 """Seconds that nvidia-smi may take"""
 
@@ -71,21 +76,22 @@ class Machine:
 
         A repeated index leaves none; a negative one, or one that there is not, ends the list.
         """
-        said = self.environment.get("CUDA_VISIBLE_DEVICES")
-        if said is None:
+        listed = self.environment.get("CUDA_VISIBLE_DEVICES")
+        if listed is None:
             return tuple(range(len(self.gpus)))
-        if said.startswith(("GPU-", "MIG-")):
-            count = len(said.split(","))
-            return tuple(range(min(count, len(self.gpus)) if said.startswith("GPU-") else count))
-        found: list[int] = []
-        for item in said.split(","):
+        if listed.startswith(("GPU-", "MIG-")):
+            # Identifiers can't be told apart here: only their number is known. Several MIG parts may be of one GPU.
+            count = len(listed.split(","))
+            return tuple(range(min(count, len(self.gpus)) if listed.startswith("GPU-") else count))
+        indices: list[int] = []
+        for item in listed.split(","):
             index = re.match(r"\s*[+]?(\d+)", item)
             if index is None or int(index[1]) >= len(self.gpus):
                 break
-            if int(index[1]) in found:
+            if int(index[1]) in indices:
                 return ()
-            found.append(int(index[1]))
-        return tuple(found)
+            indices.append(int(index[1]))
+        return tuple(indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +115,7 @@ def read_machine(environment: Mapping[str, str] | None = None) -> Machine:
 
 
 def _query_gpus() -> tuple[Gpu, ...]:
+    """What nvidia-smi lists; nothing where there is no driver, or it does not answer."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return ()
@@ -126,14 +133,16 @@ def _query_gpus() -> tuple[Gpu, ...]:
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """The GPUs in the output of `nvidia-smi` for QUERY; its memory is in MiB."""
-    found = re.findall(r"^(.+?), *(\d+)\s*$", text, re.M)
-    return [Gpu(name, float(size) * 2**20) for name, size in found]
+    """The GPUs in the output of `nvidia-smi` for NVIDIA_SMI_QUERY; its memory is in MiB."""
+    # The name may hold commas; the memory of some parts is "[N/A]", which is no GPU to train on.
+    lines = re.findall(r"^(.+?), *(\d+)\s*$", text, re.M)
+    return [Gpu(name, float(size) * 2**20) for name, size in lines]
 
 
 def _read_ram_size(file: Path) -> float | None:
+    """Bytes of RAM by /proc/meminfo; None on other systems."""
     try:
-        found = re.search(r"^MemTotal:\s+(\d+) kB", file.read_text(encoding="ascii"), re.M)
+        match = re.search(r"^MemTotal:\s+(\d+) kB", file.read_text(encoding="ascii"), re.M)
     except (OSError, UnicodeDecodeError):
         return None
-    return float(found[1]) * 1024 if found else None
+    return float(match[1]) * 1024 if match else None

@@ -1,4 +1,8 @@
-"""How each stack's file spells what a remedy changes."""
+"""How each stack's file spells what a remedy changes.
+
+A remedy names a field of `MemorySettings`; here stand the lines to paste, for each stack. The trade-off: a table by
+hand, which a stack's next release may outdate; `tests` read each line with the reader of that stack.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from truetune.spec.config import Stack
 Lines = Mapping[Stack, tuple[str, ...]]
 
 
-def _trainer_lines(*lines: str, **other: tuple[str, ...]) -> Lines:
+def _lines(*lines: str, **other: tuple[str, ...]) -> Lines:
     """Lines of transformers and TRL, and of LLaMA-Factory and Axolotl where theirs differ."""
     return {
         "transformers": lines,
@@ -22,16 +26,16 @@ def _trainer_lines(*lines: str, **other: tuple[str, ...]) -> Lines:
 
 
 SPELLINGS: Mapping[str, Lines] = {
-    "batch": _trainer_lines("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
-    "eval_batch": _trainer_lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
-    "accumulation": _trainer_lines("gradient_accumulation_steps: {0}"),
-    "checkpointing": _trainer_lines("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
-    "autocast": _trainer_lines("bf16: true"),
-    "base": _trainer_lines("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
-    "attention": _trainer_lines(
+    "batch": _lines("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
+    "eval_batch": _lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
+    "accumulation": _lines("gradient_accumulation_steps: {0}"),
+    "checkpointing": _lines("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
+    "autocast": _lines("bf16: true"),
+    "base": _lines("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
+    "attention": _lines(
         "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",)
     ),
-    "head": _trainer_lines(
+    "head": _lines(
         "use_liger_kernel: true",
         axolotl=(
             "plugins: [axolotl.integrations.liger.LigerPlugin]",
@@ -39,8 +43,8 @@ SPELLINGS: Mapping[str, Lines] = {
         ),
         llama_factory=("enable_liger_kernel: true",),
     ),
-    "optimizer": _trainer_lines("optim: {0}", axolotl=("optimizer: {0}",)),
-    "length": _trainer_lines(
+    "optimizer": _lines("optim: {0}", axolotl=("optimizer: {0}",)),
+    "length": _lines(
         "max_length: {0}", axolotl=("sequence_len: {0}",), llama_factory=("cutoff_len: {0}",),
         truetune=("max_length: {0}",),
     ),
