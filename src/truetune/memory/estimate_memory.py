@@ -16,7 +16,7 @@ from truetune.memory.architecture import Architecture
 from truetune.memory.memory_settings import MemorySettings
 
 GIB = 1 << 30
-# An assumption (docs/plan.md says so): drivers and GPUs differ. Half or double of it moves no verdict on 24 GB.
+# An assumption (docs/plan.md says so): drivers and GPUs differ by some tenths.
 CUDA_CONTEXT_BYTES = 0.6 * GIB
 """CUDA itself with its kernels and cuBLAS"""
 # An assumption as well: the buffers of its channels grow with the GPUs of a machine.

@@ -1,7 +1,7 @@
 """How each stack's file spells what a remedy changes.
 
 A remedy names a field of `MemorySettings`; here stand the lines to paste, for each stack. The trade-off: a table by
-hand, which a stack's next release may outdate; `tests` read each line with the reader of that stack.
+hand, which a stack's next release may outdate; a test reads Axolotl's lines as its file is read.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What runs inside the interpreter that is looked at: standard library alone, Python 3.8 and later; JSON lines on
 stdout.
 
-    python inside.py packages NAME...     versions and requirements, without an import
-    python inside.py load MODULE...       imports, one after the other; torch tells what it is
+    python inspect_interpreter.py packages NAME...     versions and requirements, without an import
+    python inspect_interpreter.py load MODULE...       imports, one after the other; torch tells what it is
 """
 
 from __future__ import annotations
@@ -17,36 +17,38 @@ import sys
 import warnings
 from typing import Any
 
+# Libraries print while they are imported: a line of theirs among ours would not be JSON.
 STDOUT = os.dup(1)
 """The real stdout; what libraries print goes to stderr"""
 
 
-def say(**value: Any) -> None:
+def print_line(**value: Any) -> None:
     """One line."""
     os.write(STDOUT, (json.dumps(value) + "\n").encode())
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """`Flash_Attn` as `flash-attn`."""
     return name.lower().replace("_", "-").replace(".", "-")
 
 
-def packages(names: list[str]) -> None:
+def print_packages(names: list[str]) -> None:
     """Versions of what is installed, and what the named ones require."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     required: dict[str, list[str]] = {}
     for distribution in importlib.metadata.distributions():
-        name = canonical(distribution.metadata["Name"] or "")
-        if name and name not in found:
-            found[name] = distribution.version
+        name = canonical_name(distribution.metadata["Name"] or "")
+        # The first on the path is the one that an import finds.
+        if name and name not in versions:
+            versions[name] = distribution.version
             if name in names:
                 required[name] = distribution.requires or []
-    say(
+    print_line(
         python=sys.executable,
         version=platform.python_version(),
         system=platform.platform(),
         encoding=locale.getpreferredencoding(),
-        packages=found,
+        packages=versions,
         requires=required,
     )
 
@@ -55,6 +57,7 @@ def torch_facts() -> dict[str, Any]:
     """Of `truetune.doctor.environment.Torch`."""
     import torch
 
+    # A driver that is too old is a warning of torch, and no error.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         available = torch.cuda.is_available()
@@ -70,12 +73,12 @@ def torch_facts() -> dict[str, Any]:
         "available": available,
         "devices": devices,
         "architectures": architectures,
-        "bf16": bf16(torch) if available else None,
+        "bf16": multiplies_bf16(torch) if available else None,
         "said": " ".join(str(warning.message) for warning in caught),
     }
 
 
-def bf16(torch: Any) -> bool:
+def multiplies_bf16(torch: Any) -> bool:
     """Does the first GPU multiply in bf16?"""
     try:
         one = torch.ones(32, 32, dtype=torch.bfloat16, device="cuda")
@@ -84,7 +87,7 @@ def bf16(torch: Any) -> bool:
         return False
 
 
-def flash_attn() -> None:
+def try_flash_attention() -> None:
     """A forward pass; ones in, ones out."""
     torch, attention = (
         importlib.import_module("torch"),
@@ -96,7 +99,7 @@ def flash_attn() -> None:
             raise RuntimeError("its result is wrong")
 
 
-def bitsandbytes() -> None:
+def try_bitsandbytes() -> None:
     """The library behind it, which a broken install replaces with one that raises later."""
     library = importlib.import_module("bitsandbytes.cextension").lib
     if "Mock" in type(library).__name__:
@@ -105,32 +108,35 @@ def bitsandbytes() -> None:
         )
 
 
-DEEPER: dict[str, Any] = {
+DEEPER_CHECKS: dict[str, Any] = {
     "transformers": lambda: importlib.import_module("transformers.trainer"),
     "trl": lambda: importlib.import_module("trl").SFTTrainer,
     "peft": lambda: importlib.import_module("peft").LoraConfig,
-    "flash_attn": flash_attn,
-    "bitsandbytes": bitsandbytes,
+    "flash_attn": try_flash_attention,
+    "bitsandbytes": try_bitsandbytes,
 }
 """What an import alone does not show"""
 
 
-def load(names: list[str]) -> None:
+def import_modules(names: list[str]) -> None:
     """Import each; a crash is known by the line that is missing."""
+    # File descriptors and not sys.stdout: native libraries print as well.
     os.dup2(2, 1)
     for name in names:
-        say(begins=name)
+        print_line(begins=name)
         try:
             importlib.import_module(name)
-            DEEPER.get(name, lambda: None)()
+            DEEPER_CHECKS.get(name, lambda: None)()
             facts = torch_facts() if name == "torch" else None
-            say(done=name, error="", facts=facts)
+            print_line(done=name, error="", facts=facts)
+        # Some packages exit, or raise what is no Exception, where a library is missing.
         except BaseException as error:
             text = " ".join(str(error).split()) or "no message"
-            say(done=name, error=f"{type(error).__name__}: {text}", facts=None)
+            print_line(done=name, error=f"{type(error).__name__}: {text}", facts=None)
 
 
 if __name__ == "__main__":
+    # The folder of this file: its modules would hide others of the same name.
     sys.path.pop(0)
     warnings.simplefilter("ignore")
-    {"packages": packages, "load": load}[sys.argv[1]](sys.argv[2:])
+    {"packages": print_packages, "load": import_modules}[sys.argv[1]](sys.argv[2:])

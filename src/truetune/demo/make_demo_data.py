@@ -1,4 +1,4 @@
-"""Makes the tokenizer and the data that the demo ships: `python -m truetune.demo.make`.
+"""Makes the tokenizer and the data that the demo ships: `python -m truetune.demo.make_demo_data`.
 
 Running it again gives the same bytes. Only `chat_template.jinja` is written by hand.
 """
@@ -14,39 +14,44 @@ from typing import Any
 import tokenizers
 
 from truetune.demo import MAX_LENGTH
-from truetune.demo.chats import Row, chats
-from truetune.demo.faults import broken
+from truetune.demo.make_chats import Row, make_chats
+from truetune.demo.plant_faults import plant_faults
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import MODEL_FILE
 
 HERE = Path(__file__).parent
 END_OF_TEXT, PAD, START, END = SPECIAL = ("<|endoftext|>", "<|pad|>", "<|im_start|>", "<|im_end|>")
+# Most of them stay without a fault, as in real data.
 ROWS = 200
-VOCABULARY = 2000
+# Small, so that the model of the proof is: its embedding is most of it.
+VOCABULARY_SIZE = 2000
 
 
-def make(folder: Path) -> None:
+def make_demo_data(folder: Path) -> None:
     """Write `data/` and `tokenizer/` into the folder."""
-    rows = chats(ROWS, Random(0))
-    _write(folder / "data" / "support-chat.jsonl", *map(_line, rows))
-    _write(folder / "data" / "support-chat-broken.jsonl", *map(_line, broken(rows, Random(1))))
+    rows = make_chats(ROWS, Random(0))
+    _write_lines(folder / "data" / "support-chat.jsonl", *map(_json_line, rows))
+    _write_lines(
+        folder / "data" / "support-chat-broken.jsonl",
+        *map(_json_line, plant_faults(rows, Random(1))),
+    )
     prose = (HERE / "prose.txt").read_text("utf-8").splitlines()
-    tokenizer = train([*prose, *(text for row in rows for text in _texts(row))])
-    _write(
+    tokenizer = train_tokenizer([*prose, *(text for row in rows for text in _row_texts(row))])
+    _write_lines(
         folder / "tokenizer" / "tokenizer.json",
         json.dumps(parse_json(tokenizer.to_str(), MODEL_FILE), separators=(",", ":")),
     )
-    for name, content in settings(tokenizer).items():
-        _write(folder / "tokenizer" / name, json.dumps(content, indent=2))
+    for name, content in tokenizer_files(tokenizer).items():
+        _write_lines(folder / "tokenizer" / name, json.dumps(content, indent=2))
 
 
-def train(texts: Iterable[str]) -> tokenizers.Tokenizer:
+def train_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
     """A byte-level BPE tokenizer of at most VOCABULARY tokens."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=VOCABULARY_SIZE,
         special_tokens=list(SPECIAL),
         initial_alphabet=sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
@@ -55,7 +60,7 @@ def train(texts: Iterable[str]) -> tokenizers.Tokenizer:
     return tokenizer
 
 
-def settings(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
+def tokenizer_files(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
     """The other JSON files of the tokenizer's folder, by name."""
     ids = {token: tokenizer.token_to_id(token) for token in SPECIAL}
     named = {"eos_token": END, "pad_token": PAD}
@@ -75,6 +80,7 @@ def settings(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
         "config.json": {
             "architectures": ["LlamaForCausalLM"],
             "model_type": "llama",
+            # Rounded up, as real models do: the embedding has rows that no token has.
             "vocab_size": -(-tokenizer.get_vocab_size() // 64) * 64,
             "max_position_embeddings": MAX_LENGTH,
             "hidden_size": 128,
@@ -90,19 +96,22 @@ def settings(tokenizer: tokenizers.Tokenizer) -> dict[str, dict[str, Any]]:
     }
 
 
-def _texts(row: Row) -> list[str]:
+def _row_texts(row: Row) -> list[str]:
+    """What the tokenizer is trained on, of a row."""
     tools = [json.dumps(row["tools"])] if "tools" in row else []
     return tools + [message["role"] + "\n" + str(message["content"]) for message in row["messages"]]
 
 
-def _line(row: Row) -> str:
+def _json_line(row: Row) -> str:
+    """A row as a line of JSONL."""
     return json.dumps(row, ensure_ascii=False)
 
 
-def _write(path: Path, *lines: str) -> None:
+def _write_lines(path: Path, *lines: str) -> None:
+    """Bytes and not text: Windows would write other line ends."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
 if __name__ == "__main__":
-    make(HERE)
+    make_demo_data(HERE)

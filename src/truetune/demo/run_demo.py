@@ -1,4 +1,8 @@
-"""`truetune demo`: both data sets checked, one row token by token, and the proof."""
+"""`truetune demo`: both data sets checked, one row token by token, and the proof.
+
+It runs what users will run, on data that ships with the package. The trade-off: without torch the proof is left out,
+and the demo says how to get it.
+"""
 
 from __future__ import annotations
 
@@ -18,33 +22,38 @@ from rich.text import Text
 from truetune.checks.report import DataReport
 from truetune.checks.run import check
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
-from truetune.demo.faults import broken_tokenizer
-from truetune.demo.prove import STEPS, Proof, prove
+from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.train_twice import STEPS, Proof, train_twice
 from truetune.report.report_terminal import render_brief
 from truetune.report.token_view_terminal import render_view
 from truetune.report.visible_text import visible
 from truetune.spec.run import RunSpec
 
-NEEDED = ("torch", "transformers")
+# Those of the extra `train` that the proof imports.
+NEEDED_PACKAGES = ("torch", "transformers")
 BARS = "▁▂▃▄▅▆▇█"
+# A bar for every fifth step: the table fits into 100 columns.
 COLUMNS = 24
 
 
-def demo(console: Console) -> int:
+def run_demo(console: Console) -> int:
     """Run the demo and return the exit code: 1 where it does not show what it should."""
     console.rule("1. A support chat with planted faults, and a tokenizer with two")
     with tempfile.TemporaryDirectory() as folder:
-        spoiled = _check(BROKEN, broken_tokenizer(Path(folder) / "tokenizer"), console)
+        spoiled = _check_data(BROKEN, break_tokenizer(Path(folder) / "tokenizer"), console)
     console.rule("2. The same chats, corrected")
-    mended = _check(DATA, TOKENIZER, console)
+    mended = _check_data(DATA, TOKENIZER, console)
     console.rule("3. What one row teaches, token by token")
     render_view(mended.views[0], console)
     console.rule("4. The proof: one tiny model, trained twice")
-    shown = spoiled.failed() and not mended.failed()
-    if all(importlib.util.find_spec(name) for name in NEEDED):
-        proof = _prove(console)
+    is_as_expected = spoiled.failed() and not mended.failed()
+    if all(importlib.util.find_spec(name) for name in NEEDED_PACKAGES):
+        proof = _train_with_progress(console)
         render_proof(proof, console)
-        shown = shown and (proof.broken.stopped, proof.sound.stopped) == (0, proof.rows)
+        is_as_expected = is_as_expected and (proof.broken.stopped, proof.sound.stopped) == (
+            0,
+            proof.rows,
+        )
     else:
         console.print(
             Text(
@@ -52,7 +61,7 @@ def demo(console: Console) -> int:
             )
         )
     console.print(Text(f"\nnext: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
-    return 0 if shown else 1
+    return 0 if is_as_expected else 1
 
 
 def render_proof(proof: Proof, console: Console) -> None:
@@ -65,7 +74,7 @@ def render_proof(proof: Proof, console: Console) -> None:
         good = outcome.stopped == proof.rows
         table.add_row(
             outcome.name,
-            _curve(outcome.losses, min(losses), max(losses)),
+            _draw_curve(outcome.losses, min(losses), max(losses)),
             f"{outcome.recited} of {proof.rows}",
             Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
         )
@@ -79,15 +88,17 @@ def render_proof(proof: Proof, console: Console) -> None:
     )
 
 
-def _check(data: Path, tokenizer: Path, console: Console) -> DataReport:
+def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
     """In the folder of the data, so that its lines are named without their long path."""
+    # Paths of an installed package fill half of the terminal.
     with chdir(data.parent):
         report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
     render_brief(report, console)
     return report
 
 
-def _prove(console: Console) -> Proof:
+def _train_with_progress(console: Console) -> Proof:
+    """Train twice, with a bar for each."""
     with Progress(console=console, transient=True) as bars:
         tasks: dict[str, TaskID] = {}
 
@@ -96,10 +107,10 @@ def _prove(console: Console) -> Proof:
                 tasks[name] = bars.add_task(name, total=STEPS)
             bars.update(tasks[name], advance=1, description=f"{name}: loss {loss:.3f}")
 
-        return prove(progress=step)
+        return train_twice(progress=step)
 
 
-def _curve(losses: Sequence[float], low: float, high: float) -> str:
+def _draw_curve(losses: Sequence[float], low: float, high: float) -> str:
     """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
     heights = [
         math.log(loss / low) / math.log(high / low)
