@@ -17,7 +17,7 @@ from truetune.doctor.environment import Environment, Requirement
 from truetune.doctor.gather_environment import parse_torch_facts
 from truetune.memory.read_machine import Gpu, Machine
 
-TORCH = {
+TORCH: dict[str, Any] = {
     "cuda": None,
     "hip": None,
     "available": False,
