@@ -82,7 +82,7 @@ class Reader(NamedTuple):
     file: str
     """The name of the file that holds the input"""
     sound: bytes
-    read_architecture: Callable[[Path], Any]
+    read: Callable[[Path], Any]
     allowed: tuple[str, ...] = ()
     """Names of exceptions that the reader promises besides those of truetune"""
 
