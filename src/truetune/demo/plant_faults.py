@@ -133,6 +133,7 @@ def plant_faults(rows: list[Row], rng: Random) -> list[Row]:
 
 def break_tokenizer(target: Path) -> Path:
     """A copy of the demo's tokenizer at `target`, with the edits of TOKENIZER_FAULTS."""
+    # The one that ships is sound, and stays so.
     shutil.copytree(TOKENIZER, target)
     for files in TOKENIZER_FAULTS.values():
         for name, edit in files.items():

@@ -61,6 +61,7 @@ def run_demo(console: Console) -> int:
             )
         )
     console.print(Text(f"\nnext: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
+    # The demo is a test as well: it fails where a rule no longer finds its fault.
     return 0 if is_as_expected else 1
 
 

@@ -123,6 +123,7 @@ def labels_by_id(views: list[TokenView], tokenizer: Any) -> Any:
     """The same, less what transformers' own collator masks: every token whose id is the pad token's."""
     import transformers
 
+    # The real one, so that the fault is what its users have.
     collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     collated = collator([{"input_ids": view.ids.tolist()} for view in views])["labels"]
     return labels_by_place(views).where(collated != IGNORED, IGNORED)
@@ -168,6 +169,7 @@ def _generate_answers(model: Any, tokenizer: Any, views: list[TokenView]) -> lis
     inputs = _pad_rows(tokenizer, prompts, "left")
     generated = model.generate(
         **inputs,
+        # Greedy: the proof must not depend on chance.
         do_sample=False,
         max_new_tokens=max(int(view.supervised.sum()) for view in views) + SPARE_TOKENS,
         eos_token_id=tokenizer.eos_token_id,

@@ -35,6 +35,7 @@ class EvaluationReport(Report):
 
     def lacks(self) -> bool:
         """Tasks of lm-eval judge by themselves: no rule is about them."""
+        # Without this, a run of tasks alone would end with the exit code of "nothing was judged".
         return bool(self.missing()) or (self.tasks is None and super().lacks())
 
     def more(self) -> dict[str, Any]:
