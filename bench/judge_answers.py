@@ -99,12 +99,12 @@ def labelled() -> list[Labelled]:
 def verdicts(row: Labelled) -> tuple[str, ...]:
     """What the judge says is wrong with an answer."""
     from truetune.data.predictions import Prediction
-    from truetune.evaluation.score import sample_of
+    from truetune.evaluation.score_predictions import build_sample
     from truetune.generation.answer_samples import NO_LIMIT
     from truetune.generation.answer_verdicts import answer_faults
 
     return answer_faults(
-        sample_of(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT
+        build_sample(Prediction(row.answer, row.question, row.reference), 0), NO_LIMIT
     )
 
 

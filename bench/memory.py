@@ -26,9 +26,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from truetune.memory.architecture import architecture
-from truetune.memory.estimate import GIB, estimate
-from truetune.memory.settings import resolve
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.estimate_memory import GIB, estimate_memory
+from truetune.memory.memory_settings import resolve_settings
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 
@@ -267,9 +267,9 @@ def results(cases: tuple[Case, ...], fake: bool) -> Iterator[dict[str, Any]]:
     """Estimate and measurement of each case."""
     for case in cases:
         began = time.perf_counter()
-        known = architecture(SHAPES[case.shape])
-        settings = resolve(case.config(), known)
-        guess = estimate(known, replace(settings, masked=True) if fake else settings)
+        known = parse_architecture(SHAPES[case.shape])
+        settings = resolve_settings(case.config(), known)
+        guess = estimate_memory(known, replace(settings, masked=True) if fake else settings)
         allocated = max(guess.moments, key=lambda moment: moment.allocated)
         measured = on_nothing(case) if fake else on_gpu(case)
         yield {
@@ -299,9 +299,7 @@ def main() -> None:
             if options.json:
                 print(json.dumps(found), flush=True)
                 continue
-            line = (
-                f"{found['case']:62} {found['estimate'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
-            )
+            line = f"{found['case']:62} {found['estimate_memory'] / GIB:8.2f} {found['measured'] / GIB:8.2f} "
             print(
                 f"{line} {found['error']:+7.1%}  {found['moment']} ({found['seconds']:.1f} s)",
                 flush=True,

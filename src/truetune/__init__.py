@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from truetune.checks.report import Report as Report
     from truetune.data.predictions import Prediction as Prediction
     from truetune.encoding.encode_run import Encoded as Encoded
-    from truetune.evaluation.evaluated_report import EvaluationReport as EvaluationReport
-    from truetune.evaluation.own_loop import Generator as Generator
-    from truetune.evaluation.own_loop import PredictionWriter as PredictionWriter
-    from truetune.evaluation.own_loop import Scorer as Scorer
-    from truetune.evaluation.report import SampleReport as SampleReport
-    from truetune.evaluation.score import ScoreReport as ScoreReport
-    from truetune.evaluation.score import score as score
+    from truetune.evaluation.custom_loop import Generator as Generator
+    from truetune.evaluation.custom_loop import PredictionWriter as PredictionWriter
+    from truetune.evaluation.custom_loop import Scorer as Scorer
+    from truetune.evaluation.evaluation_report import EvaluationReport as EvaluationReport
+    from truetune.evaluation.sample_report import SampleReport as SampleReport
+    from truetune.evaluation.score_predictions import ScoreReport as ScoreReport
+    from truetune.evaluation.score_predictions import score as score
     from truetune.fixing.fix_file import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
-    from truetune.memory.plan import Plan as Plan
+    from truetune.memory.plan_memory import Plan as Plan
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
     from truetune.serving.adapter_forms import Ladder as Ladder
     from truetune.serving.service_report import ServiceReport as ServiceReport
@@ -90,28 +90,28 @@ _HOMES = {
     "AuditReport": "truetune.checks.audit",
     "DataReport": "truetune.checks.report",
     "Encoded": "truetune.encoding.encode_run",
-    "EvaluationReport": "truetune.evaluation.evaluated_report",
+    "EvaluationReport": "truetune.evaluation.evaluation_report",
     "Finding": "truetune.checks.findings",
     "Fixed": "truetune.fixing.fix_file",
-    "Generator": "truetune.evaluation.own_loop",
+    "Generator": "truetune.evaluation.custom_loop",
     "Ladder": "truetune.serving.adapter_forms",
     "LintReport": "truetune.checks.lint",
     "Listener": "truetune.training.progress_output",
     "Options": "truetune.generation.backends.open_backend",
-    "Plan": "truetune.memory.plan",
+    "Plan": "truetune.memory.plan_memory",
     "Prediction": "truetune.data.predictions",
-    "PredictionWriter": "truetune.evaluation.own_loop",
+    "PredictionWriter": "truetune.evaluation.custom_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
     "Report": "truetune.checks.report",
     "RunSpec": "truetune.spec.run",
-    "SampleReport": "truetune.evaluation.report",
-    "ScoreReport": "truetune.evaluation.score",
-    "Scorer": "truetune.evaluation.own_loop",
+    "SampleReport": "truetune.evaluation.sample_report",
+    "ScoreReport": "truetune.evaluation.score_predictions",
+    "Scorer": "truetune.evaluation.custom_loop",
     "ServiceReport": "truetune.serving.service_report",
     "Trained": "truetune.training.run_training",
     "View": "truetune.viewing.view",
     "guard": "truetune.checks.guard",
-    "score": "truetune.evaluation.score",
+    "score": "truetune.evaluation.score_predictions",
 }
 Paths = str | PathLike[str] | Sequence[str | PathLike[str]]
 
@@ -391,7 +391,7 @@ def sample(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.sample import sample as run
+    from truetune.evaluation.sample_model import sample_model as run
     from truetune.generation.backends.open_backend import Options
 
     other = None if compare is None else fspath(compare)
@@ -425,7 +425,7 @@ def evaluate(
 
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.evaluation.evaluate import evaluate as run
+    from truetune.evaluation.evaluate_model import evaluate_model as run
 
     other = None if against is None else fspath(against)
     return run(

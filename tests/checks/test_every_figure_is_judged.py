@@ -19,9 +19,9 @@ WRITERS = {
     "checks/inspect_checkpoint.py": ("facts",),
     "checks/examine.py": ("_facts",),
     "checks/watching.py": ("report_of",),
-    "evaluation/evaluate.py": ("_subject",),
-    "evaluation/run_facts.py": ("_recorded", "_logged", "_watched"),
-    "evaluation/sample.py": ("subject",),
+    "evaluation/evaluate_model.py": ("_subject",),
+    "evaluation/summarize_run.py": ("_recorded", "_logged", "_watched"),
+    "evaluation/sample_model.py": ("subject",),
     "serving/check_server.py": ("_describe_server",),
 }
 """Functions that write the facts of a subject, by name"""

@@ -9,13 +9,19 @@ import pytest
 import truetune
 from truetune.checks.report import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
-from truetune.demo.chats import chats
-from truetune.demo.faults import FAULTS, TOKENIZER_FAULTS, Fault, broken, broken_tokenizer
+from truetune.demo.make_chats import make_chats
+from truetune.demo.plant_faults import (
+    FAULTS,
+    TOKENIZER_FAULTS,
+    Fault,
+    break_tokenizer,
+    plant_faults,
+)
 
 
 @pytest.fixture(scope="module")
 def spoiled(tmp_path_factory: pytest.TempPathFactory) -> truetune.Report:
-    folder = broken_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer")
+    folder = break_tokenizer(tmp_path_factory.mktemp("demo") / "tokenizer")
     return truetune.check(data=str(BROKEN), tokenizer=str(folder), max_length=MAX_LENGTH)
 
 
@@ -50,9 +56,9 @@ def test_nothing_else_is_found(spoiled: truetune.Report) -> None:
 
 
 def test_planting_leaves_the_sound_rows_alone() -> None:
-    rows = chats(100, Random(3))
+    rows = make_chats(100, Random(3))
     before = json.dumps(rows)
-    spoiled = broken(rows, Random(4))
+    spoiled = plant_faults(rows, Random(4))
     assert json.dumps(rows) == before
     changed = sum(fault.rows for fault in FAULTS if not fault.adds)
     assert sum(row in spoiled for row in rows) == len(rows) - changed
@@ -60,7 +66,7 @@ def test_planting_leaves_the_sound_rows_alone() -> None:
 
 
 def test_the_broken_tokenizer_differs_in_the_named_files_only(tmp_path: Path) -> None:
-    folder = broken_tokenizer(tmp_path / "tokenizer")
+    folder = break_tokenizer(tmp_path / "tokenizer")
     differing = {
         p.name for p in TOKENIZER.iterdir() if json_or_text(p) != json_or_text(folder / p.name)
     }

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from truetune.demo import BROKEN, DATA, TOKENIZER
-from truetune.demo.make import END, END_OF_TEXT, PAD, SPECIAL, make
+from truetune.demo.make_demo_data import END, END_OF_TEXT, PAD, SPECIAL, make_demo_data
 
 BACKEND = tokenizers.Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 
@@ -26,7 +26,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
 
 
 def test_making_it_again_gives_the_same_bytes(tmp_path: Path) -> None:
-    make(tmp_path)
+    make_demo_data(tmp_path)
     made = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
     shipped = [path for folder in (DATA.parent, TOKENIZER) for path in folder.iterdir()]
     by_hand = [TOKENIZER / "chat_template.jinja"]

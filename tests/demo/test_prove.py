@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from truetune.demo import TOKENIZER, run
-from truetune.demo.faults import broken_tokenizer
-from truetune.demo.prove import (
+from truetune.demo import TOKENIZER, run_demo
+from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.train_twice import (
     IGNORED,
     ROWS,
     STEPS,
@@ -16,8 +16,8 @@ from truetune.demo.prove import (
     Proof,
     labels_by_id,
     labels_by_place,
-    prove,
     short_views,
+    train_twice,
 )
 
 
@@ -26,7 +26,7 @@ def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> 
     transformers = pytest.importorskip("transformers")
     views = short_views()
     right = labels_by_place(views)
-    for folder, lost in ((broken_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
+    for folder, lost in ((break_tokenizer(tmp_path / "tokenizer"), ROWS), (TOKENIZER, 0)):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
         masked = right[right != labels_by_id(views, tokenizer)]
         assert masked.tolist() == [tokenizer.eos_token_id] * lost
@@ -39,7 +39,7 @@ def test_the_collator_masks_each_stop_token_and_nothing_else(tmp_path: Path) -> 
 def test_one_never_stops_and_the_other_always_does() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    proof = prove()
+    proof = train_twice()
     assert (proof.broken.stopped, proof.sound.stopped, proof.rows) == (0, ROWS, ROWS)
     assert (proof.broken.recited, proof.sound.recited) == (ROWS, ROWS)
     for outcome in (proof.broken, proof.sound):
@@ -57,7 +57,7 @@ def test_both_curves_and_counts_are_drawn() -> None:
         Outcome("own pad", losses, 19, 20, "Yes."),
     )
     console = Console(file=(written := io.StringIO()), width=80)
-    run.render_proof(Proof(broken, sound, 20, "Is [it] so?", 12.3), console)
+    run_demo.render_proof(Proof(broken, sound, 20, "Is [it] so?", 12.3), console)
     drawn = written.getvalue()
     assert "8.00 █" in drawn
     assert "▁ 0.016" in drawn
@@ -68,9 +68,9 @@ def test_both_curves_and_counts_are_drawn() -> None:
 
 
 def test_without_the_extra_the_demo_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "NEEDED", ("a_package_that_is_not_there",))
+    monkeypatch.setattr(run_demo, "NEEDED_PACKAGES", ("a_package_that_is_not_there",))
     console = Console(file=(written := io.StringIO()), width=100)
-    assert run.demo(console) == 0
+    assert run_demo.run_demo(console) == 0
     drawn = written.getvalue()
     assert "pip install 'truetune[train]'" in drawn
     assert "pad-is-stop-token" in drawn

@@ -18,7 +18,12 @@ from truetune.checks.environment.gpu_not_in_torch_build import has_kernels_for
 from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
 from truetune.checks.examine import doctor, judge
 from truetune.doctor.environment import PACKAGES
-from truetune.doctor.gather import LOADED, _load, extras, gather
+from truetune.doctor.gather_environment import (
+    IMPORTED_MODULES,
+    _try_imports,
+    gather_environment,
+    list_extras,
+)
 from truetune.errors import UsageError
 from truetune.report.as_json import as_dict
 from truetune.report.report_terminal import as_text
@@ -59,7 +64,7 @@ def test_a_crash_an_error_and_a_hang_are_found_and_the_rest_is_imported(modules:
         peft="import os; os.abort()",
     )
     names = ("torch", "numpy", "tokenizers", "accelerate", "peft", "liger-kernel")
-    loads, facts = _load(sys.executable, dict.fromkeys(names, "1"), 4, str)
+    loads, facts = _try_imports(sys.executable, dict.fromkeys(names, "1"), 4, str)
     assert (loads["torch"], loads["accelerate"]) == ("", "")
     assert "crashed" in loads["numpy"]
     assert "crashed" in loads["peft"]
@@ -78,7 +83,7 @@ def test_a_native_library_that_was_not_loaded_is_found(modules: Path) -> None:
         cextension="class MockLibrary: error_msg = 'no CUDA binary'\nlib = MockLibrary()",
     )
     (modules / "bitsandbytes.py").unlink()
-    loads, _ = _load(sys.executable, {"bitsandbytes": "0.48"}, 20, str)
+    loads, _ = _try_imports(sys.executable, {"bitsandbytes": "0.48"}, 20, str)
     assert loads == {"bitsandbytes": "RuntimeError: no CUDA binary"}
 
 
@@ -98,7 +103,7 @@ def test_versions_and_requirements_are_read_without_an_import(modules: Path) -> 
         "Metadata-Version: 2.1\nName: peft\nVersion: 0.20\n", encoding="utf-8"
     )
     write(modules, trl="raise SystemExit('imported')")
-    found = gather(sys.executable, load=False)
+    found = gather_environment(sys.executable, load=False)
     assert found.packages["trl"] == "1.0"
     report = judge(found, RunSpec(select=("ENV002",)))
     assert [f.message for f in report.findings if f.message.startswith("trl")] == [
@@ -121,14 +126,14 @@ def test_extras_of_truetune(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         f"Metadata-Version: 2.1\nName: truetune\nVersion: 0.1\n{lines}\n", encoding="utf-8"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert extras() == {"train": ("torch",), "qlora": ("bitsandbytes",)}
+    assert list_extras() == {"train": ("torch",), "qlora": ("bitsandbytes",)}
 
 
 def test_no_interpreter() -> None:
     with pytest.raises(UsageError, match="can't be started"):
-        gather("nowhere/python")
+        gather_environment("nowhere/python")
     with pytest.raises(UsageError, match="no Python interpreter"):
-        gather("/bin/true" if os.name != "nt" else "where.exe")
+        gather_environment("/bin/true" if os.name != "nt" else "where.exe")
 
 
 def test_the_report_is_of_its_schema_and_draws() -> None:
@@ -182,4 +187,4 @@ def test_the_command() -> None:
 
 
 def test_what_is_imported_is_told() -> None:
-    assert set(LOADED) <= set(PACKAGES)
+    assert set(IMPORTED_MODULES) <= set(PACKAGES)

@@ -12,7 +12,7 @@ import torch
 from tests.auditing import tiny
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.losses import HeldOut, held_out
+from truetune.evaluation.row_losses import HeldOut, encode_held_out
 from truetune.generation.backends.backend import ScoredIds
 from truetune.render.probes import Probes, prepared
 from truetune.spec.files import spec_of
@@ -29,7 +29,7 @@ def probes_of(**settings: Any) -> Probes:
 
 
 def examples(path: Path, **settings: Any) -> HeldOut:
-    return held_out(probes_of(**settings), read_conversations([str(path)]))
+    return encode_held_out(probes_of(**settings), read_conversations([str(path)]))
 
 
 def one_by_one(

@@ -15,8 +15,8 @@ from tests.auditing import tiny
 from tests.evaluation.held import saved, write
 from truetune.cli.evaluate_command import evaluate as command
 from truetune.errors import DataError, UsageError
-from truetune.evaluation import evaluate as module
-from truetune.evaluation.evaluate import evaluate
+from truetune.evaluation import evaluate_model as module
+from truetune.evaluation.evaluate_model import evaluate_model
 from truetune.generation.backends.backend import Backend
 
 
@@ -49,7 +49,7 @@ def names(report: Any) -> set[str]:
 
 
 def test_losses_and_stops_of_a_model(model: Path, held: Path) -> None:
-    report = evaluate(str(model), [str(held)])
+    report = evaluate_model(str(model), [str(held)])
     found = report.evaluated
     assert found is not None
     assert found.rows == 10
@@ -66,27 +66,27 @@ def test_losses_and_stops_of_a_model(model: Path, held: Path) -> None:
     assert names(report) == {"stopping-is-not-calibrated"}
     assert report.failed()
     assert any("trained on is not known" in note for note in report.notes)
-    again = evaluate(str(model), [str(held)])
+    again = evaluate_model(str(model), [str(held)])
     assert again.evaluated == found
 
 
 def test_against_another_model(model: Path, other: Path, held: Path) -> None:
-    found = evaluate(str(model), [str(held)], against=str(other)).evaluated
-    back = evaluate(str(other), [str(held)], against=str(model)).evaluated
+    found = evaluate_model(str(model), [str(held)], against=str(other)).evaluated
+    back = evaluate_model(str(other), [str(held)], against=str(model)).evaluated
     assert found is not None
     assert back is not None
     assert found.other == back.model
     for mine, theirs in zip(found.changes, back.changes, strict=True):
         assert mine.difference == pytest.approx(-theirs.difference)
         assert mine.p == pytest.approx(theirs.p)
-    itself = evaluate(str(model), [str(held)], against=str(model))
+    itself = evaluate_model(str(model), [str(held)], against=str(model))
     assert itself.evaluated is not None
     assert {(change.difference, change.p) for change in itself.evaluated.changes} == {(0.0, 1.0)}
     assert "no-better-than-base" not in names(itself)
 
 
 def test_answers_and_their_agreement(model: Path, other: Path, held: Path) -> None:
-    report = evaluate(
+    report = evaluate_model(
         str(model), [str(held)], answers=4, max_new_tokens=12, against=str(other), parser="number"
     )
     assert report.metrics is not None
@@ -103,7 +103,7 @@ def test_answers_and_their_agreement(model: Path, other: Path, held: Path) -> No
 
 
 def test_a_wrong_parser_asks_no_model(model: Path, held: Path) -> None:
-    report = evaluate(str(model), [str(held)], answers=4, parser="regex:unheard of (.*)")
+    report = evaluate_model(str(model), [str(held)], answers=4, parser="regex:unheard of (.*)")
     assert "parser-misses-gold-answers" in names(report)
     assert report.metrics is None
     assert any("no prompt was asked" in note for note in report.notes)
@@ -112,7 +112,7 @@ def test_a_wrong_parser_asks_no_model(model: Path, held: Path) -> None:
 def test_rows_that_were_trained_on_stand_apart(model: Path, tmp_path: Path) -> None:
     chats = tiny.chats(12)
     held, trained = write(tmp_path, chats), write(tmp_path, chats[:4], "trained.jsonl")
-    report = evaluate(str(model), [str(held)], trained_on=[str(trained)])
+    report = evaluate_model(str(model), [str(held)], trained_on=[str(trained)])
     found = report.evaluated
     assert found is not None
     assert found.seen is not None
@@ -121,14 +121,14 @@ def test_rows_that_were_trained_on_stand_apart(model: Path, tmp_path: Path) -> N
     assert found.seen.seen.rows == 4
     assert found.seen.unseen == found.model.loss()
     assert "evaluation-rows-were-trained-on" in names(report)
-    all_seen = evaluate(str(model), [str(trained)], trained_on=[str(trained)]).evaluated
+    all_seen = evaluate_model(str(model), [str(trained)], trained_on=[str(trained)]).evaluated
     assert all_seen is not None
     assert all_seen.seen is not None
     assert (all_seen.rows, all_seen.seen.rows, all_seen.seen.seen) == (4, 4, None)
 
 
 def test_one_row_has_no_interval(model: Path, held: Path) -> None:
-    report = evaluate(str(model), [str(held)], limit=1)
+    report = evaluate_model(str(model), [str(held)], limit=1)
     assert report.evaluated is not None
     assert report.evaluated.rows == 1
     assert report.evaluated.model.losses[0].low is None
@@ -136,7 +136,9 @@ def test_one_row_has_no_interval(model: Path, held: Path) -> None:
 
 
 def test_a_limit_draws_by_the_seed(model: Path, held: Path) -> None:
-    means = [evaluate(str(model), [str(held)], limit=4, seed=seed).evaluated for seed in (0, 0, 1)]
+    means = [
+        evaluate_model(str(model), [str(held)], limit=4, seed=seed).evaluated for seed in (0, 0, 1)
+    ]
     losses = [found.model.losses[0].mean for found in means if found is not None]
     assert losses[0] == losses[1] != losses[2]
 
@@ -148,26 +150,28 @@ def test_rows_that_are_too_long_are_said(model: Path, tmp_path: Path) -> None:
             {"role": "assistant", "content": "so"},
         ]
     }
-    found = evaluate(str(model), [str(write(tmp_path, [*tiny.chats(2), long]))]).evaluated
+    found = evaluate_model(str(model), [str(write(tmp_path, [*tiny.chats(2), long]))]).evaluated
     assert found is not None
     assert found.rows == 2
     assert list(found.skipped.values()) == [1]
     with pytest.raises(DataError, match="no row can be measured"):
-        evaluate(str(model), [str(write(tmp_path, [long], "long.jsonl"))])
+        evaluate_model(str(model), [str(write(tmp_path, [long], "long.jsonl"))])
 
 
 def test_nothing_to_measure(model: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no row"):
-        evaluate(str(model), [str(write(tmp_path, []))])
+        evaluate_model(str(model), [str(write(tmp_path, []))])
     with pytest.raises(DataError, match="no row can be measured"):
-        evaluate(
+        evaluate_model(
             str(model),
             [str(write(tmp_path, [{"messages": [{"role": "user", "content": "Hi"}]}] * 2))],
         )
     with pytest.raises(UsageError, match="--data"):
-        evaluate(str(model))
+        evaluate_model(str(model))
     with pytest.raises(UsageError, match="names no base"):
-        evaluate(str(model), [str(write(tmp_path, tiny.chats(2), "two.jsonl"))], against="base")
+        evaluate_model(
+            str(model), [str(write(tmp_path, tiny.chats(2), "two.jsonl"))], against="base"
+        )
 
 
 def test_a_backend_that_can_not_score(
@@ -182,8 +186,8 @@ def test_a_backend_that_can_not_score(
 
     monkeypatch.setattr(module, "open_backend", silent)
     with pytest.raises(UsageError, match="can't tell the probabilities"):
-        evaluate(str(model), [str(held)])
-    report = evaluate(str(model), [str(held)], answers=2, max_new_tokens=4)
+        evaluate_model(str(model), [str(held)])
+    report = evaluate_model(str(model), [str(held)], answers=2, max_new_tokens=4)
     assert report.evaluated is not None
     assert report.evaluated.model.losses == ()
     assert report.metrics is not None
@@ -194,7 +198,7 @@ def test_a_backend_that_can_not_score(
 def test_tasks_need_their_package(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UsageError, match="pip install lm-eval"):
-        evaluate(str(model), tasks=["arc_easy"])
+        evaluate_model(str(model), tasks=["arc_easy"])
 
 
 def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) -> None:
@@ -215,7 +219,7 @@ def test_another_vocabulary_is_refused(model: Path, held: Path, tmp_path: Path) 
     ]
     data = write(tmp_path, [*tiny.chats(2), *rows])
     with pytest.raises(UsageError, match="another one"):
-        evaluate(str(model), [str(data)], against=str(odd))
+        evaluate_model(str(model), [str(data)], against=str(odd))
 
 
 def test_the_command(model: Path, other: Path, held: Path, tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, written
 from tests.evaluation.test_sample import ran
 from truetune.errors import UsageError
-from truetune.evaluation.following import follow
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.follow_checkpoints import follow_checkpoints
+from truetune.evaluation.sample_report import SampleReport
 from truetune.training.save_checkpoints import mark_whole
 
 
@@ -32,7 +32,7 @@ def record(run: Path, status: str, step: int) -> None:
 
 
 def followed(run: Path, rows: Path, said: list[str], **given: Any) -> SampleReport:
-    return follow(
+    return follow_checkpoints(
         str(run), [str(rows)], say=said.append, **{"max_new_tokens": LIMIT, "count": 8, **given}
     )
 

@@ -23,7 +23,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.watching import findings_of
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
-from truetune.evaluation.inquest import inquire
+from truetune.evaluation.gather_evidence import gather_evidence
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.backends.backend import Backend, Decoding, Progress
 from truetune.generation.backends.model_source import find_model_source, serving_stops
@@ -116,7 +116,7 @@ def asked(
             for p, a in zip(prompts, said, strict=True)
             if a is not None
         )
-        return inquire(
+        return gather_evidence(
             place, probes, prompts, SamplingPass(0, samples, 1.0), answering, limit=LIMIT
         )
 

@@ -13,7 +13,7 @@ from tests.evaluation.held import probes_of, write
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding.encode_run import encode
-from truetune.evaluation.leaks import Leaks, seen_rows
+from truetune.evaluation.training_overlap import TrainingOverlap, find_training_overlap
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.backends.model_source import ModelSource
 from truetune.generation.build_prompts import build_prompts
@@ -75,8 +75,8 @@ def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
     return probes_of(), {"data": {**data, "held_out": [HELD]}, "settings": {"data": [str(trained)]}}
 
 
-def hows(found: Leaks | str) -> list[str | None]:
-    assert isinstance(found, Leaks)
+def hows(found: TrainingOverlap | str) -> list[str | None]:
+    assert isinstance(found, TrainingOverlap)
     return [None if seen is None else seen.how for seen in found.seen]
 
 
@@ -85,9 +85,9 @@ FOUND = ["row", None, "near", "prompt", "prompt", None]
 
 def test_by_the_encoded_rows(trained: Path, asked: list[Prompt], tmp_path: Path) -> None:
     probes, run = run_of(trained, tmp_path / "encoded")
-    found = seen_rows(place(tmp_path, **run), asked, probes)
+    found = find_training_overlap(place(tmp_path, **run), asked, probes)
     assert hows(found) == FOUND
-    assert isinstance(found, Leaks)
+    assert isinstance(found, TrainingOverlap)
     assert found.rows == 5
     assert found.seen[2] is not None
     assert (found.seen[2].file, found.seen[2].line) == (trained.name, 4)
@@ -106,22 +106,22 @@ def test_by_the_files_where_the_encoded_rows_are_gone(
 ) -> None:
     probes, run = run_of(trained, tmp_path / "encoded")
     run["data"]["folder"] = str(tmp_path / "gone")
-    assert hows(seen_rows(place(tmp_path, **run), asked, probes)) == FOUND
+    assert hows(find_training_overlap(place(tmp_path, **run), asked, probes)) == FOUND
     trained.write_text(trained.read_text() + "\n")
-    changed = seen_rows(place(tmp_path, **run), asked, probes)
+    changed = find_training_overlap(place(tmp_path, **run), asked, probes)
     assert isinstance(changed, str)
     assert "not on this machine as they were" in changed
 
 
 def test_by_named_files(trained: Path, asked: list[Prompt], tmp_path: Path) -> None:
-    found = seen_rows(place(tmp_path), asked, probes_of(), [str(trained)])
+    found = find_training_overlap(place(tmp_path), asked, probes_of(), [str(trained)])
     assert hows(found) == ["row", "row", *FOUND[2:]]
-    assert isinstance(found, Leaks)
+    assert isinstance(found, TrainingOverlap)
     assert found.source == str(trained)
 
 
 def test_nothing_is_recorded(asked: list[Prompt], tmp_path: Path) -> None:
-    said = seen_rows(place(tmp_path), asked, probes_of())
+    said = find_training_overlap(place(tmp_path), asked, probes_of())
     assert isinstance(said, str)
     assert "--trained-on" in said
 
@@ -139,5 +139,5 @@ def test_text_without_turns(tmp_path: Path) -> None:
     prompts = build_prompts(probes.spec, read_conversations([str(rows)]), 3, probes=probes)
     alone = write(tmp_path, [{"text": text}], "trained.jsonl")
     made = [replace(prompt, line=i) for i, prompt in enumerate(prompts)]
-    assert hows(seen_rows(place(tmp_path), made, probes, [str(alone)]))[0] == "row"
-    assert hows(seen_rows(place(tmp_path), made, probes, [str(alone)]))[-1] is None
+    assert hows(find_training_overlap(place(tmp_path), made, probes, [str(alone)]))[0] == "row"
+    assert hows(find_training_overlap(place(tmp_path), made, probes, [str(alone)]))[-1] is None

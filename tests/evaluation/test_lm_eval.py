@@ -10,7 +10,13 @@ import pytest
 
 from tests.evaluation.held import probes_of, saved
 from truetune.errors import UsageError
-from truetune.evaluation.lm_eval import Asked, adds_bos, notes_of, run_tasks, watched
+from truetune.evaluation.lm_eval_tasks import (
+    PromptLog,
+    adds_bos,
+    describe_prompt_differences,
+    recording_model,
+    run_tasks,
+)
 from truetune.generation.backends.model_source import find_model_source
 
 MESSAGES = [{"role": "user", "content": "Where is the lighthouse?"}]
@@ -46,17 +52,17 @@ class Plain:
         return len(requests)
 
 
-def asked_by(generation: bool = True, **given: Any) -> Asked:
+def asked_by(generation: bool = True, **given: Any) -> PromptLog:
     """The ids of one chat as a likelihood is asked for."""
-    asked = Asked()
-    model = watched(Plain, asked)(**given)
+    asked = PromptLog()
+    model = recording_model(Plain, asked)(**given)
     text = model.apply_chat_template(MESSAGES, add_generation_prompt=generation)
     assert model._loglikelihood_tokens([((text, " B"), model.ids(text), [5])]) == 1
     return asked
 
 
 def test_the_prompts_of_the_training_are_silent() -> None:
-    assert notes_of(asked_by(), PROBES) == ()
+    assert describe_prompt_differences(asked_by(), PROBES) == ()
 
 
 @pytest.mark.parametrize(
@@ -68,14 +74,14 @@ def test_the_prompts_of_the_training_are_silent() -> None:
     ],
 )
 def test_other_prompts_are_told(given: dict[str, Any], says: str) -> None:
-    (note,) = notes_of(asked_by(**given), PROBES)
+    (note,) = describe_prompt_differences(asked_by(**given), PROBES)
     assert says in note
     assert note.startswith("1 of 1 prompts")
 
 
 def test_a_prompt_without_the_template_is_told() -> None:
     ids = tuple(PROBES.tokenizer.backend.encode("Question: where?").ids)
-    (note,) = notes_of(Asked(prompts={"Question: where?": ids}), PROBES)
+    (note,) = describe_prompt_differences(PromptLog(prompts={"Question: where?": ids}), PROBES)
     assert "not in the chat template" in note
 
 

@@ -12,8 +12,14 @@ import pytest
 import truetune
 from tests.auditing import tiny
 from tests.evaluation.held import examples, one_by_one, probes_of, saved, write
-from truetune.evaluation.evaluate import evaluate
-from truetune.evaluation.losses import BAD, KINDS, changes, losses, row_losses
+from truetune.evaluation.evaluate_model import evaluate_model
+from truetune.evaluation.row_losses import (
+    KINDS,
+    REJECTED_ANSWER,
+    loss_changes,
+    mean_losses,
+    sum_row_losses,
+)
 from truetune.generation import teacher_forcing
 from truetune.generation.evaluation_results import ALL_TOKENS, FIRST_TOKEN
 from truetune.render.rendering import Source
@@ -43,17 +49,17 @@ def test_the_batch_does_not_matter(
     monkeypatch.setattr(teacher_forcing, "MAX_BATCH_TOKENS", tokens)
     held = examples(write(tmp_path, tiny.chats(9, turns=2)))
     ids = [document.ids.tolist() for document in held.documents]
-    plain = row_losses(held.documents, one_by_one(model, ids, [3]))
-    found = row_losses(held.documents, teacher_forcing.score_sequences(model, ids, [3]))
+    plain = sum_row_losses(held.documents, one_by_one(model, ids, [3]))
+    found = sum_row_losses(held.documents, teacher_forcing.score_sequences(model, ids, [3]))
     assert np.abs(plain.sums - found.sums).max() < 1e-4
-    for mine, other in zip(losses(found), losses(plain), strict=True):
+    for mine, other in zip(mean_losses(found), mean_losses(plain), strict=True):
         assert mine.mean == pytest.approx(other.mean, abs=1e-6)
 
 
 def test_every_supervised_token_counts_once(model: Any, tmp_path: Path) -> None:
     path = write(tmp_path, tiny.chats(6, turns=3))
     held = examples(path)
-    table = row_losses(
+    table = sum_row_losses(
         held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
     )
     whole, stop, first = (
@@ -79,7 +85,7 @@ def test_turns_that_serving_sees_otherwise_are_examples_of_their_own(
             message["reasoning_content"] = "Let me count."
     held = examples(write(tmp_path, rows), template=str(template))
     assert len(held.documents) == 12
-    table = row_losses(
+    table = sum_row_losses(
         held.documents, one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
     )
     stop, thought = (
@@ -96,14 +102,14 @@ def test_a_mean_is_over_tokens_and_an_interval_over_rows(model: Any, tmp_path: P
     every = np.concatenate(
         [-s.logprobs[d.supervised] for s, d in zip(scored, held.documents, strict=True)]
     )
-    whole = losses(row_losses(held.documents, scored))[0]
+    whole = mean_losses(sum_row_losses(held.documents, scored))[0]
     assert (whole.source, whole.tokens, whole.rows) == (ALL_TOKENS, len(every), 5)
     assert whole.mean == pytest.approx(float(every.mean()), abs=1e-6)
     assert whole.low is not None
     assert whole.high is not None
     assert whole.low <= whole.mean <= whole.high
     assert whole.perplexity == pytest.approx(np.exp(every.mean()), rel=1e-5)
-    one = losses(row_losses(held.documents[:1], scored[:1]))[0]
+    one = mean_losses(sum_row_losses(held.documents[:1], scored[:1]))[0]
     assert (one.low, one.high) == (None, None)
 
 
@@ -111,23 +117,23 @@ def test_losses_of_two_models_are_compared_row_by_row(model: Any, tmp_path: Path
     held = examples(write(tmp_path, tiny.chats(12)))
     ids = [document.ids.tolist() for document in held.documents]
     tables = [
-        row_losses(held.documents, one_by_one(one, ids, [3]))
+        sum_row_losses(held.documents, one_by_one(one, ids, [3]))
         for one in (model, tiny.model(seed=9).eval())
     ]
-    found = changes(*tables)
-    means = [losses(table)[0].mean for table in tables]
+    found = loss_changes(*tables)
+    means = [mean_losses(table)[0].mean for table in tables]
     assert found[0].difference == pytest.approx(means[0] - means[1])
-    assert {change.source for change in found} == {loss.source for loss in losses(tables[0])}
-    assert changes(tables[0], tables[0])[0].p == 1
+    assert {change.source for change in found} == {loss.source for loss in mean_losses(tables[0])}
+    assert loss_changes(tables[0], tables[0])[0].p == 1
     with pytest.raises(ValueError, match="other tokens"):
-        changes(tables[0], row_losses(held.documents[1:], one_by_one(model, ids[1:], [3])))
+        loss_changes(tables[0], sum_row_losses(held.documents[1:], one_by_one(model, ids[1:], [3])))
 
 
 def test_a_loss_that_is_no_number_is_said(model: Any, tmp_path: Path) -> None:
     held = examples(write(tmp_path, tiny.chats(3)))
     scored = one_by_one(model, [d.ids.tolist() for d in held.documents], [3])
     scored[1].logprobs[-2] = -np.inf
-    whole = losses(row_losses(held.documents, scored))[0]
+    whole = mean_losses(sum_row_losses(held.documents, scored))[0]
     assert (whole.mean, whole.low) == (np.inf, None)
 
 
@@ -154,7 +160,7 @@ def test_of_judged_answers_and_pairs_the_wanted_ones_count(tmp_path: Path) -> No
         {"messages": chat["messages"], "label": i % 2 == 0} for i, chat in enumerate(tiny.chats(4))
     ]
     held = examples(write(tmp_path, judged))
-    assert (len(held.documents), held.skipped) == (2, {BAD: 2})
+    assert (len(held.documents), held.skipped) == (2, {REJECTED_ANSWER: 2})
     rows = tiny.pairs(3)
     rows[0]["prompt"] = [
         *rows[1]["prompt"],
@@ -178,7 +184,7 @@ def test_training_logs_the_same_loss(tmp_path: Path) -> None:
         training={"dtype": "float32", "max_steps": 3, "lora": {"r": 4}, "per_device_eval_batch_size": 3},
         out=tmp_path / "out",
     )  # fmt: skip
-    found = evaluate(str(done.folder)).evaluated
+    found = evaluate_model(str(done.folder)).evaluated
     assert found is not None
     recorded = json.loads((done.folder / "run.json").read_text())["losses"]["held_out"]
     assert found.model.losses[0].mean == pytest.approx(recorded, abs=1e-4)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.evaluation.metrics import Group, measured
-from truetune.evaluation.statistics import mcnemar, wilson
+from truetune.evaluation.answer_metrics import RowGroup, measure_answers
+from truetune.evaluation.row_statistics import mcnemar_p, wilson_interval
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.answer_samples import Answer, Prompt, Sample
 from truetune.generation.score_answer import score_answer
@@ -22,12 +22,12 @@ def sample(
     return Sample(prompt, answer, score_answer(prompt, answer, parse=NUMBER))
 
 
-def values(group: Group) -> dict[str, float]:
+def values(group: RowGroup) -> dict[str, float]:
     return {measure.name: round(measure.value, 3) for measure in group.measures}
 
 
 def test_the_measures_of_four_answers() -> None:
-    found = measured(
+    found = measure_answers(
         [
             sample(0, "It is 5", "It is 5"),
             sample(1, "It is 6", "It is 5"),
@@ -47,30 +47,30 @@ def test_the_measures_of_four_answers() -> None:
     }
     agrees = group.measure("agrees")
     assert agrees is not None
-    assert (agrees.low, agrees.high) == wilson(2, 4)
+    assert (agrees.low, agrees.high) == wilson_interval(2, 4)
 
 
 def test_rows_that_were_trained_on_are_apart() -> None:
     mixed = [sample(0, "5", "5", seen=True), sample(1, "6", "5"), sample(2, "5", "5", seen=True)]
-    held, seen = measured(mixed).groups
+    held, seen = measure_answers(mixed).groups
     assert (held.name, values(held)["agrees"], seen.name, values(seen)["agrees"]) == (
         "held out",
         0,
         "trained on",
         1,
     )
-    (whole,) = measured(mixed, seen_known=False).groups
+    (whole,) = measure_answers(mixed, seen_known=False).groups
     assert (whole.name, whole.samples) == ("all", 3)
-    (only,) = measured(mixed[:1]).groups
+    (only,) = measure_answers(mixed[:1]).groups
     assert only.name == "trained on"
-    assert measured([]).groups == ()
+    assert measure_answers([]).groups == ()
 
 
 def test_each_file_counts_the_same_in_their_mean() -> None:
     rows = [sample(i, "5", "5", file="long.jsonl") for i in range(6)] + [
         sample(9, "4", "5", file="short.jsonl")
     ]
-    whole, long, short, mean = measured(rows).groups
+    whole, long, short, mean = measure_answers(rows).groups
     assert [group.name for group in (long, short, mean)] == [
         "long.jsonl",
         "short.jsonl",
@@ -85,9 +85,9 @@ def test_against_another_model() -> None:
     theirs = [sample(i, "4" if i < 6 else "5", "5") for i in reversed(range(9))] + [
         sample(50, "5", "5")
     ]
-    found = {paired.name: paired for paired in measured(mine, others=theirs).paired}
+    found = {paired.name: paired for paired in measure_answers(mine, others=theirs).paired}
     agrees = found["agrees"]
-    assert (agrees.of, agrees.better, agrees.worse, agrees.p) == (9, 6, 1, mcnemar(6, 1))
+    assert (agrees.of, agrees.better, agrees.worse, agrees.p) == (9, 6, 1, mcnemar_p(6, 1))
     assert agrees.change == pytest.approx(5 / 9)
     assert (found["stopped"].better, found["stopped"].worse) == (0, 1)
-    assert measured(mine).paired == ()
+    assert measure_answers(mine).paired == ()

@@ -16,7 +16,7 @@ from tests.parts import data
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
-from truetune.evaluation.parser_proof import after_answers, proof_of
+from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.final_answers import find_final_answer, holds_final_answer
@@ -64,7 +64,7 @@ RIGHT: list[tuple[str, Any, list[str]]] = [
 
 @pytest.mark.parametrize(("name", "parse", "golds"), RIGHT)
 def test_right_parsers_pass_in_silence(name: str, parse: Any, golds: list[str]) -> None:
-    proof = proof_of(parse or make_parser(name), golds, name=name)
+    proof = try_parser(parse or make_parser(name), golds, name=name)
     assert proof.read == proof.golds == len(golds)
     assert proof.empty == 0
     if proof.chance is not None:
@@ -131,7 +131,7 @@ WRONG: list[tuple[str, Any, list[str], set[str], str]] = [
 def test_wrong_parsers_are_caught(
     name: str, parse: Any, golds: list[str], codes: set[str], says: str
 ) -> None:
-    found = told(proof_of(parse or make_parser(name), golds, name=name, seconds=0.3))
+    found = told(try_parser(parse or make_parser(name), golds, name=name, seconds=0.3))
     assert set(found) == codes
     first = found[min(found)]
     assert name in first.message
@@ -140,7 +140,7 @@ def test_wrong_parsers_are_caught(
 
 
 def test_an_example_shows_gold_reading_and_row() -> None:
-    found = told(proof_of(make_parser(r"regex:(\d+)"), SUMS, name="first"))["EVAL005"]
+    found = told(try_parser(make_parser(r"regex:(\d+)"), SUMS, name="first"))["EVAL005"]
     text = found.cases[0].text
     assert f"is read as '{COUNTS[0]}'" in text
     assert f"expected {COUNTS[0] + COUNTS[1]}" in text
@@ -148,28 +148,28 @@ def test_an_example_shows_gold_reading_and_row() -> None:
 
 
 def test_chance_is_that_of_the_golds() -> None:
-    proof = proof_of(make_parser("choice"), ["A", "A", "A", "B"], name="choice")
+    proof = try_parser(make_parser("choice"), ["A", "A", "A", "B"], name="choice")
     assert proof.chance == proof.shuffled == 3 / 6
     assert (
         str(proof)
         == "choice: reads 4 of 4 gold answers; shuffled ones score 0.50, chance is 0.50; empty ones"
         " 0.00"
     )
-    assert proof_of(make_parser("choice"), ["A"] * 9, name="choice").chance == 1.0
-    assert told(proof_of(make_parser("choice"), ["A"] * 9, name="choice")) == {}
-    assert proof_of(make_parser("choice"), [], name="choice").golds == 0
+    assert try_parser(make_parser("choice"), ["A"] * 9, name="choice").chance == 1.0
+    assert told(try_parser(make_parser("choice"), ["A"] * 9, name="choice")) == {}
+    assert try_parser(make_parser("choice"), [], name="choice").golds == 0
 
 
 def test_questions_that_score_are_told() -> None:
     golds = [f"{a} apples" for a in range(20)]
-    proof = proof_of(
+    proof = try_parser(
         make_parser("number"),
         golds,
         name="number",
         questions=[f"Repeat: {a} apples" for a in range(20)],
     )
     assert told(proof)["EVAL007"].severity == "warning"
-    others = proof_of(
+    others = try_parser(
         make_parser("number"),
         golds,
         name="number",
@@ -180,12 +180,12 @@ def test_questions_that_score_are_told() -> None:
 
 def test_right_answers_that_are_not_read_are_told() -> None:
     golds = [f"#### {a}" for a in COUNTS]
-    proof = proof_of(make_parser(r"regex:#### (\d+)"), golds, name="strict")
+    proof = try_parser(make_parser(r"regex:#### (\d+)"), golds, name="strict")
     said = [f"The answer is {a}." for a in COUNTS[:30]] + golds[30:]
-    found = told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, said))["EVAL009"]
+    found = told(add_model_answers(proof, make_parser(r"regex:#### (\d+)"), golds, said))["EVAL009"]
     assert (found.count, found.total) == (30, 40)
     wrong = [f"The answer is {a + 1}." for a in COUNTS]
-    assert told(after_answers(proof, make_parser(r"regex:#### (\d+)"), golds, wrong)) == {}
+    assert told(add_model_answers(proof, make_parser(r"regex:#### (\d+)"), golds, wrong)) == {}
 
 
 @pytest.mark.parametrize(
@@ -240,8 +240,8 @@ def test_real_tool_calls() -> None:
         if turn["from"] == "function_call"
     ]
     assert len(calls) > 100
-    assert told(proof_of(make_parser("json"), calls, name="json")) == {}
-    assert set(told(proof_of(str.strip, calls, name="as text"))) == {"EVAL005"}
+    assert told(try_parser(make_parser("json"), calls, name="json")) == {}
+    assert set(told(try_parser(str.strip, calls, name="as text"))) == {"EVAL005"}
 
 
 class Hostile:
@@ -267,7 +267,7 @@ class Hostile:
 )
 def test_a_parser_can_do_nothing_to_the_proof(parse: Any) -> None:
     golds = ["", "9" * 5000, "#### 9" + "9" * 5000, "\ud800", '{"a": [', "灯塔", "The answer is ²."]
-    proof = proof_of(parse, golds, name="hostile", questions=golds)
+    proof = try_parser(parse, golds, name="hostile", questions=golds)
     assert proof.read == 0
     assert set(told(proof)) == {"EVAL005"}
-    assert after_answers(proof, parse, golds, golds).answers == len(golds)
+    assert add_model_answers(proof, parse, golds, golds).answers == len(golds)

@@ -17,10 +17,10 @@ from tests.evaluation.answering import LIMIT, written
 from truetune.cli.sample_command import sample as command
 from truetune.data.output_folder import file_digest
 from truetune.errors import DataError, SpecError, TruetuneError, UsageError
-from truetune.evaluation.asked import Asked
-from truetune.evaluation.asked import asked as choose
-from truetune.evaluation.report import SampleReport
-from truetune.evaluation.sample import sample
+from truetune.evaluation.choose_prompts import ChosenPrompts
+from truetune.evaluation.choose_prompts import choose_prompts as choose
+from truetune.evaluation.sample_model import sample_model
+from truetune.evaluation.sample_report import SampleReport
 from truetune.generation.backends.model_source import find_model_source
 from truetune.generation.backends.transformers_backend import TransformersBackend
 
@@ -30,10 +30,10 @@ SCHEMA = json.loads(
 
 
 def asked(model: Path, rows: Path, **given: Any) -> SampleReport:
-    return sample(str(model), [str(rows)], **{"count": 8, "max_new_tokens": LIMIT, **given})
+    return sample_model(str(model), [str(rows)], **{"count": 8, "max_new_tokens": LIMIT, **given})
 
 
-def chosen(model: Path, rows: Path, count: int, **given: Any) -> Asked:
+def chosen(model: Path, rows: Path, count: int, **given: Any) -> ChosenPrompts:
     place = find_model_source(str(model))
     return choose(place, place.prepared(), [str(rows)], count, **given)
 
@@ -78,7 +78,7 @@ def test_rows_that_were_trained_on_are_left_out(right: Path, rows: Path, tmp_pat
     }
     run = {"format": 1, "settings": {"data": [str(rows)]}, "data": data}
     (model / "run.json").write_text(json.dumps(run))
-    report = sample(str(model), count=8, max_new_tokens=LIMIT)
+    report = sample_model(str(model), count=8, max_new_tokens=LIMIT)
     assert [(found.prompt.line, found.prompt.seen) for found in report.samples] == [
         (3, False),
         (6, False),
@@ -192,7 +192,7 @@ def test_models_that_are_none(right: Path, rows: Path, tmp_path: Path) -> None:
         asked(bare, rows)
     assert asked(bare, rows, tokenizer=str(right), count=1).success.good == 1
     with pytest.raises(UsageError, match="--data"):
-        sample(str(right))
+        sample_model(str(right))
     with pytest.raises(TruetuneError, match=r"rows\.jsonl"):
         asked(right, tmp_path / "rows.jsonl")
 

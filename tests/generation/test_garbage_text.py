@@ -14,11 +14,11 @@ from tokenizers import Tokenizer
 
 from tests.generation.test_score_answer import references
 from tests.parts import data, folder
+from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass
 from truetune.generation.garbage_text import answer_perplexity, find_garbage, is_garbage
 from truetune.generation.identify_language import identify_language
 from truetune.generation.score_answer import score_answer
-from truetune.training.watch import sample_files
 
 SOUND = {
     "English": "The lighthouse stands on the northern cliff, and it is open on Sundays from ten to four.",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from truetune.data.predictions import Prediction
-from truetune.evaluation.score import sample_of
+from truetune.evaluation.score_predictions import build_sample
 from truetune.generation.language_names import language_name
 
 SAME: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -60,7 +60,7 @@ HEALTHY = (
 
 
 def is_other(question: str, answer: str, reference: str = "") -> bool:
-    return bool(sample_of(Prediction(answer, question, reference), 0).scores.switched)
+    return bool(build_sample(Prediction(answer, question, reference), 0).scores.switched)
 
 
 @pytest.mark.parametrize("name", SAME)

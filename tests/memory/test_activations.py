@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.memory.shapes import SHAPES
-from truetune.memory.activations import of_block
-from truetune.memory.architecture import architecture
-from truetune.memory.families import FAMILIES
-from truetune.memory.settings import resolve
+from truetune.memory.activation_memory import block_activations
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.architecture_families import FAMILIES
+from truetune.memory.memory_settings import resolve_settings
 from truetune.spec.run import RunSpec
 
 ROWS, LENGTH = 2, 40
@@ -86,7 +86,7 @@ def error(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded
     three = model_of(kind, 3, dtype, attention, targets)
     two = model_of(kind, 2, dtype, attention, targets)
     measured = saved(three, amp, padded) - saved(two, amp, padded)
-    known = architecture(three.config.to_dict())
+    known = parse_architecture(three.config.to_dict())
     training = {
         **{
             "dtype": dtype,
@@ -99,8 +99,10 @@ def error(kind: str, dtype: str, attention: str, targets: Any, amp: bool, padded
             "lora": {"r": 4, "target_modules": targets} if targets else None,
         },
     }
-    settings = resolve(RunSpec.model_validate({"max_length": LENGTH, "training": training}), known)
-    return of_block(known.blocks[-1], known, settings) * ROWS * LENGTH / measured - 1
+    settings = resolve_settings(
+        RunSpec.model_validate({"max_length": LENGTH, "training": training}), known
+    )
+    return block_activations(known.blocks[-1], known, settings) * ROWS * LENGTH / measured - 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -148,15 +150,19 @@ def test_the_formula_of_korthikanti() -> None:
         },
         **{"intermediate_size": 4 * hidden, "vocab_size": 51200},
     }
-    known = replace(architecture(config), family=replace(FAMILIES["gpt_neox"], parallel=False))
+    known = replace(
+        parse_architecture(config), family=replace(FAMILIES["gpt_neox"], parallel=False)
+    )
     training = {
         "dtype": "bfloat16",
         "attn_implementation": "eager",
         "per_device_train_batch_size": 1,
     }
-    settings = resolve(RunSpec.model_validate({"max_length": length, "training": training}), known)
+    settings = resolve_settings(
+        RunSpec.model_validate({"max_length": length, "training": training}), known
+    )
     paper = 34 * hidden + 5 * heads * length
     assert (
-        of_block(known.blocks[0], known, settings) - 16
+        block_activations(known.blocks[0], known, settings) - 16
         == paper - 2 * hidden - 3 * heads * length + 4 * heads * length
     )

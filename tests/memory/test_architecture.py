@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.memory.shapes import EXPERTS, LATENT, LLAMA, SHAPES
 from truetune.errors import SpecError
-from truetune.memory.architecture import architecture, read
-from truetune.memory.families import FAMILIES
+from truetune.memory.architecture import parse_architecture, read_architecture
+from truetune.memory.architecture_families import FAMILIES
 
 NOT_BUILT = {"ministral", "qwen2_vl_text", "qwen2_5_vl_text", "qwen3_vl_text"}
 """Parts of other models, or of the same shape as one that is built here"""
@@ -33,7 +33,7 @@ def built(kind: str, **fields: Any) -> Any:
 def test_parameters_are_exact(kind: str, whole: bool) -> None:
     model = built(kind, **SHAPES[kind])
     config = model.config.to_dict() if whole else model.config.to_diff_dict()
-    found = architecture(config)
+    found = parse_architecture(config)
     assert found.parameters == sum(parameter.numel() for parameter in model.parameters())
     assert found.tied == bool(model.config.tie_word_embeddings)
 
@@ -43,7 +43,7 @@ def test_parameters_are_exact(kind: str, whole: bool) -> None:
 )
 def test_full_sizes_are_exact(kind: str) -> None:
     model = built(kind)
-    assert architecture(model.config.to_diff_dict()).parameters == sum(
+    assert parse_architecture(model.config.to_diff_dict()).parameters == sum(
         p.numel() for p in model.parameters()
     )
 
@@ -55,7 +55,7 @@ def test_every_family_is_compared() -> None:
 def test_parts_are_those_of_the_names() -> None:
     model = built("llama", **LLAMA)
     sizes = {name: parameter.numel() for name, parameter in model.named_parameters()}
-    parts = architecture(model.config.to_dict()).parts()
+    parts = parse_architecture(model.config.to_dict()).parts()
     for part, word in (
         ("attention", "self_attn"),
         ("mlp", "mlp"),
@@ -94,21 +94,21 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_counts(name: str) -> None:
     count, config = PUBLISHED[name]
-    assert architecture(config).parameters == count
+    assert parse_architecture(config).parameters == count
 
 
 def test_gemma_3_leaves_out_fields_of_its_text_config() -> None:
     text = {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}
     inner = {**text, "model_type": "gemma3_text"}
-    found = architecture(
+    found = parse_architecture(
         {"model_type": "gemma3", "text_config": inner, "vision_config": {"hidden_size": 0}}
     )
     assert found.parameters == sum(p.numel() for p in built("gemma3_text", **text).parameters())
 
 
 def test_an_unknown_type_is_taken_for_llama_and_says_so() -> None:
-    found = architecture({**LLAMA, "model_type": "newest", "tie_word_embeddings": False})
-    assert found.parameters == architecture({**LLAMA, "model_type": "llama"}).parameters
+    found = parse_architecture({**LLAMA, "model_type": "newest", "tie_word_embeddings": False})
+    assert found.parameters == parse_architecture({**LLAMA, "model_type": "llama"}).parameters
     assert "newest" in found.notes[0]
 
 
@@ -123,7 +123,7 @@ def test_safetensors_are_counted(tmp_path: Path) -> None:
         {"model.embed_tokens.weight": np.zeros((1000, 2000), np.float16)},
         tmp_path / "model.safetensors",
     )
-    found = read(tmp_path)
+    found = read_architecture(tmp_path)
     assert found.parameters == 2_000_000
     assert "2,000,000" in found.notes[0]
 
@@ -142,7 +142,7 @@ def test_safetensors_are_counted(tmp_path: Path) -> None:
 )
 def test_a_broken_config_is_refused(config: dict[str, Any]) -> None:
     with pytest.raises(SpecError, match=r"config\.json: \w+: "):
-        architecture(config)
+        parse_architecture(config)
 
 
 JSON = st.recursive(
@@ -163,7 +163,9 @@ NAMES = (
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(NAMES), JSON, max_size=4))
 def test_whatever_a_config_holds(kind: str, fields: dict[str, Any]) -> None:
     try:
-        found = architecture({**LLAMA, "model_type": kind, "max_position_embeddings": 64, **fields})
+        found = parse_architecture(
+            {**LLAMA, "model_type": kind, "max_position_embeddings": 64, **fields}
+        )
     except SpecError:
         return
     assert found.parameters >= 0
@@ -173,4 +175,4 @@ def test_whatever_a_config_holds(kind: str, fields: dict[str, Any]) -> None:
 def test_a_broken_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     with pytest.raises(SpecError, match=r"config\.json"):
-        read(tmp_path)
+        read_architecture(tmp_path)

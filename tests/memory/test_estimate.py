@@ -9,10 +9,10 @@ import pytest
 
 from bench.memory import SHAPES as REAL
 from bench.memory import Case, on_nothing
-from truetune.memory import logits, states
-from truetune.memory.architecture import Architecture, architecture
-from truetune.memory.estimate import GIB, Estimate, estimate
-from truetune.memory.settings import Settings, resolve
+from truetune.memory import logits_memory, weight_memory
+from truetune.memory.architecture import Architecture, parse_architecture
+from truetune.memory.estimate_memory import GIB, Estimate, estimate_memory
+from truetune.memory.memory_settings import MemorySettings, resolve_settings
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 
@@ -21,16 +21,16 @@ LLAMA_8B = {**REAL["llama-3.1-8b"], "dtype": "bfloat16"}
 
 def settings_of(
     known: Architecture, stack: Stack = "transformers", length: int = 1024, **training: Any
-) -> Settings:
+) -> MemorySettings:
     spec = RunSpec.model_validate({"max_length": length, "training": training})
-    return resolve(Config(stack, "1.16.0", "", spec), known)
+    return resolve_settings(Config(stack, "1.16.0", "", spec), known)
 
 
 def of(
     config: dict[str, Any], stack: Stack = "transformers", length: int = 1024, **training: Any
 ) -> Estimate:
-    known = architecture(config)
-    return estimate(known, settings_of(known, stack, length, **training))
+    known = parse_architecture(config)
+    return estimate_memory(known, settings_of(known, stack, length, **training))
 
 
 def allocated(found: Estimate) -> float:
@@ -59,8 +59,8 @@ CASES = (
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_peak_of_a_step(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(REAL, "smollm2-135m", {**REAL["smollm2-135m"], "num_hidden_layers": 4})
-    known = architecture(REAL[case.shape])
-    found = estimate(known, replace(resolve(case.config(), known), masked=True))
+    known = parse_architecture(REAL[case.shape])
+    found = estimate_memory(known, replace(resolve_settings(case.config(), known), masked=True))
     assert abs(allocated(found) * GIB / on_nothing(case) - 1) < 0.02
 
 
@@ -68,7 +68,7 @@ def test_the_peak_of_a_step(case: Case, monkeypatch: pytest.MonkeyPatch) -> None
 def test_zero(stage: int, gigabytes: float) -> None:
     """7.5 billion parameters on 64 GPUs (arXiv:1910.02054, figure 1)."""
     known = replace(
-        architecture(REAL["smollm2-135m"]),
+        parse_architecture(REAL["smollm2-135m"]),
         blocks=(),
         embedding=7_500_000_000,
         final=0,
@@ -77,7 +77,12 @@ def test_zero(stage: int, gigabytes: float) -> None:
     )
     settings = settings_of(known, bf16=True, deepspeed_stage=stage, devices=64)
     held = sum(
-        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+        part(known, settings)
+        for part in (
+            weight_memory.weight_bytes,
+            weight_memory.gradient_bytes,
+            weight_memory.optimizer_bytes,
+        )
     )
     assert round(held / 1e9, 1) == gigabytes
 
@@ -155,21 +160,31 @@ def test_accelerate_agrees(name: str) -> None:
         config["model_type"], **{key: value for key, value in config.items() if key != "model_type"}
     )
     total, _ = calculate_maximum_sizes(model)
-    known = architecture(config)
+    known = parse_architecture(config)
     settings = settings_of(known, dtype="float32")
     held = sum(
-        part(known, settings) for part in (states.weights, states.gradients, states.optimizer)
+        part(known, settings)
+        for part in (
+            weight_memory.weight_bytes,
+            weight_memory.gradient_bytes,
+            weight_memory.optimizer_bytes,
+        )
     )
     assert held == pytest.approx(estimate_training_usage(total, "float32")["step"], rel=1e-3)
 
 
 def test_mixed_precision_takes_eighteen_bytes() -> None:
     """6 for weights, 4 for gradients, 8 for Adam (transformers documentation, "GPU memory usage")."""
-    known = architecture(REAL["llama-3.2-1b"])
+    known = parse_architecture(REAL["llama-3.2-1b"])
     settings = settings_of(known, dtype="float32", bf16=True)
     held = sum(
         part(known, settings)
-        for part in (states.weights, states.gradients, states.optimizer, states.cast)
+        for part in (
+            weight_memory.weight_bytes,
+            weight_memory.gradient_bytes,
+            weight_memory.optimizer_bytes,
+            weight_memory.cast_bytes,
+        )
     )
     assert held / known.parameters == pytest.approx(18, rel=1e-3)
 
@@ -191,9 +206,12 @@ def test_adapters_are_those_of_peft() -> None:
             adapted = peft.get_peft_model(
                 model, peft.LoraConfig(r=8, target_modules=targets, task_type="CAUSAL_LM")
             )
-        known = architecture(model.config.to_dict())
+        known = parse_architecture(model.config.to_dict())
         settings = settings_of(known, lora={"r": 8, "target_modules": targets})
-        assert states.trained(known, settings) == adapted.get_nb_trainable_parameters()[0], kind
+        assert (
+            weight_memory.trained_parameters(known, settings)
+            == adapted.get_nb_trainable_parameters()[0]
+        ), kind
 
 
 def test_sharding_divides_and_offload_removes() -> None:
@@ -246,10 +264,10 @@ def test_an_evaluation_can_be_the_peak() -> None:
 
 def test_the_cache_of_keys_and_values() -> None:
     """2 x layers x kv heads x head size x bytes: 128 KiB for each token of Llama 3.1 8B; windows bound it."""
-    known = architecture(LLAMA_8B)
+    known = parse_architecture(LLAMA_8B)
     settings = settings_of(known, dtype="bfloat16")
-    assert logits.cache(known, settings, 1) == 2 * 32 * 8 * 128 * 2
+    assert logits_memory.kv_cache(known, settings, 1) == 2 * 32 * 8 * 128 * 2
     windows = {**REAL["gemma3-1b"], "sliding_window": 512, "sliding_window_pattern": 6}
-    gemma = architecture(windows)
-    full, short = (logits.cache(gemma, settings, length) for length in (4096, 512))
+    gemma = parse_architecture(windows)
+    full, short = (logits_memory.kv_cache(gemma, settings, length) for length in (4096, 512))
     assert short < full < 8 * short

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from truetune.memory.estimate import GIB
-from truetune.memory.machine import Gpu, Machine, gpus_of, machine
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.read_machine import Gpu, Machine, parse_gpus, read_machine
 
 
 def test_the_output_of_nvidia_smi() -> None:
     text = "NVIDIA H200, 143771\nNVIDIA GeForce RTX 4090, 24564\n"
-    assert gpus_of(text) == [
+    assert parse_gpus(text) == [
         Gpu("NVIDIA H200", 143771 * 2**20),
         Gpu("NVIDIA GeForce RTX 4090", 24564 * 2**20),
     ]
-    assert gpus_of("No devices were found\n") == []
+    assert parse_gpus("No devices were found\n") == []
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_torch_reads_the_variable_alike(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_this_machine() -> None:
-    found = machine({"WORLD_SIZE": "8", "LOCAL_RANK": "x", "HOME": "/"})
+    found = read_machine({"WORLD_SIZE": "8", "LOCAL_RANK": "x", "HOME": "/"})
     assert found.environment == {"WORLD_SIZE": "8", "LOCAL_RANK": "x"}
     assert found.number("WORLD_SIZE") == 8
     assert found.number("LOCAL_RANK") is None

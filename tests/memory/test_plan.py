@@ -13,16 +13,16 @@ from rich.console import Console
 
 from bench.memory import SHAPES
 from truetune.errors import SpecError, UsageError
-from truetune.memory.architecture import architecture
-from truetune.memory.estimate import GIB
-from truetune.memory.plan import Plan, judge, memory_of, plan
-from truetune.memory.remedies import ORDER
-from truetune.memory.spellings import SPELLINGS
+from truetune.memory.architecture import parse_architecture
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.find_remedies import ORDER
+from truetune.memory.plan_memory import Plan, judge_peak, parse_gpu_memory, plan_memory
+from truetune.memory.spell_settings import SPELLINGS
 from truetune.report.memory_plan_terminal import render_plan
 from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 
-LLAMA_8B = architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
+LLAMA_8B = parse_architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
 STACKS: tuple[Stack, ...] = ("truetune", "trl", "transformers", "axolotl", "llama-factory")
 FULL: dict[str, Any] = {"per_device_train_batch_size": 8, "bf16": True, "dtype": "float32"}
 
@@ -31,7 +31,7 @@ def planned(
     stack: Stack = "transformers", length: int = 4096, gpu: str | None = "24GB", **training: Any
 ) -> Plan:
     spec = RunSpec.model_validate({"max_length": length, "training": {**FULL, **training}})
-    return plan(Config(stack, "1.16.0", "", spec), model=LLAMA_8B, gpu_memory=gpu)
+    return plan_memory(Config(stack, "1.16.0", "", spec), model=LLAMA_8B, gpu_memory=gpu)
 
 
 def drawn(found: Plan, width: int = 100) -> str:
@@ -101,9 +101,9 @@ def test_sharding_and_offload_come_last() -> None:
 
 def test_a_verdict_is_tight_within_the_margin() -> None:
     peak = planned().estimate.peak
-    assert judge(peak, peak.total) == "fits"
-    assert judge(peak, peak.total - peak.margin / 2) == "tight"
-    assert judge(peak, peak.total - 2 * peak.margin) == "too large"
+    assert judge_peak(peak, peak.total) == "fits"
+    assert judge_peak(peak, peak.total - peak.margin / 2) == "tight"
+    assert judge_peak(peak, peak.total - 2 * peak.margin) == "too large"
 
 
 def test_every_stack_spells_every_change() -> None:
@@ -142,18 +142,18 @@ def test_lines_of_axolotl_are_read_as_they_are_meant(tmp_path: Path) -> None:
     [("24GB", 24), ("24 gib", 24), ("81920MiB", 80), (16, 16), ("0.5G", 0.5), ("40", 40)],
 )
 def test_memory_of_a_gpu(text: str | float, gib: float) -> None:
-    assert memory_of(text) == gib * GIB
+    assert parse_gpu_memory(text) == gib * GIB
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1", "24TB", "nan", "1e9", 0, "9" * 400])
 def test_no_memory_of_a_gpu(text: str | float) -> None:
     with pytest.raises(UsageError, match="24GB"):
-        memory_of(text)
+        parse_gpu_memory(text)
 
 
 def test_a_plan_is_drawn_and_is_json(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SHAPES["smollm2-135m"]), encoding="utf-8")
-    found = plan(RunSpec(model=str(tmp_path)), gpu_memory="2GB")
+    found = plan_memory(RunSpec(model=str(tmp_path)), gpu_memory="2GB")
     text = drawn(found)
     for word in (
         "134.5 million parameters",
@@ -174,9 +174,9 @@ def test_a_plan_is_drawn_and_is_json(tmp_path: Path) -> None:
 
 def test_a_plan_needs_a_model() -> None:
     with pytest.raises(UsageError, match="no model is named"):
-        plan(RunSpec())
+        plan_memory(RunSpec())
     with pytest.raises(SpecError, match="nowhere: expected a model folder"):
-        plan(RunSpec(model="nowhere"))
+        plan_memory(RunSpec(model="nowhere"))
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_a_plan_needs_a_model() -> None:
 )
 def test_a_published_model_needs_no_files(name: str, parameters: int) -> None:
     """The counts are those of the models' cards and of their safetensors."""
-    found = plan(RunSpec(model=name))
+    found = plan_memory(RunSpec(model=name))
     assert found.to_dict()["parameters"]["all"] == parameters
     assert any("is not on this machine" in note for note in found.notes)
 
@@ -203,4 +203,4 @@ def test_a_published_model_needs_no_files(name: str, parameters: int) -> None:
 )
 def test_a_name_that_is_not_known_is_not_guessed(name: str) -> None:
     with pytest.raises(SpecError, match="expected a model folder"):
-        plan(RunSpec(model=name))
+        plan_memory(RunSpec(model=name))

@@ -192,9 +192,9 @@ def _templates(path: Path) -> Any:
 
 
 def _architecture(path: Path) -> Any:
-    from truetune.memory.architecture import read
+    from truetune.memory.architecture import read_architecture
 
-    return read(path)
+    return read_architecture(path)
 
 
 def _result(path: Path) -> Any:
@@ -477,7 +477,7 @@ OWN = {
     "checks.source.new_tokens": SWALLOWS,
     "spec.stacks.readers": SWALLOWS,
     "spec.stacks.signatures": WRITES,
-    "evaluation.own_loop": TELLS,
+    "evaluation.custom_loop": TELLS,
     "spec.pins": SWALLOWS,
     "spec.run_signs": SWALLOWS,
     "checks.source.generation_overflows_float16": SWALLOWS,
@@ -504,7 +504,7 @@ OWN = {
     "encoding.encoded_folder": TELLS,
     "encoding.folder_layout": TELLS,
     "encoding.object_store": TELLS,
-    "evaluation.report": TELLS,
+    "evaluation.sample_report": TELLS,
     "report.file_signatures": TELLS,
     "spec.schema": TELLS,
     "auditing.process_listener": "a message of truetune's own child, which knows a key",
@@ -515,17 +515,18 @@ OWN = {
     "checks.config.table": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.run_size": SWALLOWS,
-    "demo.chats": WRITES,
-    "demo.faults": WRITES,
-    "demo.make": WRITES,
-    "doctor.gather": WRITES,
-    "evaluation.run_folder": WRITES,
+    "checks.findings_file": WRITES,
+    "demo.make_chats": WRITES,
+    "demo.plant_faults": WRITES,
+    "demo.make_demo_data": WRITES,
+    "doctor.gather_environment": WRITES,
+    "evaluation.open_run": WRITES,
     "generation.backends.http_client": "needs a server; tests/generation feeds it with broken answers",
     "probe.run_record": WRITES,
     "rehearsal.own_training_run": WRITES,
     "spec.stacks.facts": WRITES,
     "training.save_checkpoints": WRITES,
-    "training.watch.sample_files": WRITES,
+    "generation.sample_files": WRITES,
     "viewing.encoded_rows": WRITES,
     "viewing.row_index": "the readers of data, which are fed",
 }

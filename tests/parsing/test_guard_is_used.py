@@ -35,7 +35,7 @@ ALLOWED = {
     ("encoding/object_store.py", "json.loads"): "the manifest that truetune has just made",
     ("encoding/shard.py", "json.loads"): "a line that truetune has just written",
     (
-        "evaluation/report.py",
+        "evaluation/sample_report.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
     (
@@ -47,7 +47,7 @@ ALLOWED = {
         "pyarrow.ipc.open_stream",
     ): "a data set that truetune has just written",
     (
-        "evaluation/leaks.py",
+        "evaluation/training_overlap.py",
         "pyarrow.dataset.dataset",
     ): "a data set that truetune wrote, by its manifest",
     (
@@ -84,7 +84,7 @@ ALLOWED = {
         "pickle.loads",
     ): "requests that truetune sends to its own process",
     (
-        "training/watch/sample_files.py",
+        "generation/sample_files.py",
         "pyarrow.parquet.read_schema",
     ): "the schema alone, of a file that is to be replaced",
 }

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from truetune.checks.findings_file import append_findings
 from truetune.checks.watching import findings_of
-from truetune.evaluation.compare import compared
-from truetune.evaluation.report import SampleReport
+from truetune.evaluation.compare_samples import compare_samples
+from truetune.evaluation.sample_report import SampleReport
+from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.score_answer import score_answer
 from truetune.spec.run import RunSpec
-from truetune.training.watch import sample_files
 
 LIMIT = 48
 STOP = 2
@@ -91,7 +92,7 @@ def write_run(
     looks = [look(step, texts) for step in (0, 20, steps)]
     for one in looks:
         sample_files.save_pass(one, LIMIT, folder)
-    sample_files.append_findings(
+    append_findings(
         findings_of(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
     )
     (folder / "watch.json").write_text(
@@ -106,5 +107,5 @@ def sampled(texts: Sequence[str] = ()) -> SampleReport:
     pairs = list(zip(good.samples, bad.samples, strict=True))
     return SampleReport(
         spec=RunSpec(), findings=(), seconds=1.0, name="tuned", looks=(good,), limit=LIMIT,
-        compared=compared("base", pairs, LIMIT),
+        compared=compare_samples("base", pairs, LIMIT),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from truetune.checks.report import DataReport
 from truetune.cli.report_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError
-from truetune.evaluation.run_report import named
+from truetune.evaluation.run_report import shortest_names
 from truetune.logs.log import Curve
 from truetune.logs.thin import POINTS, smoothed, thinned
 from truetune.report.as_json import to_json
@@ -187,6 +187,6 @@ def test_tokens_a_second_are_told_by_tokens_and_clock(tmp_path: Path) -> None:
 
 
 def test_names_tell_runs_apart() -> None:
-    assert named(["a/run-1", "a/run-2"]) == ("run-1", "run-2")
-    assert named(["a/outputs", "b/outputs"]) == ("a/outputs", "b/outputs")
-    assert named(["x", "x"]) == ("x (1)", "x (2)")
+    assert shortest_names(["a/run-1", "a/run-2"]) == ("run-1", "run-2")
+    assert shortest_names(["a/outputs", "b/outputs"]) == ("a/outputs", "b/outputs")
+    assert shortest_names(["x", "x"]) == ("x (1)", "x (2)")

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from tests.report.runs import sampled, write_run
-from truetune.evaluation.run_report import run_report
+from truetune.evaluation.run_report import build_run_report
 from truetune.report.page import html_page
 from truetune.spec.run import RunSpec
 
@@ -36,8 +36,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     one, other = write_run(folder / "calm"), write_run(folder / "<i>evil", rate=3e-4, texts=TEXTS)
     made = {
-        "one": html_page(run_report([str(one)], RunSpec())),
-        "two": html_page(run_report([str(one), str(other)], RunSpec())),
+        "one": html_page(build_run_report([str(one)], RunSpec())),
+        "two": html_page(build_run_report([str(one), str(other)], RunSpec())),
         "models": html_page(sampled(TEXTS)),
     }
     for name, text in made.items():

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from truetune.checks.report import DataReport, Report
 from truetune.encoding.token_counts import Ledger
-from truetune.evaluation.evaluated_report import EvaluationReport
+from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import EvaluationResults, MeanLoss, ModelMeasurements
 from truetune.generation.server_observations import (
     PromptComparison,

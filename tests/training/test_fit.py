@@ -16,8 +16,8 @@ import truetune
 from bench.memory import SHAPES
 from tests.auditing import tiny
 from truetune.errors import OutOfMemoryError
-from truetune.memory.estimate import GIB
-from truetune.memory.plan import Plan
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.plan_memory import Plan
 from truetune.spec.run import RunSpec
 from truetune.training import fit_memory as fits
 from truetune.training.fit_memory import (

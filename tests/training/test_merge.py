@@ -22,16 +22,11 @@ from truetune.checkpoint.run_folder import RUN_FILE, list_files
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.cli.weight_commands import merge as command
 from truetune.errors import UsageError
+from truetune.generation.proof_prompts import prepare_prompts, read_serving_facts
 from truetune.report.merge_terminal import merged_page
 from truetune.report.page import page_of
 from truetune.training.atomic_folder import MARK_FILE, MODEL_FOLDER, _mark_bytes, atomic_folder
-from truetune.training.fidelity_proof import (
-    compare_form,
-    make_proof,
-    observe_model,
-    prepare_prompts,
-    read_serving_facts,
-)
+from truetune.training.fidelity_proof import compare_form, make_proof, observe_model
 from truetune.training.merge import MERGE_FILE, merge
 
 

@@ -24,7 +24,7 @@ from truetune.cli.init_command import RECIPES as NAMES
 from truetune.cli.init_command import init
 from truetune.demo import DATA
 from truetune.errors import UsageError
-from truetune.memory.plan import plan
+from truetune.memory.plan_memory import plan_memory
 from truetune.spec import schema
 from truetune.spec.files import find_settings, spec_of
 from truetune.spec.run import Encoding, Learn, RunSpec, Watch
@@ -115,7 +115,7 @@ def test_the_rules_find_nothing_in_it(name: str, folder: Path) -> None:
     assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
     assert judged.examined
     assert (config.unknown, config.repeated, config.missing) == ((), (), ())
-    assert not [note for note in plan(config).notes if "is set" in note]
+    assert not [note for note in plan_memory(config).notes if "is set" in note]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -11,7 +11,7 @@ import transformers
 
 from tests.auditing import tiny
 from tests.training.watched import trainer, watcher
-from truetune.training.watch import sample_files
+from truetune.generation import sample_files
 from truetune.training.watch.losses_by_source import SourceLosses
 
 

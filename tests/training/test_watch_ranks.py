@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from truetune.training.watch import sample_files
+from truetune.generation import sample_files
 
 PROGRAM = Path(__file__).with_name("two_watched.py")
 

@@ -12,7 +12,7 @@ from truetune.checks.catalogue import choose
 from truetune.checks.judgement import judge as judge_rules
 from truetune.checks.report import Report, Subject
 from truetune.doctor.environment import PACKAGES, Environment
-from truetune.doctor.gather import Say, extras, gather
+from truetune.doctor.gather_environment import Say, gather_environment, list_extras
 from truetune.spec.run import RunSpec
 
 GB = 10**9
@@ -66,7 +66,7 @@ def doctor(
     """
     started = time.perf_counter()
     return judge(
-        gather(python or sys.executable, load=load, timeout=timeout, say=say),
+        gather_environment(python or sys.executable, load=load, timeout=timeout, say=say),
         spec or RunSpec(),
         started,
     )
@@ -92,7 +92,9 @@ def judge(environment: Environment, spec: RunSpec, started: float | None = None)
 
 def versions(environment: Environment) -> dict[str, str]:
     """Of the packages that matter for training, as far as they are installed."""
-    names = dict.fromkeys((*PACKAGES, *(name for wanted in extras().values() for name in wanted)))
+    names = dict.fromkeys(
+        (*PACKAGES, *(name for wanted in list_extras().values() for name in wanted))
+    )
     return {name: environment.packages[name] for name in names if name in environment.packages}
 
 

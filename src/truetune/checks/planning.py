@@ -13,8 +13,8 @@ from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_fl
 from truetune.errors import DataError, UsageError
 from truetune.logs.console.memory_error import read_memory_error
 from truetune.logs.read import read_run
-from truetune.memory.plan import Plan
-from truetune.memory.plan import plan as plan_of
+from truetune.memory.plan_memory import Plan
+from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.source.config import config_of_loop, configs_of_source, named_model
 from truetune.source.module import read
 from truetune.spec.config import Config

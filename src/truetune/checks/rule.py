@@ -24,7 +24,7 @@ from truetune.checks.setting_values import format_setting, is_set, is_unknown, n
 from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
-from truetune.memory.machine import Launch
+from truetune.memory.read_machine import Launch
 from truetune.render.embedding_weights import EmbeddingRows
 from truetune.render.probes import Probes
 from truetune.render.tokenizer import Tokenizer

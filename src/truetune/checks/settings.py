@@ -10,7 +10,7 @@ from truetune.checks.catalogue import choose
 from truetune.checks.judgement import Judgement, NotJudged, judge
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.whose import trainer_of
-from truetune.memory.machine import Launch, Machine, machine
+from truetune.memory.read_machine import Launch, Machine, read_machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
 from truetune.trainers.trainer_facts import parse_trainer_name
@@ -60,4 +60,4 @@ LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 
 @cache
 def _here() -> Machine:
-    return machine()
+    return read_machine()

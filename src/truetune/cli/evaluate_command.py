@@ -112,7 +112,7 @@ def evaluate(
       truetune evaluate outputs/adapter --data sums.jsonl --answers 200 --parser number
       truetune evaluate outputs/merged --tasks arc_easy --limit 200
     """
-    from truetune.evaluation.evaluate import evaluate as measure
+    from truetune.evaluation.evaluate_model import evaluate_model as measure
     from truetune.report.progress_bars import generation_bar
     from truetune.training.fidelity_proof import quiet_transformers
 

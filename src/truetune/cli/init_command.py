@@ -166,7 +166,7 @@ def _ask_for_missing(
 
 
 def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingSettings:
-    from truetune.memory.machine import machine
+    from truetune.memory.read_machine import read_machine
     from truetune.training.propose_settings import RECIPE_MEANINGS, propose_recipe, propose_settings
     from truetune.training.survey_data import survey_data
 
@@ -174,7 +174,7 @@ def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingS
     if recipe is None and ask:
         click.echo("\n".join(f"  {name:<6} {means}" for name, means in RECIPE_MEANINGS.items()))
         recipe = click.prompt("Recipe", type=click.Choice(RECIPES), default=propose_recipe(found))
-    here = machine()
+    here = read_machine()
     gpus = [here.gpus[i] for i in here.visible if i < len(here.gpus)]
     return propose_settings(
         spec,

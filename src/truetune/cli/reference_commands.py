@@ -167,7 +167,7 @@ def demo() -> int:
     Examples:
       truetune demo
     """
-    from truetune.demo.run import demo as run
+    from truetune.demo.run_demo import run_demo as run
 
     return run(make_console())
 

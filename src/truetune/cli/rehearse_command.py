@@ -124,10 +124,8 @@ def rehearse(
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)
     spec = spec_of_options(options)
-    if serve_model and not serve:
-        raise UsageError(
-            "--served-model names a model of the server of --endpoint URL, which is not given"
-        )
+    _check_server_options(serve, serve_model)
+    # Before the command is started: a server that is not there should not be found out after minutes.
     server = find_prompt_server(serve, serve_model) if serve else None
     exit_codes: list[int] = []
     server_errors: list[TruetuneError] = []
@@ -167,15 +165,36 @@ def rehearse(
     for line in refusals.lines():
         print_status(line)
     unjudged_code = 0 if spec.allow_unjudged else NOT_JUDGED
+    # A hook that failed may have let the command run as it is: no report of it counts.
     if refusals.failure or outcome.code == REFUSED_EXIT_CODE:
-        why = f": the hook failed ({refusals.failure})" if refusals.failure else ""
-        print_status(f"nothing was rehearsed{why}")
-        return unjudged_code
+        return _say_hook_failed(refusals.failure, unjudged_code)
     if server_errors:
         raise server_errors[0]
-    if exit_codes:
-        return 1 if 1 in exit_codes else max(exit_codes)
-    return _say_nothing_was_rehearsed(outcome, unjudged_code)
+    return (
+        _worst_code(exit_codes)
+        if exit_codes
+        else _say_nothing_was_rehearsed(outcome, unjudged_code)
+    )
+
+
+def _check_server_options(serve: str | None, serve_model: str | None) -> None:
+    """Raises UsageError for a model of a server that is not named."""
+    if serve_model and not serve:
+        raise UsageError(
+            "--served-model names a model of the server of --endpoint URL, which is not given"
+        )
+
+
+def _say_hook_failed(failure: str | None, unjudged_code: int) -> int:
+    """Say that the guard or the hook was not there; gives the exit code."""
+    why = f": the hook failed ({failure})" if failure else ""
+    print_status(f"nothing was rehearsed{why}")
+    return unjudged_code
+
+
+def _worst_code(exit_codes: Sequence[int]) -> int:
+    """Of the reports on several processes: findings (1) outweigh what was not judged (3)."""
+    return 1 if 1 in exit_codes else max(exit_codes)
 
 
 def _say_nothing_was_rehearsed(outcome: CommandOutcome, unjudged_code: int) -> int:

@@ -124,18 +124,24 @@ def run(
         "keys": parse_batch_keys(batch_keys),
     }
     outcome = start(command, orders, judge, print_status)
-    if not outcome.reached and not outcome.lost:
-        print_status(f"nothing was audited: {why_not_audited(outcome)}")
-    is_stopped = 1 in exit_codes and on_error == "stop"
-    if outcome.code and not is_stopped:
+    _say_if_unaudited(outcome)
+    if 1 in exit_codes and on_error == "stop":
+        # We have ended the command: how it ended says nothing.
+        return 1
+    if outcome.code:
         numbered = number_files(deliver, len(exit_codes))
         report_failed_command(outcome, command, spec, numbered, seen=bool(exit_codes))
-    if is_stopped:
-        return 1
     if on_error == "warn" or outcome.code:
         return outcome.code
+    # Where nothing was seen, an exit code of 0 would read as a clean audit.
     is_unjudged = outcome.lost or not exit_codes or NOT_JUDGED in exit_codes
     return NOT_JUDGED if is_unjudged and not spec.allow_unjudged else 0
+
+
+def _say_if_unaudited(outcome: CommandOutcome) -> None:
+    """Say why nothing was audited, where that is so."""
+    if not outcome.reached and not outcome.lost:
+        print_status(f"nothing was audited: {why_not_audited(outcome)}")
 
 
 def refuse_machine_format_on_terminal(deliver: Delivery) -> None:

@@ -24,7 +24,7 @@ from truetune.data.output_file import check_output_file
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.evaluation.report import SampleReport
+    from truetune.evaluation.sample_report import SampleReport
 
 
 @click.command(
@@ -141,7 +141,7 @@ def sample(
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
     inputs = files_read()
     if save is not None:
-        from truetune.evaluation.report import SAMPLES_FORM
+        from truetune.evaluation.sample_report import SAMPLES_FORM
 
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)
@@ -174,8 +174,8 @@ def _sample_or_follow(
     compare: str | None,
     **given: Any,
 ) -> SampleReport:
-    from truetune.evaluation.following import follow
-    from truetune.evaluation.sample import sample as ask
+    from truetune.evaluation.follow_checkpoints import follow_checkpoints
+    from truetune.evaluation.sample_model import sample_model as ask
     from truetune.report.progress_bars import generation_bar
 
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
@@ -184,7 +184,7 @@ def _sample_or_follow(
         if model is not None:
             return ask(model, compare=compare, progress=progress, **given, **settings)
         try:
-            return follow(
+            return follow_checkpoints(
                 watch or "",
                 once=once,
                 looks=looks,

@@ -73,13 +73,13 @@ def score(predictions: str, save: str | None, columns: tuple[str, ...], **option
       truetune score generated_predictions.jsonl --data held-out.jsonl
       truetune score preds.csv --map prediction=resp --map reference=gold --parser number
     """
-    from truetune.evaluation.score import score as judge_answers
+    from truetune.evaluation.score_predictions import score as judge_answers
 
     if save is not None and not save.endswith((".jsonl", ".parquet")):
         raise UsageError(f"--save {save}: expected a .jsonl or .parquet file")
     inputs = files_read()
     if save is not None:
-        from truetune.evaluation.report import SAMPLES_FORM
+        from truetune.evaluation.sample_report import SAMPLES_FORM
 
         check_output_file(Path(save), SAMPLES_FORM, inputs)
     deliver = Delivery.of(options)

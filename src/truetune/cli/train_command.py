@@ -162,11 +162,11 @@ def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str,
 
 def _write_report_page(folder: str, html: str) -> None:
     """The page of `truetune report`."""
-    from truetune.evaluation.run_report import run_report
+    from truetune.evaluation.run_report import build_run_report
     from truetune.spec.run import RunSpec
 
     Delivery("terminal", output=None, html=html, verbose=False, quiet=True).write(
-        run_report([folder], RunSpec())
+        build_run_report([folder], RunSpec())
     )
 
 

@@ -1,12 +1,17 @@
-"""What an environment is: plain values, gathered by `truetune.doctor.gather`."""
+"""What an environment is: plain values, gathered by `truetune.doctor.gather_environment`.
+
+Rules on environments read these and ask nothing themselves, so that each can be tried on an environment that is made
+up. The trade-off: what is not gathered here, no rule can judge.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from truetune.memory.machine import Machine
+from truetune.memory.read_machine import Machine
 
+# Those that take part in a fine-tune, and whose versions are known to disagree.
 PACKAGES = (
     "torch",
     "torchvision",
@@ -68,8 +73,10 @@ class Torch:
     devices: tuple[Device, ...]
     architectures: tuple[str, ...]
     """`sm_80`, `compute_90`, ...: what its kernels were compiled for"""
+    # The CUDA driver that is too old is told there, and nowhere else.
     said: str
     """Warnings of its start"""
+    # Tried and not asked for: torch says that it can on GPUs which only emulate it.
     bf16: bool | None
     """A product of bf16 matrices on the first GPU came out right; None without a GPU"""
 
@@ -95,9 +102,11 @@ class Environment:
     """The environment's variables"""
     cache: str = ""
     """Where models and data sets from the hub are kept"""
+    # A read-only cache fails in the middle of a run, with the first file that is not there yet.
     cache_writable: bool = True
     cache_free: int | None = None
     """Bytes"""
+    # Workers of a DataLoader pass batches through it: 64 MB, the default of Docker, is too little.
     shared: int | None = None
     """Bytes of /dev/shm; None where there is none"""
     files: int | None = None

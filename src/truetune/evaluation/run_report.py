@@ -1,10 +1,15 @@
-"""RunReport: one run, or two side by side, as a report."""
+"""One run, or two side by side, as a report: its curves, its findings at their steps, and answers as they changed.
+
+Drawing code gets plain values that are small enough for a page: curves are thinned and smoothed here, numbers have five
+digits, and of very many sampling passes some are kept with their answers. The trade-off: the page shows the run's shape
+and not each record, which the log still has.
+"""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 from statistics import fmean, median
@@ -14,16 +19,16 @@ from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
 from truetune.checks.report import Report, Subject
-from truetune.evaluation.report import Success, plain
-from truetune.evaluation.run_facts import facts, sentence, settings
-from truetune.evaluation.run_folder import RunFolder, logged_run, open_run
+from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
+from truetune.evaluation.sample_report import Success, sample_values
+from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
 from truetune.generation.answer_samples import SamplingPass
 from truetune.logs.log import Curve
 from truetune.logs.thin import smoothed, thinned
 from truetune.spec.run import RunSpec
 
-ANSWERS = "answers/"
-SHARES = (
+ANSWER_PREFIX = "answers/"
+MEAN_SCORES = (
     "stopped",
     "looped",
     "echoed",
@@ -37,10 +42,14 @@ SHARES = (
     "repetition",
 )
 """Scores whose mean over the prompts is a curve"""
-BRIEF = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
+# The others (versions, devices, settings) have a table of their own.
+SUBJECT_FACTS = ("status", "method", "base model", "data", "steps", "log", "left out", "notes")
 """Facts that stand beside the verdict"""
-LOOKS = 60
+# Chosen, not measured: sixty passes of twenty answers are a page of a few megabytes; a slider of more steps is not
+# moved through one by one.
+MAX_PASSES = 60
 """At most so many looks are kept with their answers"""
+# A curve is drawn on about a thousand pixels: four digits would show as steps where a loss is flat, more are unseen.
 DIGITS = 5
 """Of a number in a curve"""
 
@@ -54,176 +63,215 @@ class RunReport(Report):
     """The shortest that tell them apart"""
 
     def more(self) -> dict[str, Any]:
-        named = list(zip(self.runs, self.names, strict=True))
+        """What a JSON report of runs has besides that of every report."""
+        named_runs = list(zip(self.runs, self.names, strict=True))
+        # One run needs no name in its sentence.
+        sentences = (
+            summarize_run(run, name if len(named_runs) > 1 else "") for run, name in named_runs
+        )
         return {
-            "verdict": " ".join(
-                sentence(run, name if len(named) > 1 else "") for run, name in named
-            ),
-            "runs": [_plain(run, name) for run, name in named],
+            "verdict": " ".join(sentences),
+            "runs": [_run_values(run, name) for run, name in named_runs],
         }
 
 
-def run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
-    """Of the folders or logs of one or two runs. Raises what `open_run` raises."""
+def build_run_report(paths: Sequence[str], spec: RunSpec) -> RunReport:
+    """The report on one or two runs.
+
+    Args:
+        paths: their folders or logs.
+        spec: selects the rules.
+
+    Raises:
+        UsageError, DataError: as `open_run`.
+    """
     started = time.perf_counter()
-    runs, names = tuple(open_run(path, spec) for path in paths), named(paths)
+    runs = tuple(open_run(path, spec) for path in paths)
+    names = shortest_names(paths)
+    # Findings of both stand in one list.
     if len(runs) > 1:
-        runs = tuple(_signed(run, name) for run, name in zip(runs, names, strict=True))
-    judged = Judgement.of(run.judged for run in runs)
+        runs = tuple(_name_findings(run, name) for run, name in zip(runs, names, strict=True))
+    judgement = Judgement.of(run.judgement for run in runs)
     return RunReport(
         spec=spec,
-        subjects=tuple(
-            Subject("run", run.path, tuple((k, v) for k, v in facts(run).items() if k in BRIEF))
-            for run in runs
-        ),
-        findings=in_order(found.finding for run in runs for found in run.found),
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        subjects=tuple(_describe_run(run) for run in runs),
+        findings=in_order(dated.finding for run in runs for dated in run.findings),
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
         runs=runs,
         names=names,
     )
 
 
-def of_log(report: Report) -> dict[str, Any]:
+def _describe_run(run: RunFolder) -> Subject:
+    """The facts that stand beside the verdict."""
+    brief = ((name, fact) for name, fact in list_facts(run).items() if name in SUBJECT_FACTS)
+    return Subject("run", run.path, tuple(brief))
+
+
+def log_values(report: Report) -> dict[str, Any]:
     """The same of the one log that a report has looked at, with its own findings; of none or several, nothing."""
     logs = [(subject.path, subject.log) for subject in report.subjects if subject.log]
     if len(logs) != 1:
         return {}
-    (path, log), rules = logs[0], {rule.name() for rule in choose((), (), "log")}
-    run = logged_run(path, log, (finding for finding in report.findings if finding.rule in rules))
-    return {"verdict": sentence(run), "runs": [_plain(run, *named([path]))]}
+    path, log = logs[0]
+    # A report may have findings on data and settings as well, which are at no step.
+    log_rules = {rule.name() for rule in choose((), (), "log")}
+    findings = (finding for finding in report.findings if finding.rule in log_rules)
+    run = run_of_log(path, log, findings)
+    return {"verdict": summarize_run(run), "runs": [_run_values(run, *shortest_names([path]))]}
 
 
-def _signed(run: RunFolder, name: str) -> RunFolder:
-    """Each finding says whose it is."""
-    signed = ((one, (f"run: {name}", *one.finding.evidence)) for one in run.found)
-    return replace(
-        run,
-        found=tuple(
-            replace(one, finding=replace(one.finding, evidence=said)) for one, said in signed
-        ),
-    )
+def _name_findings(run: RunFolder, name: str) -> RunFolder:
+    """The run, each of whose findings says whose it is."""
+    named = []
+    for dated in run.findings:
+        evidence = (f"run: {name}", *dated.finding.evidence)
+        named.append(replace(dated, finding=replace(dated.finding, evidence=evidence)))
+    return replace(run, findings=tuple(named))
 
 
-def named(paths: Sequence[str]) -> tuple[str, ...]:
-    """The last parts of the paths, as many as tell them apart."""
-    parts = [PurePath(path).parts[::-1] for path in paths]
-    for length in range(1, 1 + max(map(len, parts), default=0)):
-        names = tuple("/".join(part[:length][::-1]) for part in parts)
+def shortest_names(paths: Sequence[str]) -> tuple[str, ...]:
+    """The last parts of the paths, as many as tell them apart; equal paths are numbered."""
+    reversed_parts = [PurePath(path).parts[::-1] for path in paths]
+    longest = max(map(len, reversed_parts), default=0)
+    for length in range(1, longest + 1):
+        names = tuple("/".join(parts[:length][::-1]) for parts in reversed_parts)
         if len(set(names)) == len(names):
             return names
     return tuple(f"{path} ({number})" for number, path in enumerate(paths, 1))
 
 
-def _plain(run: RunFolder, name: str) -> dict[str, Any]:
+def _run_values(run: RunFolder, name: str) -> dict[str, Any]:
+    """A run as plain values: facts, settings, curves, findings at their steps, answers."""
     log, kept = run.log, _passes_with_answers(run)
+    steps = log.last_step if log else max((look.step for look, _ in run.looks), default=0)
     return {
         "name": name,
         "path": run.path,
-        "steps": log.last_step if log else max((look.step for look, _ in run.looks), default=0),
-        "facts": facts(run),
-        "settings": settings(run),
-        "curves": {title: _curve(curve) for title, curve in curves(run).items()},
+        "steps": steps,
+        "facts": list_facts(run),
+        "settings": list_settings(run),
+        "curves": {title: _curve_values(curve) for title, curve in collect_curves(run).items()},
         "pins": [
-            {"step": found.step}
-            | {key: getattr(found.finding, key) for key in ("code", "rule", "severity", "message")}
-            for found in run.found
+            {
+                "step": dated.step,
+                "code": dated.finding.code,
+                "rule": dated.finding.rule,
+                "severity": dated.finding.severity,
+                "message": dated.finding.message,
+            }
+            for dated in run.findings
         ],
-        "looks": [_look(look, limit) for look, limit in kept],
+        "looks": [_pass_values(look, limit) for look, limit in kept],
         "looks_left_out": len(run.looks) - len(kept),
     }
 
 
-def curves(run: RunFolder) -> dict[str, Curve]:
-    """All that was logged, and the scores of the looks; tokens a second where the log allows to tell."""
-    made = dict(run.log.curves) if run.log else {}
-    made.pop("epoch", None)
-    if "tokens_per_second" not in made and (speed := _speed(made)):
-        made["tokens_per_second"] = speed
-    scores = [(look.step, _scores(look)) for look, _ in run.looks]
-    for name in dict.fromkeys(name for _, found in scores for name in found):
-        known = [(float(step), found[name]) for step, found in scores if name in found]
-        made[ANSWERS + name] = _points(known)
-    return made
+def collect_curves(run: RunFolder) -> dict[str, Curve]:
+    """All that was logged, and the scores of the passes; tokens a second where the log allows to tell."""
+    curves = dict(run.log.curves) if run.log else {}
+    # A straight line of the step.
+    curves.pop("epoch", None)
+    if "tokens_per_second" not in curves:
+        speed = _tokens_per_second(curves)
+        if speed:
+            curves["tokens_per_second"] = speed
+    scores = [(look.step, _average_scores(look)) for look, _ in run.looks]
+    names = dict.fromkeys(name for _, of_pass in scores for name in of_pass)
+    for name in names:
+        points = [(float(step), of_pass[name]) for step, of_pass in scores if name in of_pass]
+        curves[ANSWER_PREFIX + name] = _make_curve(points)
+    return curves
 
 
-def _scores(look: SamplingPass) -> dict[str, float]:
+def _average_scores(look: SamplingPass) -> dict[str, float]:
     """Means over the prompts for which there is such a score, medians of P(stop) and of lengths."""
     scores = [sample.scores for sample in look.samples]
-    known = {
-        name: [float(v) for score in scores if (v := getattr(score, name)) is not None]
-        for name in SHARES
-    }
-    found = {name: fmean(values) for name, values in known.items() if values}
+    averages: dict[str, float] = {}
+    for name in MEAN_SCORES:
+        values = _known(getattr(score, name) for score in scores)
+        if values:
+            averages[name] = fmean(values)
     if scores:
-        found["markers"] = fmean(bool(score.markers) for score in scores)
-    if ratios := [score.length_ratio for score in scores if score.length_ratio is not None]:
-        found["length_ratio"] = median(ratios)
-    if stops := [p for sample in look.samples if (p := sample.answer.stop_probability) is not None]:
-        found["stop_probability"] = median(stops)
-    return found
+        averages["markers"] = fmean(bool(score.markers) for score in scores)
+    # Medians: one answer that runs to the limit would move a mean for all.
+    ratios = _known(score.length_ratio for score in scores)
+    if ratios:
+        averages["length_ratio"] = median(ratios)
+    probabilities = _known(sample.answer.stop_probability for sample in look.samples)
+    if probabilities:
+        averages["stop_probability"] = median(probabilities)
+    return averages
 
 
-def _speed(logged: Mapping[str, Curve]) -> Curve | None:
-    """Of tokens and the clock, where both were logged; a pause (a look, a checkpoint) counts."""
-    tokens, clock = (logged.get(name) for name in ("num_tokens", "wall_time"))
+def _known(values: Iterable[float | None]) -> list[float]:
+    """Those that are there, as numbers."""
+    return [float(value) for value in values if value is not None]
+
+
+def _tokens_per_second(logged: Mapping[str, Curve]) -> Curve | None:
+    """Of tokens and the clock, where both were logged; a pause (a pass, a checkpoint) counts."""
+    tokens, clock = logged.get("num_tokens"), logged.get("wall_time")
     if not tokens or not clock or tokens.step.size < 2:
         return None
     times = clock.at(tokens.step)
-    passed, made = times[1:] - times[:-1], tokens.value[1:] - tokens.value[:-1]
-    keep = (passed > 0) & (made > 0)
-    return Curve(tokens.step[1:][keep], made[keep] / passed[keep])
+    seconds, counts = times[1:] - times[:-1], tokens.value[1:] - tokens.value[:-1]
+    # A run that was resumed begins to count anew.
+    keep = (seconds > 0) & (counts > 0)
+    return Curve(tokens.step[1:][keep], counts[keep] / seconds[keep])
 
 
-def _points(points: Sequence[tuple[float, float]]) -> Curve:
+def _make_curve(points: Sequence[tuple[float, float]]) -> Curve:
+    """A curve of (step, value)."""
     import numpy as np
 
     return Curve(np.array([x for x, _ in points]), np.array([y for _, y in points]))
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
+def _curve_values(curve: Curve) -> dict[str, Any]:
+    """A curve for a page: as many points as can be seen, and the same smoothed."""
     thin, smooth = thinned(curve), smoothed(curve)
     return {
         "points": curve.step.size,
-        "x": [_short(x) for x in thin.step.tolist()],
-        "y": [_short(y) for y in thin.value.tolist()],
+        "x": [_round_number(x) for x in thin.step.tolist()],
+        "y": [_round_number(y) for y in thin.value.tolist()],
         "smooth": {
-            "x": [_short(x) for x in smooth.step.tolist()],
-            "y": [_short(y) for y in smooth.value.tolist()],
+            "x": [_round_number(x) for x in smooth.step.tolist()],
+            "y": [_round_number(y) for y in smooth.value.tolist()],
         },
     }
 
 
-def _short(value: float) -> float | None:
+def _round_number(value: float) -> float | None:
     """In few digits; None where it is no number."""
     if not math.isfinite(value):
         return None
-    return (
-        int(value) if value.is_integer() and abs(value) < 1 << 53 else float(f"{value:.{DIGITS}g}")
-    )
+    # A step number must stay whole; from 2^53 on a float has no last digit anyway.
+    if value.is_integer() and abs(value) < 1 << 53:
+        return int(value)
+    return float(f"{value:.{DIGITS}g}")
 
 
 def _passes_with_answers(run: RunFolder) -> list[tuple[SamplingPass, int]]:
-    """The looks whose answers are kept: the first, the last, and as many between as there may be."""
+    """The passes whose answers are kept: the first, the last, and as many between as there may be."""
     last = len(run.looks) - 1
-    if last < LOOKS:
+    if last < MAX_PASSES:
         return list(run.looks)
-    return [run.looks[last * number // (LOOKS - 1)] for number in range(LOOKS)]
+    return [run.looks[last * number // (MAX_PASSES - 1)] for number in range(MAX_PASSES)]
 
 
-def _look(look: SamplingPass, limit: int) -> dict[str, Any]:
+def _pass_values(look: SamplingPass, limit: int) -> dict[str, Any]:
+    """A pass as plain values, without token ids: a page does not show them."""
+    samples = []
+    for sample in look.samples:
+        values = sample_values(sample, limit)
+        samples.append({name: value for name, value in values.items() if not name.endswith("_ids")})
     return {
         "step": look.step,
         "limit": limit,
         "seconds": look.seconds,
         "success": vars(Success.of_look(look, limit)),
-        "samples": [
-            {
-                name: value
-                for name, value in plain(sample, limit).items()
-                if not name.endswith("_ids")
-            }
-            for sample in look.samples
-        ],
+        "samples": samples,
     }

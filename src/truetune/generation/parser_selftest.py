@@ -2,7 +2,7 @@
 
 A parser that reads nothing, or the same of everything, makes every model look bad or good. So it is tried first on the
 gold answers of the data, on the same in other wordings, on shuffled ones and on texts that say nothing
-(`evaluation/parser_proof.py` does it); the rules on parsers read this record.
+(`evaluation/try_parser.py` does it); the rules on parsers read this record.
 """
 
 from __future__ import annotations

@@ -1,22 +1,28 @@
-"""Architecture: the matrices of a decoder and how many parameters they hold, from config.json alone."""
+"""The matrices of a decoder and how many parameters they hold, from config.json alone.
+
+What config.json does not say (names, norms, biases) is in the table of `architecture_families`. Nothing is downloaded
+or built, so that a plan takes milliseconds and needs no torch. The trade-off: a family that is not in the table is
+taken for one like Llama, and where weights are at hand their count corrects the arithmetic.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from truetune.checkpoint.safetensors_header import BrokenFile, read_header
 from truetune.errors import SpecError
-from truetune.memory.families import ALIASES, FAMILIES, Family
+from truetune.memory.architecture_families import ALIASES, FAMILIES, Family
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE
 
 Part = Literal["embedding", "attention", "mlp", "experts", "norms", "head", "other"]
-LARGEST = 1 << 40
+MAX_FIELD = 1 << 40
 """No field of a real model is larger; a hostile file's may be."""
-MOST_LAYERS = 10_000
+# Chosen, not measured: no published decoder has a thousand; a hostile file of 10^9 would fill the memory with blocks.
+MAX_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,32 +143,32 @@ class Architecture:
             yield from block.matrices
 
 
-class Fields:
+class ConfigFields:
     """config.json, with other spellings of a field and the defaults of a family. Raises SpecError."""
 
     def __init__(self, values: Mapping[str, Any], defaults: Mapping[str, Any], where: str) -> None:
         self.values, self.defaults, self.where = values, defaults, where
 
     def get(self, name: str) -> Any:
-        """The first spelling that has a value"""
-        spellings = (name, *ALIASES.get(name, ()))
-        found = [
-            self.values[spelling] for spelling in spellings if self.values.get(spelling) is not None
-        ]
-        return found[0] if found else self.defaults.get(name)
+        """The value of the first spelling that has one, else the default of the family."""
+        for spelling in (name, *ALIASES.get(name, ())):
+            if self.values.get(spelling) is not None:
+                return self.values[spelling]
+        return self.defaults.get(name)
 
     def number(self, name: str, default: int | None = None) -> int:
         """A count; an error where there is neither value nor default."""
         value = self.get(name)
         if value is None:
             value = default
-        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < LARGEST:
-            found = "nothing" if value is None else repr(value)[:40]
-            raise SpecError(f"{self.where}: {name}: expected a whole number, found {found}")
+        # True is an int in Python, and no count.
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < MAX_FIELD:
+            actual = "nothing" if value is None else repr(value)[:40]
+            raise SpecError(f"{self.where}: {name}: expected a whole number, found {actual}")
         return value
 
 
-def read(path: str | Path) -> Architecture:
+def read_architecture(path: str | Path) -> Architecture:
     """The architecture of a model folder or of a config.json; parameters are counted in its safetensors, if any.
 
     Raises SpecError.
@@ -176,70 +182,90 @@ def read(path: str | Path) -> Architecture:
         raise SpecError(f"{file}: expected a model folder or its config.json: {reason}") from None
     if not isinstance(values, dict):
         raise SpecError(f"{file}: expected a JSON object, found {type(values).__name__}")
-    made = architecture(values, str(file))
-    held = counted(file.parent)
-    if held is None or held == made.parameters:
-        return made
-    note = f"its safetensors hold {held:,} parameters; by config.json there are {made.parameters:,}"
+    architecture = parse_architecture(values, str(file))
+    in_files = count_file_parameters(file.parent)
+    by_config = architecture.parameters
+    if in_files is None or in_files == by_config:
+        return architecture
+    # What the files hold beyond the arithmetic is on the GPU as well: an encoder, or a head of another task.
+    note = f"its safetensors hold {in_files:,} parameters; by config.json there are {by_config:,}"
     return replace(
-        made, other=max(0, made.other + held - made.parameters), notes=(*made.notes, note)
+        architecture,
+        other=max(0, architecture.other + in_files - by_config),
+        notes=(*architecture.notes, note),
     )
 
 
-def architecture(config: Mapping[str, Any], where: str = "config.json") -> Architecture:
-    """The architecture that config.json describes. Raises SpecError for a field that is missing or no number."""
+def parse_architecture(config: Mapping[str, Any], where: str = "config.json") -> Architecture:
+    """The architecture that config.json describes.
+
+    Args:
+        config: its values.
+        where: names it in errors.
+
+    Raises:
+        SpecError: a field is missing or no number.
+    """
+    # Models with an image encoder keep the decoder's fields in a part of their own.
     inner = config.get("text_config")
     values: Mapping[str, Any] = {**config, **inner} if isinstance(inner, Mapping) else config
-    kind = str(values.get("model_type", ""))
-    kind = kind if kind in FAMILIES or f"{kind}_text" not in FAMILIES else f"{kind}_text"
-    family = FAMILIES.get(kind, Family())
-    fields = Fields(values, family.defaults, where)
+    model_type = _known_type(str(values.get("model_type", "")))
+    family = FAMILIES.get(model_type, Family())
+    fields = ConfigFields(values, family.defaults, where)
     hidden, vocabulary = fields.number("hidden_size"), fields.number("vocab_size")
     layers = fields.number("num_hidden_layers")
-    if layers > MOST_LAYERS:
+    if layers > MAX_LAYERS:
         raise SpecError(f"{where}: num_hidden_layers: {layers:,} is more than a model has")
-    notes = (
-        []
-        if kind in FAMILIES
-        else [f"model_type {kind or '(none)'} is not known; taken for one like Llama"]
-    )
-    types = values.get("layer_types")
-    odd = (
-        sorted({str(t) for t in types if "linear" in str(t) or "mamba" in str(t)})
-        if isinstance(types, list)
-        else []
-    )
-    notes += [f"{', '.join(odd)} layers are counted as attention"] if odd else []
-    vision, said = _vision(config, where)
+    vision, vision_notes = _count_vision_tower(config, where)
     tied = values.get("tie_word_embeddings", config.get("tie_word_embeddings"))
-    positions = (
-        0
-        if family.positions is None
-        else fields.number("max_position_embeddings") + family.positions
-    )
+    positions = 0
+    if family.positions is not None:
+        positions = fields.number("max_position_embeddings") + family.positions
+    # OPT-350m has an embedding that is narrower than its stream.
     width = fields.number("word_embed_proj_dim", hidden)
     dropout = values.get("attention_dropout") or values.get("attn_pdrop")
     return Architecture(
-        model_type=kind,
+        model_type=model_type,
         family=family,
         hidden=hidden,
         vocabulary=vocabulary,
-        blocks=tuple(_block(fields, family, hidden, i) for i in range(layers)),
+        blocks=tuple(_make_block(fields, family, hidden, i) for i in range(layers)),
         tied=family.tied if tied is None else bool(tied),
         head_bias="head" in family.biased,
         embedding=vocabulary * width + positions * hidden,
         final=family.outside * hidden * (1 + family.norm_bias),
         other=vision,
-        dtype=str(
-            fields.get("dtype") or config.get("dtype") or config.get("torch_dtype") or "float32"
-        ),
+        dtype=_weight_dtype(fields, config),
         softcap=bool(values.get("attn_logit_softcapping")),
         dropout=dropout if isinstance(dropout, float) else 0.0,
-        notes=(*notes, *said),
+        notes=(*_note_unknown_parts(model_type, values.get("layer_types")), *vision_notes),
     )
 
 
-def counted(folder: Path) -> int | None:
+def _known_type(model_type: str) -> str:
+    """The type as the table names it: decoders of models with an image encoder may end with `_text`."""
+    with_text = f"{model_type}_text"
+    return with_text if model_type not in FAMILIES and with_text in FAMILIES else model_type
+
+
+def _weight_dtype(fields: ConfigFields, config: Mapping[str, Any]) -> str:
+    """Of the weights, by the decoder's part, then by the whole file; torch's own default where neither says it."""
+    dtype = fields.get("dtype") or config.get("dtype") or config.get("torch_dtype")
+    return str(dtype or "float32")
+
+
+def _note_unknown_parts(model_type: str, layer_types: Any) -> Iterator[str]:
+    """What is counted as something that it is not."""
+    if model_type not in FAMILIES:
+        yield f"model_type {model_type or '(none)'} is not known; taken for one like Llama"
+    types = {str(t) for t in layer_types} if isinstance(layer_types, list) else set()
+    # Linear attention and Mamba have other matrices, of about the same size.
+    odd = sorted(t for t in types if "linear" in t or "mamba" in t)
+    if odd:
+        yield f"{', '.join(odd)} layers are counted as attention"
+
+
+def count_file_parameters(folder: Path) -> int | None:
     """Parameters in the weights of a model folder; None where there are none, or quantized ones."""
     total = 0
     for path in sorted(folder.glob("model*.safetensors")):
@@ -247,62 +273,91 @@ def counted(folder: Path) -> int | None:
             tensors = read_header(path).tensors
         except (BrokenFile, OSError):
             return None
+        # Packed weights of 4 bits are half as many items as parameters.
         if any(tensor.dtype not in ("BF16", "F16", "F32") for tensor in tensors):
             return None
         total += sum(tensor.items for tensor in tensors)
     return total or None
 
 
-def _block(fields: Fields, family: Family, hidden: int, layer: int) -> Block:
+def _make_block(fields: ConfigFields, family: Family, hidden: int, layer: int) -> Block:
+    """One layer, with all of its matrices."""
     heads = max(1, fields.number("num_attention_heads"))
-    kv_heads = _kv_heads(fields, heads)
-    head = fields.number("head_dim", hidden // heads)
-    query, key = heads * head, kv_heads * head
-    value, mixed = key, query
-    ranks: tuple[int, ...] = ()
-    biased = set(family.biased)
-    if fields.get("attention_bias"):
-        biased |= {"qkv", "out"} - family.unbiased
-    biased |= {"qkv"} if fields.get("use_qkv_bias") or fields.get("qkv_bias") else set()
-    biased |= {"up", "down"} if fields.get("mlp_bias") else set()
-    biased |= {"qkv", "out", "up", "down"} if fields.get("bias") is True else set()
-    biased -= {"qkv", "out", "up", "down"} if fields.get("use_bias") is False else set()
-    if fields.get("kv_lora_rank"):
-        latent = _latent(fields, hidden, heads, "qkv" in biased)
-        attention, ranks, query, value, mixed = latent
-        key = query
-        kv_heads = heads
-    elif len(family.qkv) == 1:
-        attention = [Matrix(family.qkv[0], "attention", hidden, query + 2 * key, "qkv" in biased)]
-    else:
-        sizes = zip(family.qkv, (query, key, key), strict=True)
-        attention = [
-            Matrix(name, "attention", hidden, size, "qkv" in biased) for name, size in sizes
-        ]
-    attention.append(Matrix(family.out, "attention", mixed, hidden, "out" in biased))
+    biased = _biased_matrices(fields, family)
+    shape = _attention_shape(fields, family, hidden, heads, "qkv" in biased)
+    output = Matrix(family.out, "attention", shape.mixed, hidden, "out" in biased)
+    mlp = _mlp_matrices(fields, family, hidden, layer, biased)
+    # Falcon's newer blocks have a norm for each of their parallel branches.
     norms = 2 if family.norms == 1 and fields.get("new_decoder_architecture") else family.norms
-    vectors = norms * hidden * (1 + family.norm_bias) + sum(ranks) + heads * family.sinks
-    if family.qk_norm and not ranks:
-        vectors += 2 * head if family.qk_norm == "head" else query + key
-    mlp, width, chosen, expert_width = _mlp(fields, family, hidden, layer, biased)
+    vectors = norms * hidden * (1 + family.norm_bias) + sum(shape.ranks) + heads * family.sinks
+    if family.qk_norm and not shape.ranks:
+        vectors += 2 * shape.head if family.qk_norm == "head" else shape.query + shape.key
     return Block(
-        (*attention, *mlp),
-        vectors,
-        heads,
-        kv_heads,
-        query,
-        key,
-        value,
-        mixed,
-        ranks,
-        width,
-        chosen,
-        expert_width,
-        _window(fields, layer),
+        matrices=(*shape.matrices, output, *mlp.matrices),
+        vectors=vectors,
+        heads=heads,
+        kv_heads=shape.kv_heads,
+        query=shape.query,
+        key=shape.key,
+        value=shape.value,
+        mixed=shape.mixed,
+        ranks=shape.ranks,
+        width=mlp.width,
+        chosen=mlp.chosen,
+        expert_width=mlp.expert_width,
+        window=_window_of_layer(fields, layer),
     )
 
 
-def _kv_heads(fields: Fields, heads: int) -> int:
+def _biased_matrices(fields: ConfigFields, family: Family) -> set[str]:
+    """Which matrices (qkv, out, up, down, ...) have a bias: by the family, then by each of the spellings of files."""
+    all_four = {"qkv", "out", "up", "down"}
+    biased = set(family.biased)
+    if fields.get("attention_bias"):
+        biased |= {"qkv", "out"} - family.unbiased
+    if fields.get("use_qkv_bias") or fields.get("qkv_bias"):
+        biased.add("qkv")
+    if fields.get("mlp_bias"):
+        biased |= {"up", "down"}
+    if fields.get("bias") is True:
+        biased |= all_four
+    if fields.get("use_bias") is False:
+        biased -= all_four
+    return biased
+
+
+class _AttentionShape(NamedTuple):
+    """The matrices of attention but for its output, and the widths as in `Block`."""
+
+    matrices: list[Matrix]
+    kv_heads: int
+    head: int
+    """Width of one head"""
+    query: int
+    key: int
+    value: int
+    mixed: int
+    ranks: tuple[int, ...] = ()
+
+
+def _attention_shape(
+    fields: ConfigFields, family: Family, hidden: int, heads: int, bias: bool
+) -> _AttentionShape:
+    """Latent attention where the file has its rank, else one or three matrices as the family has them."""
+    head = fields.number("head_dim", hidden // heads)
+    if fields.get("kv_lora_rank"):
+        return _latent_attention(fields, hidden, heads, head, bias)
+    kv_heads = _kv_heads(fields, heads)
+    query, key = heads * head, kv_heads * head
+    if len(family.qkv) == 1:
+        matrices = [Matrix(family.qkv[0], "attention", hidden, query + 2 * key, bias)]
+    else:
+        sizes = zip(family.qkv, (query, key, key), strict=True)
+        matrices = [Matrix(name, "attention", hidden, size, bias) for name, size in sizes]
+    return _AttentionShape(matrices, kv_heads, head, query, key, value=key, mixed=query)
+
+
+def _kv_heads(fields: ConfigFields, heads: int) -> int:
     """Falcon and GPT-BigCode say `multi_query`: one head of keys and values, except in Falcon's newer blocks."""
     if fields.get("multi_query") and not fields.get("new_decoder_architecture"):
         return 1
@@ -311,66 +366,80 @@ def _kv_heads(fields: Fields, heads: int) -> int:
     return max(1, fields.number("num_key_value_heads", heads))
 
 
-def _latent(
-    fields: Fields, hidden: int, heads: int, bias: bool
-) -> tuple[list[Matrix], tuple[int, ...], int, int, int]:
-    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): matrices, ranks, three widths."""
+def _latent_attention(
+    fields: ConfigFields, hidden: int, heads: int, head: int, bias: bool
+) -> _AttentionShape:
+    """Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): keys and values come from one narrow projection."""
     rank, rope = fields.number("kv_lora_rank"), fields.number("qk_rope_head_dim")
     plain, value = fields.number("qk_nope_head_dim"), fields.number("v_head_dim")
-    query, q_rank = heads * (plain + rope), fields.number("q_lora_rank", 0)
-    found = [
+    query, query_rank = heads * (plain + rope), fields.number("q_lora_rank", 0)
+    keys_and_values = [
         Matrix("kv_a_proj_with_mqa", "attention", hidden, rank + rope, bias),
         Matrix("kv_b_proj", "attention", rank, heads * (plain + value)),
     ]
-    if not q_rank:
-        return (
-            [Matrix("q_proj", "attention", hidden, query), *found],
-            (rank,),
-            query,
-            heads * value,
-            heads * value,
-        )
-    queries = [
-        Matrix("q_a_proj", "attention", hidden, q_rank, bias),
-        Matrix("q_b_proj", "attention", q_rank, query),
-    ]
-    return [*queries, *found], (q_rank, rank), query, heads * value, heads * value
+    # The small models of the family have no narrow projection of queries.
+    queries = [Matrix("q_proj", "attention", hidden, query)]
+    ranks: tuple[int, ...] = (rank,)
+    if query_rank:
+        queries = [
+            Matrix("q_a_proj", "attention", hidden, query_rank, bias),
+            Matrix("q_b_proj", "attention", query_rank, query),
+        ]
+        ranks = (query_rank, rank)
+    width = heads * value
+    matrices = [*queries, *keys_and_values]
+    return _AttentionShape(matrices, heads, head, query, query, width, width, ranks)
 
 
-def _mlp(
-    fields: Fields, family: Family, hidden: int, layer: int, biased: set[str]
-) -> tuple[list[Matrix], int, int, int]:
-    """Matrices; widths of the dense MLP and of an expert; experts for each token."""
+class _MlpShape(NamedTuple):
+    """The matrices of an MLP, and the widths as in `Block`."""
+
+    matrices: list[Matrix]
+    width: int
+    chosen: int
+    expert_width: int
+
+
+def _mlp_matrices(
+    fields: ConfigFields, family: Family, hidden: int, layer: int, biased: set[str]
+) -> _MlpShape:
+    """A dense MLP, or experts with a router and perhaps shared experts."""
     experts = fields.number("experts", 0)
     dense = fields.number("intermediate_size", 4 * hidden)
     if experts < 2 or not _is_mixture(fields, layer):
-        return _dense(family, hidden, dense, biased), dense, 0, 0
+        return _MlpShape(_dense_matrices(family, hidden, dense, biased), dense, 0, 0)
     width = fields.number("moe_intermediate_size", dense)
     chosen = fields.number("chosen", 2)
     bias = "experts" in biased
+    # Qwen says the width of its shared expert, DeepSeek how many there are.
     shared = fields.number(
         "shared_expert_intermediate_size", fields.number("n_shared_experts", 0) * width
     )
-    found = [
+    matrices = [
         Matrix("router", "experts", hidden, experts, "router" in biased, linear=False),
         Matrix("gate_up_proj", "experts", hidden, 2 * width, bias, experts, linear=False),
         Matrix("experts.down_proj", "experts", width, hidden, bias, experts, linear=False),
     ]
     if shared:
-        found += _dense(family, hidden, shared, biased)
-        found += [Matrix("shared_expert_gate", "mlp", hidden, 1)] if family.shared_gate else []
-    return found, shared, chosen, width
+        matrices += _dense_matrices(family, hidden, shared, biased)
+        if family.shared_gate:
+            matrices.append(Matrix("shared_expert_gate", "mlp", hidden, 1))
+    return _MlpShape(matrices, shared, chosen, width)
 
 
-def _dense(family: Family, hidden: int, width: int, biased: set[str]) -> list[Matrix]:
-    fused = family.gated and len(family.up) == 1
-    up = [Matrix(name, "mlp", hidden, width * (1 + fused), "up" in biased) for name in family.up]
+def _dense_matrices(family: Family, hidden: int, width: int, biased: set[str]) -> list[Matrix]:
+    """The matrices of a dense MLP; gate and up may be one."""
+    is_fused = family.gated and len(family.up) == 1
+    outputs = 2 * width if is_fused else width
+    up = [Matrix(name, "mlp", hidden, outputs, "up" in biased) for name in family.up]
     return [*up, Matrix(family.down, "mlp", width, hidden, "down" in biased)]
 
 
-def _is_mixture(fields: Fields, layer: int) -> bool:
+def _is_mixture(fields: ConfigFields, layer: int) -> bool:
+    """Does this layer have experts? Some models have dense layers first, between, or listed by number."""
     only = fields.get("mlp_only_layers")
     only = only if isinstance(only, list) else ()
+    # 0 would be a division by zero.
     step = fields.number("decoder_sparse_step", 1) or 1
     return (
         layer >= fields.number("first_k_dense_replace", 0)
@@ -379,11 +448,12 @@ def _is_mixture(fields: Fields, layer: int) -> bool:
     )
 
 
-def _window(fields: Fields, layer: int) -> int | None:
+def _window_of_layer(fields: ConfigFields, layer: int) -> int | None:
     """Tokens that this layer sees; None where it sees all."""
     window, types = fields.get("sliding_window"), fields.get("layer_types")
     if not isinstance(window, int) or window < 1 or fields.get("use_sliding_window") is False:
         return None
+    # Newer files list each layer; older ones say that every n-th sees all (Gemma 3: every sixth).
     if isinstance(types, list) and layer < len(types):
         return window if types[layer] == "sliding_attention" else None
     pattern = fields.get("sliding_window_pattern")
@@ -392,12 +462,12 @@ def _window(fields: Fields, layer: int) -> int | None:
     return window
 
 
-def _vision(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
+def _count_vision_tower(config: Mapping[str, Any], where: str) -> tuple[int, list[str]]:
     """Parameters of an image encoder as a plain ViT (4 h^2 + 2 h f a layer), and a note that says so."""
     tower = config.get("vision_config")
     if not isinstance(tower, Mapping):
         return 0, []
-    fields = Fields(tower, {}, f"{where}: vision_config")
+    fields = ConfigFields(tower, {}, f"{where}: vision_config")
     hidden, layers = (
         fields.number("hidden_size", 0),
         fields.number("num_hidden_layers", fields.number("depth", 0)),

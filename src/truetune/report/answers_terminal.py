@@ -16,8 +16,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from truetune.evaluation.compare import Compared, Row
-from truetune.evaluation.report import SampleReport, Success
+from truetune.evaluation.compare_samples import ComparedFigure, SampleComparison
+from truetune.evaluation.sample_report import SampleReport, Success
 from truetune.generation.answer_samples import Prompt, Sample
 from truetune.generation.answer_verdicts import (
     GOOD_VERDICTS,
@@ -131,7 +131,7 @@ def _answer_table(report: SampleReport, width: int) -> Table:
     return table
 
 
-def _print_comparison(report: SampleReport, beside: Compared, console: Console) -> None:
+def _print_comparison(report: SampleReport, beside: SampleComparison, console: Console) -> None:
     """Pair by pair, then the figures."""
     names = [
         _short_model_name(name, other)
@@ -179,7 +179,7 @@ def _print_comparison(report: SampleReport, beside: Compared, console: Console) 
     console.print()
 
 
-def _comparison_table(beside: Compared, names: Sequence[str]) -> Table:
+def _comparison_table(beside: SampleComparison, names: Sequence[str]) -> Table:
     """A line for each figure: both models, the change with its interval, and p."""
     table = _new_table("")
     for name in (*names, "change", "95 %", "p"):
@@ -301,7 +301,7 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     )
 
 
-def _format_figure(row: Row, value: float | None, sign: str = "") -> str:
+def _format_figure(row: ComparedFigure, value: float | None, sign: str = "") -> str:
     """A figure as its shape asks for: a share in per cent, a count of tokens, or a number; `sign` is "+" of changes."""
     if value is None:
         return ""

@@ -116,9 +116,9 @@ def _run_log_json(report: Report) -> dict[str, Any]:
     # Reading a run again loads the evaluation package: a check without a log has no need of it.
     if not any(subject.log for subject in report.subjects):
         return {}
-    from truetune.evaluation.run_report import of_log
+    from truetune.evaluation.run_report import log_values
 
-    run_json = of_log(report)
+    run_json = log_values(report)
     return (
         # Beside rows of data the sentence on the log would contradict the one on the data: only
         # its curves stay.

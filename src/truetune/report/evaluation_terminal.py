@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from truetune.evaluation.evaluated_report import EvaluationReport
-from truetune.evaluation.metrics import Metrics
+from truetune.evaluation.answer_metrics import AnswerMetrics
+from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import (
     ALL_TOKENS,
     EvaluationResults,
@@ -26,7 +26,7 @@ from truetune.report.terminal_output import borderless_table, print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
 if TYPE_CHECKING:
-    from truetune.evaluation.lm_eval import LmEval
+    from truetune.evaluation.lm_eval_tasks import LmEvalResult
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences of a smaller p have a colour. The usual level, not measured: at 0.1 one comparison of equal models in ten
@@ -149,7 +149,7 @@ def _calibration_table(stops: StopCalibration) -> Table:
     return table
 
 
-def _answer_tables(metrics: Metrics) -> Iterator[Table]:
+def _answer_tables(metrics: AnswerMetrics) -> Iterator[Table]:
     """A table for each group of generated answers, and one of the differences from the other model's."""
     for group in metrics.groups:
         table = _new_table(f"answers, rows {group.name} ({group.samples})", "", "95%", "of")
@@ -194,7 +194,7 @@ def _agreement_table(evaluated: EvaluationResults) -> Table:
     return table
 
 
-def _task_table(lm_eval: LmEval) -> Table:
+def _task_table(lm_eval: LmEvalResult) -> Table:
     """A line for each metric of each lm-eval task."""
     table = _new_table("lm-eval task", "metric", "value", "standard error", "rows")
     for task in lm_eval.tasks:
@@ -210,7 +210,7 @@ def _task_table(lm_eval: LmEval) -> Table:
     return table
 
 
-def _task_notes(lm_eval: LmEval | None) -> Iterator[str]:
+def _task_notes(lm_eval: LmEvalResult | None) -> Iterator[str]:
     """What lm-eval was asked otherwise than usual, and what was compared."""
     if lm_eval:
         yield from (f"lm-eval: {name}: {why}" for name, why in lm_eval.flags.items())

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from truetune.checks.examine import DoctorReport
     from truetune.checks.lint import LintReport
     from truetune.checks.movement import MovementReport
-    from truetune.evaluation.evaluated_report import EvaluationReport
-    from truetune.evaluation.report import SampleReport
+    from truetune.evaluation.evaluation_report import EvaluationReport
+    from truetune.evaluation.sample_report import SampleReport
     from truetune.generation.evaluation_results import EvaluationResults
     from truetune.rehearsal.rehearsal_report import RehearsalReport
     from truetune.serving.service_report import ServiceReport

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.memory.estimate import GIB, PARTS, Moment
-from truetune.memory.plan import Plan, Verdict
-from truetune.memory.remedies import Remedy
+from truetune.memory.estimate_memory import GIB, PARTS, Moment
+from truetune.memory.find_remedies import Remedy
+from truetune.memory.plan_memory import Plan, Verdict
 from truetune.report.record_drawing import result_page_values
 from truetune.report.visible_text import count_noun, draw_as_text, visible, wrap_text
 

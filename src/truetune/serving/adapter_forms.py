@@ -24,10 +24,10 @@ from truetune.generation.backends.backend import Backend, Decoding, Ids
 from truetune.generation.backends.model_source import ModelSource, find_model_source, serving_stops
 from truetune.generation.backends.open_backend import Options, open_backend
 from truetune.generation.backends.transformers_backend import TransformersBackend
+from truetune.generation.proof_prompts import prepare_prompts
 from truetune.render.serving_contract import contract_of, verify
 from truetune.render.tokenizer import Tokenizer
 from truetune.serving.adapter_effect import Effect, SequenceLogprobs, measure_effect
-from truetune.training.fidelity_proof import prepare_prompts
 
 # Chosen, not measured: as in `adapter_strength`, a hundred tokens over four prompts are enough for factor and cosine.
 MAX_NEW_TOKENS = 32

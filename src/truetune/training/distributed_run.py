@@ -26,7 +26,7 @@ from accelerate.utils import DistributedType
 from torch.utils.data import RandomSampler, Sampler, SequentialSampler
 
 from truetune.errors import SpecError, TokenizerError, UsageError
-from truetune.memory.architecture import read
+from truetune.memory.architecture import read_architecture
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.run import RunSpec
 
@@ -196,7 +196,7 @@ def _leave_group() -> None:
 def _uses_all_weights(spec: RunSpec) -> bool:
     """Is each weight used for each token, so that DDP need not look which are not? Experts and towers are not."""
     try:
-        architecture = read(locate(str(spec.model or spec.tokenizer)))
+        architecture = read_architecture(locate(str(spec.model or spec.tokenizer)))
     except (SpecError, TokenizerError):
         return False
     # Experts that no token chose, and towers without an image, get no gradient, and DDP waits for

@@ -34,19 +34,21 @@ from truetune.checks.judgement import NotJudged
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import model_class
+from truetune.generation.proof_prompts import (
+    ProofPrompts,
+    ServingFacts,
+    prepare_prompts,
+    read_serving_facts,
+)
 from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
 from truetune.training.fidelity_proof import (
     FormComparison,
     Observation,
     Proof,
-    ProofPrompts,
-    ServingFacts,
     compare_form,
     load_float32,
     make_proof,
     observe_model,
-    prepare_prompts,
-    read_serving_facts,
 )
 from truetune.training.gguf_file import (
     COARSE_TOLERANCE,

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from typing import Any
 
 from truetune.errors import TruetuneError
-from truetune.memory.estimate import GIB
-from truetune.memory.machine import machine
-from truetune.memory.plan import Plan, memory_of, plan
-from truetune.memory.remedies import Proposal, Remedy, remedies
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.find_remedies import Proposal, Remedy, find_remedies
+from truetune.memory.plan_memory import Plan, parse_gpu_memory, plan_memory
+from truetune.memory.read_machine import read_machine
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.files import merged, spec_of
 from truetune.spec.run import RunSpec
@@ -126,8 +126,8 @@ def usable_memory(stated: str | float | None) -> float | None:
     Raises UsageError for what is no size.
     """
     if stated is not None:
-        return memory_of(stated)
-    this_machine = machine()
+        return parse_gpu_memory(stated)
+    this_machine = read_machine()
     return min(
         (this_machine.gpus[i].memory for i in this_machine.visible if i < len(this_machine.gpus)),
         default=None,
@@ -138,7 +138,9 @@ def plan_run(filled: RunSpec, memory: float | None) -> Plan | None:
     """The memory of a run with all settings filled; None where its config.json can't be read. `memory` in bytes."""
     try:
         folder = locate(str(filled.model or filled.tokenizer))
-        return plan(filled, model=folder, gpu_memory=None if memory is None else memory / GIB)
+        return plan_memory(
+            filled, model=folder, gpu_memory=None if memory is None else memory / GIB
+        )
     except TruetuneError:
         return None
 
@@ -149,7 +151,7 @@ def fit_changes(memory_plan: Plan) -> list[Change]:
         return []
     return [
         _make_change(step)
-        for step in remedies(memory_plan.estimate, memory_plan.memory, is_possible)
+        for step in find_remedies(memory_plan.estimate, memory_plan.memory, is_possible)
     ]
 
 
@@ -171,7 +173,7 @@ def relief_changes(memory_plan: Plan, *, evaluating: bool = False) -> list[Chang
         ]
     return [
         _make_change(step)
-        for step in remedies(
+        for step in find_remedies(
             memory_plan.estimate, RELIEF_SHARE * memory_plan.estimate.peak.total, is_possible
         )
     ]
@@ -182,7 +184,7 @@ def is_possible(proposal: Proposal) -> bool:
     changes = proposal.changes
     # bitsandbytes has kernels for GPUs alone.
     narrow = "load_in" in changes or "8bit" in str(changes.get("optimizer", ""))
-    if narrow and (find_spec("bitsandbytes") is None or not machine().gpus):
+    if narrow and (find_spec("bitsandbytes") is None or not read_machine().gpus):
         return False
     return not LAUNCHER_FIELDS & changes.keys() and (
         "liger" not in changes or find_spec("liger_kernel") is not None

@@ -34,18 +34,16 @@ from truetune.checks.movement import judgement_of
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
+from truetune.generation.proof_prompts import ProofPrompts, prepare_prompts, read_serving_facts
 from truetune.package import __version__
 from truetune.training.atomic_folder import atomic_folder, check_new_folder, copy_tokenizer
 from truetune.training.fidelity_proof import (
     Observation,
     Proof,
-    ProofPrompts,
     compare_form,
     load_float32,
     make_proof,
     observe_model,
-    prepare_prompts,
-    read_serving_facts,
 )
 
 MERGE_FILE = "merge.json"

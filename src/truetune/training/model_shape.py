@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, read
+from truetune.memory.architecture import Architecture, read_architecture
 from truetune.render.tokenizer_folder import locate, read_json
 from truetune.spec.run import RunSpec
 
@@ -27,7 +27,7 @@ def read_model_shape(spec: RunSpec) -> ModelShape:
     if name is None:
         raise SpecError("no model is named")
     folder = locate(name)
-    architecture = read(folder)
+    architecture = read_architecture(folder)
     values = read_json(folder / "config.json") or {}
     # Models of several modalities keep the language model's numbers one level below.
     inner = values.get("text_config") or values

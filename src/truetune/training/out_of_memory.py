@@ -19,8 +19,8 @@ from accelerate.utils.memory import should_reduce_batch_size
 
 from truetune.checkpoint.run_folder import list_checkpoints
 from truetune.errors import OutOfMemoryError
-from truetune.memory.estimate import GIB
-from truetune.memory.plan import Plan
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.plan_memory import Plan
 from truetune.training.fit_memory import Change, Fitting, change_lines, relief_changes
 from truetune.training.run_files import free_name
 

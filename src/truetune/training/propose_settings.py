@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from truetune.errors import UsageError
-from truetune.memory.estimate import GIB
-from truetune.memory.plan import Plan, plan
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.plan_memory import Plan, plan_memory
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Training
 from truetune.training.default_settings import DEFAULT_MAX_LENGTH
@@ -113,7 +113,7 @@ def propose_settings(
     )
     planned = None
     if survey.shape is not None:
-        planned = plan(
+        planned = plan_memory(
             filled.spec, model=survey.shape.architecture, gpu_memory=gpu_memory and gpu_memory / GIB
         )
     return StartingSettings(

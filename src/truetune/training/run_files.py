@@ -24,6 +24,7 @@ from truetune.checkpoint.run_folder import (
     read_own_run,
 )
 from truetune.checkpoint.weight_files import read_object
+from truetune.checks.findings_file import is_finding_line
 from truetune.data.files import find_sources
 from truetune.data.output_folder import (
     LOCK_NAME,
@@ -39,10 +40,10 @@ from truetune.data.output_folder import (
     remove_listed_files,
 )
 from truetune.errors import DataError, TruetuneError, UsageError
+from truetune.generation.sample_files import SAMPLE_FILE_NAME, is_sample_file
 from truetune.render.tokenizer_folder import locate
 from truetune.spec.run import RunSpec
 from truetune.training.extend_tokenizer import is_our_tokenizer
-from truetune.training.watch.sample_files import SAMPLE_FILE_NAME, is_finding_line, is_sample_file
 
 OTHER_FOLDER_HINT = "name another folder with -o"
 EXTENDED_TOKENIZER = ".tokenizer"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from truetune.evaluation.score import ScoreReport, score
+from truetune.evaluation.score_predictions import ScoreReport, score
 
 STEPS = (
     "First we count the boxes that came in on Monday.",

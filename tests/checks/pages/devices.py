@@ -14,8 +14,8 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.memory.estimate import GIB
-from truetune.memory.machine import Gpu, Launch, Machine
+from truetune.memory.estimate_memory import GIB
+from truetune.memory.read_machine import Gpu, Launch, Machine
 from truetune.spec.config import Config
 from truetune.spec.files import spec_of
 

@@ -14,8 +14,8 @@ import yaml
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.doctor.environment import Environment, Requirement
-from truetune.doctor.gather import torch_of
-from truetune.memory.machine import Gpu, Machine
+from truetune.doctor.gather_environment import parse_torch_facts
+from truetune.memory.read_machine import Gpu, Machine
 
 TORCH: dict[str, Any] = {
     "cuda": None,
@@ -41,7 +41,7 @@ def environment(example: dict[str, Any]) -> Environment:
         packages={name: str(version) for name, version in example.get("packages", {}).items()},
         requirements=tuple(Requirement(*item) for item in example.get("requirements", [])),
         loads=example.get("loads", {}),
-        torch=torch_of(TORCH | example["torch"]) if "torch" in example else None,
+        torch=parse_torch_facts(TORCH | example["torch"]) if "torch" in example else None,
         machine=Machine((Gpu("NVIDIA GPU", 2**34),) * example.get("gpus", 0), None, None, variables),
         variables=variables, cache=cache.get("path", "cache"), cache_writable=cache.get("writable", True),
         cache_free=int(cache.get("free_gb", 100) * 1e9), shared=example.get("shared_mb", 2**14) * 2**20,

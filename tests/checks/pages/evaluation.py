@@ -16,8 +16,8 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.evaluation.parser_proof import after_answers, proof_of
-from truetune.evaluation.statistics import mcnemar
+from truetune.evaluation.row_statistics import mcnemar_p
+from truetune.evaluation.try_parser import add_model_answers, try_parser
 from truetune.generation.answer_parsers import make_parser
 from truetune.generation.evaluation_results import (
     Agreement,
@@ -54,7 +54,7 @@ def evaluated(example: dict[str, Any]) -> EvaluationResults:
         if "prompts" in given
         else None,
         "agreements": tuple(
-            Agreement(**found, p=mcnemar(found["only_this"], found["only_other"]))
+            Agreement(**found, p=mcnemar_p(found["only_this"], found["only_other"]))
             for found in given.pop("agreements", ())
         ),
         "seen": seen(rows, **given.pop("seen")) if "seen" in given else None,
@@ -104,5 +104,5 @@ def seen(of: int, rows: int, **losses: Any) -> TrainedRows:
 def proof(name: str, golds: list[str], answers: list[str] | None) -> ParserSelftest:
     """The parser, tried."""
     parse = make_parser(name)
-    found = proof_of(parse, golds, name=name, seconds=0.2)
-    return found if answers is None else after_answers(found, parse, golds, answers)
+    found = try_parser(parse, golds, name=name, seconds=0.2)
+    return found if answers is None else add_model_answers(found, parse, golds, answers)

@@ -40,8 +40,8 @@ from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import estimate
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import estimate_memory
+from truetune.memory.memory_settings import resolve_settings
 from truetune.spec.stacks.readers import launches_of_several
 
 
@@ -114,5 +114,5 @@ class DeviceMapAutoWithDdp(DeviceRule):
         model = find_architecture(self.config)
         if model is None:
             return False
-        need = estimate(model, resolve(self.config, model, gpus=1)).peak.total
+        need = estimate_memory(model, resolve_settings(self.config, model, gpus=1)).peak.total
         return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)

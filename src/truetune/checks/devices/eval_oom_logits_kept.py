@@ -51,7 +51,7 @@ from truetune.checks.devices.run_size import count_eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB
+from truetune.memory.estimate_memory import GIB
 
 # Chosen, not measured: less fits beside nearly any run. Half would name evaluations of a hundred short rows, double
 # would miss those that break a GPU which training fills.

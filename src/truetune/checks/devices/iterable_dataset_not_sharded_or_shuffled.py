@@ -39,7 +39,7 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.settings import flat
+from truetune.memory.memory_settings import flatten_settings
 
 
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
@@ -47,7 +47,7 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        other, world = flat(self.training.other), self.subject.world
+        other, world = flatten_settings(self.training.other), self.subject.world
         if not any(other.get(name) for name in STREAMING_KEYS):
             return
         files = len(self.config.spec.data)

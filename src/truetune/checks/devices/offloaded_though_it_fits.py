@@ -57,8 +57,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB, estimate
-from truetune.memory.settings import resolve
+from truetune.memory.estimate_memory import GIB, estimate_memory
+from truetune.memory.memory_settings import resolve_settings
 
 # Where the GPU is not known: the smallest that is common for fine-tuning (T4, V100). A larger one fits all the more.
 ASSUMED_GPU_BYTES = 16 * GIB
@@ -76,7 +76,7 @@ class OffloadedThoughItFits(DeviceRule):
         training, model = self.training, find_architecture(self.config)
         if model is None or not (training.deepspeed_stage or training.fsdp):
             return
-        settings = resolve(self.config, model)
+        settings = resolve_settings(self.config, model)
         if not settings.offload:
             return
         gpu_sizes = [gpu.memory for gpu in self.machine.gpus]
@@ -84,7 +84,7 @@ class OffloadedThoughItFits(DeviceRule):
         unsharded = replace(
             settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
         )
-        needed = estimate(model, unsharded).peak.total
+        needed = estimate_memory(model, unsharded).peak.total
         if needed > MAX_SHARE_OF_GPU * gpu_bytes:
             return
         how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"

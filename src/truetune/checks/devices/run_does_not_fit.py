@@ -49,8 +49,8 @@ from truetune.checks.config.keys import case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
-from truetune.memory.estimate import GIB, PARTS
-from truetune.memory.plan import plan
+from truetune.memory.estimate_memory import GIB, PARTS
+from truetune.memory.plan_memory import plan_memory
 
 # Chosen to fit one line of a terminal; the plan itself (`truetune plan`) lists all.
 SHOWN_REMEDIES = 3
@@ -66,7 +66,7 @@ class RunDoesNotFit(DeviceRule):
         model = find_architecture(self.config)
         if model is None or gpu_bytes is None:
             return
-        memory_plan = plan(
+        memory_plan = plan_memory(
             self.config, model=model, gpu_memory=gpu_bytes / GIB, gpus=self.subject.world
         )
         if memory_plan.verdict in (None, "fits"):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from truetune.checks.config.model import folder
 from truetune.errors import SpecError
-from truetune.memory.architecture import Architecture, read
+from truetune.memory.architecture import Architecture, read_architecture
 from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
 from truetune.spec.config import Config
 
@@ -37,7 +37,7 @@ def find_architecture(config: Config) -> Architecture | None:
 @lru_cache(maxsize=8)
 def _read_architecture(model_folder: Path) -> Architecture:
     """The architecture in a folder's config.json, read once."""
-    return read(model_folder)
+    return read_architecture(model_folder)
 
 
 def count_rows(paths: Sequence[str]) -> int | None:

@@ -17,15 +17,16 @@ from typing import Any
 from transformers import TrainerCallback
 
 from truetune.checks.findings import RANK, Finding
+from truetune.checks.findings_file import append_findings
 from truetune.checks.judgement import missing
 from truetune.checks.watching import judgement_of, news
 from truetune.data.atomic import write_atomically
 from truetune.errors import UsageError
+from truetune.generation import sample_files
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import mark_identical_answers
 from truetune.probe.find_trainer import trainer_of_frames
 from truetune.spec.run import RunSpec
-from truetune.training.watch import sample_files
 from truetune.training.watch.experiment_trackers import track_pass
 from truetune.training.watch.losses_by_source import SourceLosses, read_step_losses
 from truetune.training.watch.process_group import (
@@ -35,6 +36,7 @@ from truetune.training.watch.process_group import (
     process_count,
     process_rank,
 )
+from truetune.training.watch.rewind_samples import rewind_samples
 from truetune.training.watch.sample_answers import make_sampler, measure_costs
 from truetune.training.watch.sampling_schedule import (
     PASSES_BETWEEN,
@@ -186,7 +188,7 @@ class Watcher(TrainerCallback):
         self.folder.mkdir(parents=True, exist_ok=True)
         # Passes behind the checkpoint belong to steps that will be made again, with other answers
         # perhaps.
-        findings, removed = sample_files.rewind_samples(self.folder, step)
+        findings, removed = rewind_samples(self.folder, step)
         if removed:
             self._note(
                 f"{removed} looks of an earlier run, behind step {step:,}, are removed from"
@@ -322,7 +324,7 @@ class Watcher(TrainerCallback):
         if least is not None and not over:
             worst = [finding for finding in fresh if RANK[finding.severity] >= RANK[least]]
             self.stopped_by = worst[0] if worst else None
-        sample_files.append_findings(fresh, state.global_step, self.folder, stopped=self.stopped_by)
+        append_findings(fresh, state.global_step, self.folder, stopped=self.stopped_by)
         if self.stopped_by is not None:
             self.say(
                 f"the run ends at step {state.global_step:,}: {self.stopped_by.rule}"

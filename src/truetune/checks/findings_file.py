@@ -1,0 +1,67 @@
+"""The findings of a run on disk: `findings.jsonl` beside its answers, a line for each, with its step.
+
+The watcher of a run appends to it; a run that continues from a checkpoint, and the report on a run, read it. The
+trade-off of lines: the last one may be cut by a crash, so each is read alone and a broken one is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.findings import Finding
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import LOG_RECORD
+
+FINDINGS = "findings.jsonl"
+FINDING_FIELDS = ("rule", "code", "severity", "message", "remedy", "evidence", "count", "total")
+
+
+def append_findings(
+    findings: Iterable[Finding], step: int, folder: Path, *, stopped: Finding | None = None
+) -> None:
+    """Add what was found at a step; `stopped` is the one that ended the run. Raises OSError."""
+    lines = [
+        json.dumps({"step": step, **_finding_record(finding), "stopped": finding is stopped})
+        for finding in findings
+    ]
+    if lines:
+        # An empty findings.jsonl would look like a run that was judged and found clean, where it
+        # was not judged at all: so it is made only with a first finding.
+        with (folder / FINDINGS).open("a", encoding="utf-8") as file:
+            file.write("".join(line + "\n" for line in lines))
+
+
+def _finding_record(finding: Finding) -> dict[str, Any]:
+    """A finding as JSON."""
+    cases = [dataclasses.asdict(case) for case in finding.cases]
+    return {name: getattr(finding, name) for name in FINDING_FIELDS} | {"cases": cases}
+
+
+def is_finding_line(line: bytes) -> bool:
+    """Is this a line that `append_findings` wrote?"""
+    try:
+        return parse_finding_line(line.decode()) is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def parse_finding(record: dict[str, Any]) -> Finding:
+    """The finding back; its cases are not needed again."""
+    return Finding(
+        **{name: record[name] for name in FINDING_FIELDS} | {"evidence": tuple(record["evidence"])}
+    )
+
+
+def parse_finding_line(line: str) -> dict[str, Any] | None:
+    """None for the rest of a line that a crash has cut."""
+    try:
+        record = parse_json(line, LOG_RECORD)
+    except ValueError:
+        return None
+    return (
+        record if isinstance(record, dict) and {"step", *FINDING_FIELDS} <= record.keys() else None
+    )

@@ -1,0 +1,121 @@
+"""`truetune demo`: both data sets checked, one row token by token, and the proof.
+
+It runs what users will run, on data that ships with the package. The trade-off: without torch the proof is left out,
+and the demo says how to get it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import tempfile
+from collections.abc import Sequence
+from contextlib import chdir
+from pathlib import Path
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import Progress, TaskID
+from rich.table import Table
+from rich.text import Text
+
+from truetune.checks.report import DataReport
+from truetune.checks.run import check
+from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
+from truetune.demo.plant_faults import break_tokenizer
+from truetune.demo.train_twice import STEPS, Proof, train_twice
+from truetune.report.report_terminal import render_brief
+from truetune.report.token_view_terminal import render_view
+from truetune.report.visible_text import visible
+from truetune.spec.run import RunSpec
+
+# Those of the extra `train` that the proof imports.
+NEEDED_PACKAGES = ("torch", "transformers")
+BARS = "▁▂▃▄▅▆▇█"
+# A bar for every fifth step: the table fits into 100 columns.
+COLUMNS = 24
+
+
+def run_demo(console: Console) -> int:
+    """Run the demo and return the exit code: 1 where it does not show what it should."""
+    console.rule("1. A support chat with planted faults, and a tokenizer with two")
+    with tempfile.TemporaryDirectory() as folder:
+        spoiled = _check_data(BROKEN, break_tokenizer(Path(folder) / "tokenizer"), console)
+    console.rule("2. The same chats, corrected")
+    mended = _check_data(DATA, TOKENIZER, console)
+    console.rule("3. What one row teaches, token by token")
+    render_view(mended.views[0], console)
+    console.rule("4. The proof: one tiny model, trained twice")
+    is_as_expected = spoiled.failed() and not mended.failed()
+    if all(importlib.util.find_spec(name) for name in NEEDED_PACKAGES):
+        proof = _train_with_progress(console)
+        render_proof(proof, console)
+        is_as_expected = is_as_expected and (proof.broken.stopped, proof.sound.stopped) == (
+            0,
+            proof.rows,
+        )
+    else:
+        console.print(
+            Text(
+                "It trains for real, in about a minute: pip install 'truetune[train]'", style="bold"
+            )
+        )
+    console.print(Text(f"\nnext: truetune check {BROKEN} --tokenizer {TOKENIZER}"), soft_wrap=True)
+    # The demo is a test as well: it fails where a rule no longer finds its fault.
+    return 0 if is_as_expected else 1
+
+
+def render_proof(proof: Proof, console: Console) -> None:
+    """Draw both loss curves and what came of them."""
+    table = Table(
+        "", "loss, on a log scale", "knows the answer", "stops", box=None, padding=(0, 2, 0, 0)
+    )
+    losses = proof.broken.losses + proof.sound.losses
+    for outcome in (proof.broken, proof.sound):
+        good = outcome.stopped == proof.rows
+        table.add_row(
+            outcome.name,
+            _draw_curve(outcome.losses, min(losses), max(losses)),
+            f"{outcome.recited} of {proof.rows}",
+            Text(f"{outcome.stopped} of {proof.rows}", style="bold green" if good else "bold red"),
+        )
+    console.print(table)
+    console.print(Text(f"\nasked: {proof.question}", style="bold"))
+    for outcome in (proof.broken, proof.sound):
+        console.print(Panel(Text(visible(outcome.sample)), title=outcome.name, title_align="left"))
+    console.print(
+        f"{proof.seconds:.0f} s. The losses cannot tell them apart: a collator that masks labels by"
+        " the id of the pad token masked every stop token too."
+    )
+
+
+def _check_data(data: Path, tokenizer: Path, console: Console) -> DataReport:
+    """In the folder of the data, so that its lines are named without their long path."""
+    # Paths of an installed package fill half of the terminal.
+    with chdir(data.parent):
+        report = check(RunSpec(data=(data.name,), tokenizer=str(tokenizer), max_length=MAX_LENGTH))
+    render_brief(report, console)
+    return report
+
+
+def _train_with_progress(console: Console) -> Proof:
+    """Train twice, with a bar for each."""
+    with Progress(console=console, transient=True) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def step(name: str, loss: float) -> None:
+            if name not in tasks:
+                tasks[name] = bars.add_task(name, total=STEPS)
+            bars.update(tasks[name], advance=1, description=f"{name}: loss {loss:.3f}")
+
+        return train_twice(progress=step)
+
+
+def _draw_curve(losses: Sequence[float], low: float, high: float) -> str:
+    """First and last loss, and between them a bar for every few steps, from `low` to `high` on a log scale."""
+    heights = [
+        math.log(loss / low) / math.log(high / low)
+        for loss in losses[:: -(-len(losses) // COLUMNS)]
+    ]
+    bars = "".join(BARS[round(height * (len(BARS) - 1))] for height in heights)
+    return f"{losses[0]:.2f} {bars} {losses[-1]:.3f}"

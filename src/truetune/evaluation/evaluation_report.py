@@ -1,0 +1,60 @@
+"""What `truetune evaluate` gives: losses, stops and answers of a model on held-out rows, and what they are worth.
+
+The report holds what was measured; the rules on evaluations have judged it already. The trade-off: tasks of lm-eval
+stand beside the rest as they came, for no rule knows what a score of a task means.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from truetune.checks.report import Report
+from truetune.evaluation.answer_metrics import AnswerMetrics
+from truetune.generation.evaluation_results import EvaluationResults
+
+if TYPE_CHECKING:
+    from truetune.evaluation.lm_eval_tasks import LmEvalResult
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EvaluationReport(Report):
+    """A model, measured."""
+
+    name: str
+    evaluated: EvaluationResults | None
+    """None where only tasks were run"""
+    confidence: float
+    """Of the intervals of losses and stops"""
+    metrics: AnswerMetrics | None = None
+    """Of the answers; None where none were asked for"""
+    tasks: LmEvalResult | None = None
+    notes: tuple[str, ...] = ()
+    """What was asked for and not done, and what a reader should know"""
+
+    def lacks(self) -> bool:
+        """Tasks of lm-eval judge by themselves: no rule is about them."""
+        # Without this, a run of tasks alone would end with the exit code of "nothing was judged".
+        return bool(self.missing()) or (self.tasks is None and super().lacks())
+
+    def more(self) -> dict[str, Any]:
+        """What a JSON report of an evaluation has besides that of every report."""
+        parts = {"rows": self.evaluated, "answers": self.metrics, "lm_eval": self.tasks}
+        return {
+            "evaluation": {
+                "model": self.name,
+                "confidence": self.confidence,
+                **{name: part and _to_json_values(asdict(part)) for name, part in parts.items()},
+                "notes": list(self.notes),
+            }
+        }
+
+
+def _to_json_values(value: Any) -> Any:
+    """The value in what JSON has: keys as text, tuples as lists, and NaN or infinity as null."""
+    if isinstance(value, dict):
+        return {str(name): _to_json_values(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_to_json_values(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,345 @@
+"""The verdicts of `truetune sample` on answers that somebody else's code made.
+
+The same scorer and the same rules judge them. No model and no tokenizer is needed: lengths are in words, and what
+only a model tells (the probability of stopping, the perplexity) is not judged. What ended an answer is known where the
+rows say it. The trade-off: a word is not a token, so that lengths are comparable with each other and with no limit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike, fspath
+from typing import Any
+
+from truetune.checks.catalogue import choose
+from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.report import Subject
+from truetune.checks.rule import EvaluationRule
+from truetune.checks.watching import judgement_of
+from truetune.data.predictions import (
+    Messages,
+    Prediction,
+    ReadPredictions,
+    fill_from_rows,
+    predictions_from_lists,
+    read_predictions,
+)
+from truetune.errors import UsageError
+from truetune.evaluation.sample_report import SampleReport
+from truetune.evaluation.try_parser import add_model_answers, try_parser
+from truetune.generation.answer_parsers import Parser, make_parser
+from truetune.generation.answer_row_order import row_order_of
+from truetune.generation.answer_samples import (
+    NO_LIMIT,
+    Answer,
+    Chat,
+    Prompt,
+    Sample,
+    SampledRun,
+    SamplingPass,
+)
+from truetune.generation.evaluation_results import EvaluationResults
+from truetune.generation.identical_answers import mark_identical_answers
+from truetune.generation.parser_selftest import ParserSelftest
+from truetune.generation.prompt_in_front import find_prompt_in_front
+from truetune.generation.score_answer import score_answer as score_answer
+from truetune.generation.split_words import split_words
+from truetune.spec.files import spec_of
+from truetune.spec.run import RunSpec
+
+PARSER_RULES = frozenset(
+    (
+        "parser-is-unstable-or-slow",
+        "parser-misses-gold-answers",
+        "parser-scores-empty-answers",
+        "parser-scores-shuffled-golds",
+        "answers-look-right-but-do-not-parse",
+    )
+)
+"""Rules on evaluations that need a proof of the parser, and no model"""
+# Answers in a list have no file to be called by.
+LIST_NAME = "predictions"
+"""What a report calls answers that came as lists"""
+Texts = Iterable[str | Mapping[str, Any] | Prediction]
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ScoreReport(SampleReport):
+    """The verdicts on answers that somebody else's code made: a SampleReport without a model."""
+
+    proof: ParserSelftest | None = None
+    """What the parser that is named makes of the references"""
+
+    def more(self) -> dict[str, Any]:
+        """As of a SampleReport, without what only a model has."""
+        values = super().more()
+        # Ids here only stand for words and rows.
+        for sample in values["sample"]["samples"]:
+            sample.update({"prompt_ids": [], "answer_ids": [], "reference_ids": []})
+        values["sample"]["limit"] = None if self.limit == NO_LIMIT else self.limit
+        values["sample"]["parser"] = None if self.proof is None else str(self.proof)
+        return values
+
+
+def score(
+    predictions: str | PathLike[str] | Texts,
+    prompts: Sequence[str | Messages] | None = None,
+    references: Sequence[str] | None = None,
+    *,
+    steps: Sequence[int] | None = None,
+    stopped: Sequence[bool | None] | None = None,
+    data: str | PathLike[str] | Sequence[str | PathLike[str]] = (),
+    columns: Mapping[str, str] | None = None,
+    parser: str | None = None,
+    max_new_tokens: int | None = None,
+    min_success: float | None = None,
+    **settings: Any,
+) -> ScoreReport:
+    """Judge answers that your own code made, as `truetune.sample` judges those of a model; no model is needed.
+
+    Args:
+        predictions: a JSONL, JSON, CSV or Parquet file, or a list of texts, rows or `Prediction`s.
+        prompts: texts or messages, as many as a list of predictions has.
+        references: as many.
+        steps: as many.
+        stopped: as many: did it end by itself?
+        data: rows that have the prompts and references instead.
+        columns: maps our names of a file's columns to yours: {"prediction": "resp"}.
+        parser: that of `truetune.sample`.
+        max_new_tokens: where answers were cut.
+        min_success: the share that must be good.
+        settings: select, ignore, fail_on and allow_unjudged.
+
+    Raises:
+        TruetuneError: what is named can't be read or used, or there is no prediction.
+    """
+    # A single path is a sequence of characters too.
+    row_files = [fspath(path) for path in ([data] if isinstance(data, str | PathLike) else data)]
+    started = time.perf_counter()
+    parse = make_parser(parser) if parser else None
+    spec = spec_of(settings, "truetune.score")
+    if isinstance(predictions, str | PathLike):
+        read = read_predictions([fspath(predictions)], columns)
+        name = fspath(predictions)
+        files = (name, *row_files)
+    else:
+        as_predictions = predictions_from_lists(
+            predictions, prompts, references, steps=steps, stopped=stopped
+        )
+        read = ReadPredictions(as_predictions, {})
+        name, files = LIST_NAME, tuple(row_files)
+    all_predictions = fill_from_rows(read.predictions, row_files) if row_files else read.predictions
+    if not all_predictions:
+        raise UsageError("truetune.score: there is no prediction to judge")
+    looks = tuple(build_passes(all_predictions, parse))
+    limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
+    selftest = _try_on_golds(parse, parser, looks[-1])
+    judgement = Judgement.of(
+        [
+            judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
+            _judge_parser(selftest, looks[-1], spec),
+            Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
+        ]
+    )
+    return ScoreReport(
+        spec=spec.model_copy(update={"data": files}),
+        subjects=(_describe_subject(name, all_predictions, read),),
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
+        seconds=time.perf_counter() - started,
+        name=name,
+        looks=looks,
+        limit=limit,
+        notes=tuple(_make_notes(all_predictions, selftest)),
+        min_success=min_success,
+        proof=selftest,
+    )
+
+
+def build_passes(
+    predictions: Sequence[Prediction], parse: Parser | None = None
+) -> Iterator[SamplingPass]:
+    """The predictions with their scores, those of each step together, by step.
+
+    Args:
+        predictions: of all steps.
+        parse: reads answers and references.
+    """
+    # Over all steps, so that an answer can be compared with an earlier one to the same prompt.
+    prompt_numbers: dict[tuple[str, str], int] = {}
+    for step in sorted({prediction.step for prediction in predictions}):
+        of_step = _without_prompts([one for one in predictions if one.step == step])
+        samples = mark_identical_answers(
+            [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
+        )
+        yield SamplingPass(step, _with_row_order(samples), 0.0)
+
+
+def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
+    """The predictions of one step, without the prompts that were decoded with them.
+
+    Otherwise every rule would blame the model for the text of its prompt.
+    """
+    in_front = find_prompt_in_front(
+        [one.text for one in predictions],
+        [one.question for one in predictions],
+        [one.reference for one in predictions],
+    )
+    if in_front is None:
+        return list(predictions)
+    return [
+        one if answer is None else replace(one, text=answer, has_prompt=True)
+        for one, answer in zip(predictions, in_front.answers, strict=True)
+    ]
+
+
+def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """The samples of one step, with `Scores.elsewhere` where they give the references of other rows."""
+    order = row_order_of(samples)
+    targets = order.targets if order else {}
+    return tuple(
+        replace(sample, scores=replace(sample.scores, elsewhere=True)) if row in targets else sample
+        for row, sample in enumerate(samples)
+    )
+
+
+def build_sample(
+    prediction: Prediction,
+    row: int,
+    prompt_numbers: dict[tuple[str, str], int] | None = None,
+    parse: Parser | None = None,
+) -> Sample:
+    """One prediction with its scores.
+
+    Args:
+        prediction: what was read.
+        row: its number in its step.
+        prompt_numbers: numbers the prompts, so that those of several steps are known again.
+        parse: reads answers and references.
+    """
+    question, reference = prediction.question, prediction.reference
+    # Without prompt and reference nothing tells rows apart but their place.
+    key = (question, reference) if question or reference else (str(row), "")
+    number = row
+    if prompt_numbers is not None:
+        number = prompt_numbers.setdefault(key, len(prompt_numbers))
+    # Ids that stand for words: the scorer compares lengths, and a reference has a stop token besides.
+    reference_ids = (0,) * (len(split_words(reference)) + 1 if reference else 0)
+    chat = None if isinstance(prediction.prompt, str) else Chat(tuple(prediction.prompt))
+    prompt = Prompt(
+        (number,),
+        question,
+        reference,
+        reference_ids,
+        prediction.file,
+        prediction.line,
+        chat=chat,
+        row=row,
+    )
+    answer = Answer(
+        (0,) * len(split_words(prediction.text)),
+        prediction.text,
+        # Any id: an answer that is not known to be cut counts as one that stopped.
+        None if prediction.stopped is False else 0,
+        has_prompt=prediction.has_prompt,
+    )
+    scores = score_answer(prompt, answer, parse=parse)
+    return Sample(prompt, answer, replace(scores, end_known=prediction.stopped is not None))
+
+
+def _try_on_golds(
+    parse: Parser | None, name: str | None, look: SamplingPass
+) -> ParserSelftest | None:
+    """What the parser makes of the references, and of the answers; None without a parser or a reference."""
+    with_reference = [sample for sample in look.samples if sample.prompt.reference.strip()]
+    if parse is None or name is None or not with_reference:
+        return None
+    golds = [sample.prompt.reference for sample in with_reference]
+    questions = [sample.prompt.question for sample in with_reference]
+    selftest = try_parser(parse, golds, name=name, questions=questions)
+    answers = [sample.answer.text for sample in with_reference]
+    return add_model_answers(selftest, parse, golds, answers)
+
+
+def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) -> Judgement:
+    """What the rules on parsers say."""
+    if proof is None:
+        return Judgement()
+    chosen = choose(spec.select, spec.ignore, "evaluation")
+    # The other rules on evaluations need losses, which nobody has measured here.
+    rules = [
+        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in PARSER_RULES
+    ]
+    return judge(rules, EvaluationResults(len(look.samples), parser=proof))
+
+
+def _list_unjudged(
+    read: ReadPredictions, selftest: ParserSelftest | None, parser: str | None
+) -> Iterator[NotJudged]:
+    """Lines and rows that were left out, and a parser that nothing could be tried on."""
+    if read.broken:
+        yield NotJudged(
+            "broken lines",
+            f"{len(read.broken):,} hold no row, the first: {read.broken[0]}",
+            unlock="repair or remove them",
+        )
+    if read.without:
+        yield NotJudged(
+            "rows without a prediction",
+            f"{read.without:,} hold nothing in `{read.columns['prediction']}`",
+            unlock="write an empty text for an empty answer, or name the column with --map",
+        )
+    if parser is not None and selftest is None:
+        yield NotJudged(
+            "the parser",
+            "there is no reference that it could be tried on",
+            unlock="name the references",
+        )
+
+
+def _describe_subject(
+    name: str, predictions: Sequence[Prediction], read: ReadPredictions
+) -> Subject:
+    """What was judged, and what was known of it."""
+    known_ends = sum(prediction.stopped is not None for prediction in predictions)
+    facts = {
+        "answers": f"{len(predictions):,}",
+        "with a prompt": f"{sum(bool(prediction.question) for prediction in predictions):,}",
+        "with a reference": f"{sum(bool(prediction.reference) for prediction in predictions):,}",
+        "steps": f"{len({prediction.step for prediction in predictions}):,}",
+        "what ended them": f"known of {known_ends:,}" if known_ends else "not known",
+    }
+    if read.columns:
+        facts["columns"] = ", ".join(f"{own} = {users}" for own, users in read.columns.items())
+    return Subject("predictions", name, tuple(facts.items()))
+
+
+def _make_notes(
+    predictions: Sequence[Prediction], selftest: ParserSelftest | None
+) -> Iterator[str]:
+    """What a reader of the verdicts should know."""
+    if selftest is not None:
+        yield str(selftest)
+    if not any(prediction.reference for prediction in predictions):
+        yield (
+            "there is no reference: nothing is said of whether the answers are right, or as long as"
+            " they should be"
+        )
+        return
+    stop_tokens = [one.stop_tokens for one in predictions if one.stop_tokens]
+    if stop_tokens:
+        most_frequent = max(stop_tokens, key=stop_tokens.count)
+        yield (
+            f"{len(stop_tokens):,} of {len(predictions):,} predictions end with {most_frequent!r}, which is left"
+            " out here: a script that compares texts counts them as wrong (decode with"
+            " skip_special_tokens=True)"
+        )
+    empty = sum(not prediction.reference.strip() for prediction in predictions)
+    if empty:
+        yield (
+            f"{empty:,} of {len(predictions):,} rows have no reference (empty or missing): a score over all rows counts"
+            " them as wrong; here they are left out of it"
+        )

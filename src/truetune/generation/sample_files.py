@@ -1,0 +1,148 @@
+"""The sampling passes of a run on disk: one Parquet file a pass.
+
+`samples/step-00000100.parquet` has a row for each prompt; its schema's metadata has the step, the seconds it took and
+the limit of new tokens. One file a pass, and not one that grows: a crash costs the last pass at most.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from truetune.data.atomic import write_atomically
+from truetune.data.output_folder import Stranger, stranger_error
+from truetune.errors import DataError
+from truetune.generation.answer_samples import Answer, Prompt, Sample, SamplingPass, Scores
+from truetune.parsing.columnar_reader import read_table
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT
+
+SAMPLES = "samples"
+"""The folder of them, in that of a run"""
+SAMPLE_FILE_NAME = re.compile(r"step-\d{8,}\.parquet")
+META_KEY = b"truetune"
+IDS = pa.list_(pa.int32())
+SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()), ("prompt", pa.string()), ("answer", pa.string()), ("reference", pa.string()),
+        ("file", pa.string()), ("line", pa.int64()), ("seen", pa.bool_()),
+        ("stop", pa.int32()), ("stop_probability", pa.float64()), ("stop_rank", pa.int32()),
+        ("stopped", pa.bool_()), ("empty", pa.bool_()), ("looped", pa.bool_()), ("repetition", pa.float64()),
+        ("echoed", pa.bool_()), ("markers", pa.list_(pa.string())), ("language", pa.string()),
+        ("switched", pa.bool_()), ("length_ratio", pa.float64()), ("exact", pa.bool_()), ("overlap", pa.float64()),
+        ("parsed", pa.bool_()), ("agrees", pa.bool_()), ("garbage", pa.bool_()), ("perplexity", pa.float64()),
+        ("too_long", pa.bool_()), ("end_known", pa.bool_()), ("alike", pa.bool_()),
+        ("elsewhere", pa.bool_()), ("escapes", pa.list_(pa.string())),
+        ("prompt_ids", IDS), ("answer_ids", IDS), ("reference_ids", IDS),
+    ]
+)  # fmt: skip
+SCORES = tuple(field.name for field in dataclasses.fields(Scores))
+# So that the runs of older releases can still be read and compared.
+LATER_SCORES = ("garbage", "perplexity", "too_long", "end_known", "alike", "elsewhere", "escapes")
+"""Scores that older files do not have"""
+
+
+def is_sample_file(path: Path) -> bool:
+    """Is this a file that `save_pass` wrote, by its name and its contents?"""
+    # By name and metadata: a user's own Parquet file of such a name is never replaced.
+    if path.is_symlink() or not SAMPLE_FILE_NAME.fullmatch(path.name):
+        return False
+    try:
+        return META_KEY in (pq.read_schema(path).metadata or {})
+    except (OSError, pa.ArrowException):
+        return False
+
+
+def save_pass(look: SamplingPass, limit: int, folder: Path) -> Path:
+    """Write a look, in place of an older one of its step. Raises OSError, and UsageError for a file that is none."""
+    target = folder / SAMPLES / f"step-{look.step:08d}.parquet"
+    # Also for a broken link, which exists() would not see.
+    if os.path.lexists(target) and not is_sample_file(target):
+        raise stranger_error(Stranger(target, "truetune did not write it"))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    facts = {"step": look.step, "seconds": look.seconds, "limit": limit}
+    # With a schema, since a column of None alone would get the type null, and files of one run
+    # could not be read together.
+    table = pa.Table.from_pylist([sample_row(look.step, sample) for sample in look.samples], SCHEMA)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table.replace_schema_metadata({META_KEY: json.dumps(facts)}), sink)
+    write_atomically(target, sink.getvalue().to_pybytes())
+    return target
+
+
+def sample_row(step: int, sample: Sample) -> dict[str, Any]:
+    """A sample as columns."""
+    prompt, answer = sample.prompt, sample.answer
+    return {
+        "step": step,
+        "prompt": prompt.question,
+        "answer": answer.text,
+        "reference": prompt.reference,
+        "file": prompt.file,
+        "line": prompt.line,
+        "seen": prompt.seen,
+        "stop": answer.stop,
+        "stop_probability": answer.stop_probability,
+        "stop_rank": answer.stop_rank,
+        **{name: getattr(sample.scores, name) for name in SCORES},
+        "markers": list(sample.scores.markers),
+        "prompt_ids": prompt.ids,
+        "answer_ids": answer.ids,
+        "reference_ids": prompt.reference_ids,
+    }
+
+
+def read_passes(folder: Path, until: int | None = None) -> list[tuple[SamplingPass, int]]:
+    """The looks of a run with their limits, by step, those after the step `until` left out. Raises DataError."""
+    looks = (_read_pass(path) for path in sorted((folder / SAMPLES).glob("step-*.parquet")))
+    return [(look, limit) for look, limit in looks if until is None or look.step <= until]
+
+
+def _read_pass(path: Path) -> tuple[SamplingPass, int]:
+    """One file with its limit. Raises DataError for one that is broken."""
+    try:
+        table = read_table(path)
+        facts = parse_json((table.schema.metadata or {})[META_KEY], RESULT)
+        samples = tuple(_parse_sample(columns) for columns in table.to_pylist())
+        return SamplingPass(int(facts["step"]), samples, float(facts["seconds"])), int(
+            facts["limit"]
+        )
+    except (OSError, pa.ArrowException, KeyError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{path} is no look of a run ({type(error).__name__}: {error}); delete it or restore it"
+        ) from None
+
+
+def _parse_sample(columns: dict[str, Any]) -> Sample:
+    """A row as `sample_row` wrote it, or an older release."""
+    names = ("prompt_ids", "answer_ids", "reference_ids")
+    prompt_ids, answer_ids, reference_ids = (tuple(columns[name]) for name in names)
+    of_prompt = (
+        columns["prompt"],
+        columns["reference"],
+        reference_ids,
+        columns["file"],
+        columns["line"],
+        columns["seen"],
+    )
+    of_answer = (
+        columns["answer"],
+        columns["stop"],
+        columns["stop_probability"],
+        columns["stop_rank"],
+    )
+    known: dict[str, Any] = {
+        name: columns[name] for name in SCORES if name in columns or name not in LATER_SCORES
+    }
+    for name in ("markers", "escapes"):
+        if name in known:
+            known[name] = tuple(columns[name] or ())
+    scores = Scores(**known)
+    return Sample(Prompt(prompt_ids, *of_prompt), Answer(answer_ids, *of_answer), scores)

@@ -1,0 +1,191 @@
+"""The memory of one GPU at the moments of a step that can be its peak.
+
+Weights, gradients, optimizer states, activations and logits live at different times; each moment is a table of what
+lives then, and the largest is the peak. The trade-off: arithmetic and no measurement, so a share is added for what the
+allocator loses, and custom code in a model is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from truetune.memory import activation_memory, logits_memory, weight_memory
+from truetune.memory.architecture import Architecture
+from truetune.memory.memory_settings import MemorySettings
+
+GIB = 1 << 30
+# An assumption (docs/plan.md says so): drivers and GPUs differ by some tenths.
+CUDA_CONTEXT_BYTES = 0.6 * GIB
+"""CUDA itself with its kernels and cuBLAS"""
+# An assumption as well: the buffers of its channels grow with the GPUs of a machine.
+NCCL_BYTES = 0.4 * GIB
+"""NCCL, where there are several GPUs"""
+# Chosen, not measured: less calls runs fitting that fail late, in a step with longer rows; more has users change what
+# they need not.
+FRAGMENTATION_SHARE = 0.05
+"""The share of what is allocated that the caching allocator cannot use: rounding and fragments"""
+
+Name = Literal["forward", "loss", "backward", "end of backward", "optimizer step", "evaluation"]
+PARTS = (
+    "weights",
+    "reference model",
+    "cast weights",
+    "gradients",
+    "optimizer",
+    "activations",
+    "logits",
+    "working",
+    "KV cache",
+    "communication",
+    "CUDA",
+    "margin",
+)
+"""In the order of a table"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What is held at one moment of a step."""
+
+    name: Name
+    parts: Mapping[str, float]
+    """Bytes by part, without the margin"""
+
+    @property
+    def allocated(self) -> float:
+        """Bytes of tensors: what torch.cuda.max_memory_allocated shows"""
+        return sum(size for part, size in self.parts.items() if part not in ("CUDA", "margin"))
+
+    @property
+    def margin(self) -> float:
+        """Bytes that fragments cost"""
+        return FRAGMENTATION_SHARE * self.allocated
+
+    @property
+    def total(self) -> float:
+        """Bytes on the GPU"""
+        return sum(self.parts.values()) + self.margin
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The moments of a step and what they hold."""
+
+    architecture: Architecture
+    settings: MemorySettings
+    moments: tuple[Moment, ...]
+
+    @property
+    def peak(self) -> Moment:
+        """The moment that holds most"""
+        return max(self.moments, key=lambda moment: moment.total)
+
+    @property
+    def trained(self) -> int:
+        """Parameters that are trained"""
+        return weight_memory.trained_parameters(self.architecture, self.settings)
+
+
+def estimate_memory(architecture: Architecture, settings: MemorySettings) -> Estimate:
+    """The memory of one GPU from the second step on, when the optimizer has its states."""
+    tokens = settings.tokens
+    # What is there at every moment.
+    constant = {
+        "weights": weight_memory.weight_bytes(architecture, settings),
+        "reference model": weight_memory.reference_bytes(architecture, settings),
+        "optimizer": weight_memory.optimizer_bytes(architecture, settings),
+        "communication": weight_memory.communication_bytes(architecture, settings),
+        "CUDA": CUDA_CONTEXT_BYTES + NCCL_BYTES * (settings.world > 1),
+    }
+    gradients = weight_memory.gradient_bytes(architecture, settings)
+    # With accumulation, those of the earlier passes of the step are there from the beginning.
+    earlier_gradients = gradients if settings.accumulation > 1 else 0.0
+    head = 0
+    if settings.lora is None:
+        head = architecture.vocabulary * architecture.hidden * settings.base
+    # The head is the first to get its gradient, before any activation is freed.
+    first_gradients = max(earlier_gradients, min(gradients, float(head)))
+    activations = activation_memory.kept_activations(architecture, settings) * tokens
+    block = activation_memory.largest_block(architecture, settings) * tokens
+    working = activation_memory.working_gradients(architecture, settings) * tokens
+    working += weight_memory.unpacked_bytes(architecture, settings)
+    cast = weight_memory.cast_bytes(architecture, settings)
+    # Checkpointing computes one block once more at a time, and casts its weights anew then.
+    recomputed = block if settings.checkpointing else 0.0
+    cast_in_backward = 0.0 if settings.checkpointing else cast
+    logits = 0.0
+    if settings.head == "full":
+        logits = logits_memory.forward_logits(architecture, settings, tokens)
+    moments = [
+        Moment(
+            "forward",
+            {
+                **constant,
+                "cast weights": cast,
+                "gradients": earlier_gradients,
+                "activations": activations,
+                "logits": logits,
+            },
+        ),
+        Moment(
+            "loss",
+            {
+                **constant,
+                "cast weights": cast_in_backward,
+                "gradients": earlier_gradients,
+                "activations": activations,
+                "logits": logits_memory.backward_logits(architecture, settings),
+            },
+        ),
+        Moment(
+            "backward",
+            {
+                **constant,
+                "cast weights": cast_in_backward,
+                "gradients": first_gradients,
+                "activations": activations + recomputed,
+                "working": working,
+            },
+        ),
+        Moment(
+            "end of backward",
+            {**constant, "gradients": gradients, "activations": block, "working": working},
+        ),
+        Moment(
+            "optimizer step",
+            {
+                **constant,
+                "gradients": gradients,
+                "working": weight_memory.step_bytes(architecture, settings),
+            },
+        ),
+    ]
+    if settings.evaluates:
+        moments.append(_evaluation_moment(architecture, settings, constant, cast))
+    return Estimate(architecture, settings, tuple(moments))
+
+
+def _evaluation_moment(
+    architecture: Architecture, settings: MemorySettings, constant: Mapping[str, float], cast: float
+) -> Moment:
+    """A forward pass of the evaluation, on top of what is there at every moment."""
+    tokens = settings.eval_batch * settings.length * settings.sequences // settings.batch
+    # transformers returns a cache unless use_cache is off, which checkpointing switches off.
+    cache = 0.0
+    if not settings.checkpointing:
+        cache = logits_memory.kv_cache(
+            architecture, settings, settings.length, tokens // settings.length
+        )
+    return Moment(
+        "evaluation",
+        {
+            **constant,
+            "cast weights": cast,
+            # No backward pass: what one block works with is all that lives.
+            "activations": tokens * activation_memory.working_gradients(architecture, settings),
+            "logits": logits_memory.evaluation_logits(architecture, settings),
+            "KV cache": cache,
+        },
+    )

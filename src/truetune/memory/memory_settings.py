@@ -1,0 +1,340 @@
+"""What a run's settings mean for memory, with the defaults of its stack resolved.
+
+Each stack has its own defaults, names and habits (LLaMA-Factory trains float32 weights, TRL computes its loss in
+tiles); here they become one record that the arithmetic reads. The trade-off: what a stack does is written down for the
+releases that were looked at, and what is assumed is told in the notes of the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from truetune.memory.architecture import Architecture, Matrix
+from truetune.memory.optimizer_states import OPTIMIZER_STATES
+from truetune.spec.config import Config, Stack
+from truetune.spec.run import RunSpec
+from truetune.spec.training import Lora, Method, Training
+
+Head = Literal["full", "tiles", "liger", "none"]
+"""How logits become a loss: all at once; TRL's tiles; Liger's chunks; there are none (a reward head)."""
+Sharding = Literal["none", "zero1", "zero2", "zero3", "fsdp"]
+Offload = Literal["optimizer", "weights"]
+
+DEFAULT_COMPLETION, DEFAULT_PROMPT = 256, 512
+"""Defaults of TRL: GRPOConfig.max_completion_length, and max_prompt_length of the releases that have it"""
+DEFAULT_BATCH = 8
+"""Rows on each device where a run sets none: the default of transformers, for training and for evaluation"""
+DEFAULT_LENGTH = 1024
+"""Tokens of a row where neither the run nor the user says; TRL's default"""
+TILES_SINCE = (1, 16)
+"""The version of TRL that has no other loss than the tiled one"""
+FLOAT32_NAMES = ("float32", "float", "fp32", "torch.float32")
+SEQUENCES_PER_ROW: Mapping[Method, int] = {"dpo": 2, "orpo": 2, "cpo": 2, "reward": 2}
+"""Sequences that one row becomes: the chosen and the rejected answer go through the model in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """A run, as far as its memory depends on it."""
+
+    stack: Stack
+    method: Method
+    batch: int
+    """Rows on one device in one forward pass"""
+    eval_batch: int
+    accumulation: int
+    length: int
+    """Tokens of one sequence"""
+    world: int
+    """Processes, one a GPU"""
+    base: int
+    """Bytes of a weight that is not quantized"""
+    compute: int
+    """Bytes of an activation"""
+    autocast: bool
+    """Mixed precision: weights are cast where they are used"""
+    load_in: Literal[4, 8] | None
+    nested: bool
+    """The quantization constants are quantized too (double quantization)."""
+    lora: Lora | None
+    adapter: int
+    """Bytes of an adapter's weight"""
+    checkpointing: bool
+    attention: Literal["sdpa", "eager"]
+    masked: bool
+    """Rows are padded, so that attention gets a mask"""
+    head: Head
+    liger: bool
+    """Kernels that keep less for the backward pass"""
+    optimizer: str
+    sharding: Sharding
+    deepspeed: bool
+    offload: frozenset[Offload]
+    reference: bool
+    """A second copy of the model is held (DPO, KTO)."""
+    evaluates: bool
+    notes: tuple[str, ...] = ()
+    """What was assumed"""
+
+    @property
+    def stream(self) -> int:
+        """Bytes of an item that passes from block to block."""
+        return self.base
+
+    @property
+    def sequences(self) -> int:
+        """Sequences in one forward pass"""
+        return self.batch * SEQUENCES_PER_ROW.get(self.method, 1)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens in one forward pass on one device"""
+        return self.sequences * self.length
+
+    @property
+    def effective(self) -> int:
+        """Rows in one step of the optimizer"""
+        return self.batch * self.accumulation * self.world
+
+    def adapts(self, matrix: Matrix, architecture: Architecture) -> bool:
+        """Does an adapter stand beside this matrix?"""
+        if self.lora is None or not matrix.linear:
+            return False
+        targets = self.lora.target_modules
+        if targets == "all-linear":
+            return True
+        if isinstance(targets, str):
+            # peft reads a text as a regular expression; names in it are mostly whole.
+            return matrix.name in re.findall(r"\w+", targets)
+        # Names are given with or without their modules: `self_attn.q_proj` is `q_proj`.
+        wanted = targets if targets is not None else architecture.family.targets
+        return matrix.name in {target.rsplit(".", 1)[-1] for target in wanted}
+
+
+def _generated_length(run: Config, other: Mapping[str, Any]) -> int | None:
+    """Tokens of a prompt and its completion, where the policy generates what it is trained on; None elsewhere."""
+    if run.spec.training.method != "grpo":
+        return None
+    completion = other.get("max_completion_length", DEFAULT_COMPLETION)
+    prompt = other.get("max_prompt_length", DEFAULT_PROMPT)
+    sizes = [size for size in (completion, prompt) if isinstance(size, int)]
+    return sum(sizes) if len(sizes) == 2 else None
+
+
+def resolve_settings(
+    config: Config | RunSpec,
+    architecture: Architecture,
+    *,
+    length: int | None = None,
+    gpus: int | None = None,
+) -> MemorySettings:
+    """What `config` means for the memory of one GPU.
+
+    Args:
+        config: of the run.
+        architecture: of its model.
+        length: tokens of a row; wins over the run's.
+        gpus: wins over the run's.
+    """
+    run = config if isinstance(config, Config) else Config("truetune", "", "", config)
+    training, other = run.spec.training, flatten_settings(run.spec.training.other)
+    length, length_notes = _resolve_length(run, other, length)
+    world = gpus or training.devices
+    sharding = _resolve_sharding(training.fsdp, training.deepspeed_stage, world)
+    base, dtype_notes = _bytes_per_weight(run, architecture, sharding), list[str]()
+    if loads_float32(run):
+        base = 4
+        dtype_notes.append(
+            f"no dtype is set, and {run.pins.told('transformers')}: before 5.0 it loads the weights as float32"
+        )
+    is_mixed = bool(training.bf16 or training.fp16)
+    compute = 2 if is_mixed else base
+    batch = _batch_rows(training.per_device_train_batch_size)
+    narrow_adapter = _has_narrow_adapter(run, sharding) and compute == 2
+    return MemorySettings(
+        stack=run.stack,
+        method=training.method,
+        batch=batch,
+        eval_batch=_batch_rows(training.per_device_eval_batch_size),
+        accumulation=training.gradient_accumulation_steps or 1,
+        length=length,
+        world=world,
+        base=base,
+        compute=compute,
+        autocast=is_mixed,
+        load_in=training.load_in,
+        nested=_is_double_quantized(run, other),
+        lora=training.lora,
+        adapter=2 if narrow_adapter else 4,
+        checkpointing=bool(training.gradient_checkpointing),
+        attention=_choose_attention(training, architecture),
+        masked=_is_masked(training, batch),
+        head=_choose_head(run),
+        liger=bool(training.use_liger_kernel),
+        optimizer=training.optim or "adamw_torch_fused",
+        sharding=sharding,
+        deepspeed=training.deepspeed_stage is not None,
+        offload=_find_offload(other),
+        reference=_holds_reference(training),
+        evaluates=(training.eval_strategy or "no") != "no",
+        notes=(
+            *architecture.notes,
+            *run.notes,
+            *length_notes,
+            *_note_assumptions(training),
+            *dtype_notes,
+        ),
+    )
+
+
+def _resolve_length(
+    run: Config, other: Mapping[str, Any], length: int | None
+) -> tuple[int, list[str]]:
+    """(tokens of a row, what was assumed); what a user says wins over the run, and that over defaults."""
+    length = length or run.spec.max_length or run.limit
+    if length is not None:
+        return length, []
+    generated = _generated_length(run, other)
+    if generated is not None:
+        return generated, [
+            f"prompt and completion are counted as {generated:,} tokens (--max-length)"
+        ]
+    return DEFAULT_LENGTH, [
+        f"no max_length is set; {DEFAULT_LENGTH:,} tokens are assumed (--max-length)"
+    ]
+
+
+def _note_assumptions(training: Training) -> Iterator[str]:
+    """What is assumed or not counted, for settings that are missing or not known."""
+    if training.per_device_train_batch_size is None:
+        yield (
+            f"no batch size is set; {DEFAULT_BATCH} rows on each GPU are assumed, the default of"
+            " transformers"
+        )
+    if training.method in ("grpo", "ppo"):
+        yield "the generation of answers, and an engine for it, are not counted"
+    if training.optim is not None and training.optim.lower() not in OPTIMIZER_STATES:
+        yield f"the optimizer {training.optim} is counted as AdamW"
+
+
+def _choose_attention(training: Training, architecture: Architecture) -> Literal["sdpa", "eager"]:
+    """How attention is computed: SDPA has no softcap, so that transformers falls back for it."""
+    is_eager = training.attn_implementation == "eager" or architecture.softcap
+    return "eager" if is_eager else "sdpa"
+
+
+def _is_masked(training: Training, batch: int) -> bool:
+    """Does attention get a mask? A single row needs none, and FlashAttention reads lengths instead."""
+    if training.packing or training.padding_free or batch == 1:
+        return False
+    return "flash" not in (training.attn_implementation or "")
+
+
+def _holds_reference(training: Training) -> bool:
+    """Is a second copy of the model held? With an adapter the base itself is the reference."""
+    if training.method not in ("dpo", "kto") or training.lora is not None:
+        return False
+    return not training.precompute_ref_log_probs and training.reference != "none"
+
+
+def _batch_rows(rows: int | None) -> int:
+    """Rows on one device, at least one."""
+    return max(1, rows or DEFAULT_BATCH)
+
+
+def flatten_settings(other: Mapping[str, Any]) -> dict[str, Any]:
+    """The stack's own settings by name, those in nested mappings too; an outer name wins."""
+    flat: dict[str, Any] = {}
+    for name, value in other.items():
+        if isinstance(value, Mapping):
+            flat |= flatten_settings(value)
+        flat[name] = value
+    return flat
+
+
+def _resolve_sharding(fsdp: bool, stage: int | None, world: int) -> Sharding:
+    """How weights and states are shared out; on one GPU there is nobody to share with."""
+    if world < 2:
+        return "none"
+    stages: dict[int | None, Sharding] = {1: "zero1", 2: "zero2", 3: "zero3"}
+    return "fsdp" if fsdp else stages.get(stage, "none")
+
+
+def _bytes_per_weight(run: Config, architecture: Architecture, sharding: Sharding) -> int:
+    """Bytes of a weight.
+
+    transformers 5 loads what config.json says. LLaMA-Factory trains float32 weights unless `pure_bf16` is set.
+    """
+    training = run.spec.training
+    # `auto` is what the checkpoint says.
+    dtype = training.dtype if training.dtype not in (None, "auto") else architecture.dtype
+    if training.lora is None and run.stack == "llama-factory":
+        if not training.other.get("pure_bf16") and sharding not in ("zero3", "fsdp"):
+            return 4
+    return 4 if str(dtype) in FLOAT32_NAMES else 2
+
+
+def loads_float32(run: Config) -> bool:
+    """Does a program load a model without a dtype by a release of transformers that takes float32 then?
+
+    Quantized weights are loaded as float16 there, and unsloth takes what the checkpoint says.
+    """
+    # A settings file names a stack of a newer release; only scripts are run with whatever is installed.
+    is_program = run.path.endswith((".py", ".ipynb")) and run.stack in ("trl", "transformers")
+    training = run.spec.training
+    if not is_program or training.dtype is not None or training.load_in is not None:
+        return False
+    is_named = re.search(r"\b(?:torch_)?dtype\b\s*[=:'\"]", run.text) is not None
+    return not is_named and "unsloth" not in run.text and run.pins.before("transformers", "5.0.0")
+
+
+def _has_narrow_adapter(run: Config, sharding: Sharding) -> bool:
+    """peft makes adapters float32; TRL casts them to bfloat16 on a quantized base, and under ZeRO-3."""
+    return run.stack == "trl" and (run.spec.training.load_in is not None or sharding == "zero3")
+
+
+def _is_double_quantized(run: Config, other: Mapping[str, Any]) -> bool:
+    """Are the constants of quantization quantized too? Two stacks do so unless told not to."""
+    names = ("bnb_4bit_use_double_quant", "use_bnb_nested_quant", "double_quantization")
+    values = [other[name] for name in names if other.get(name) is not None]
+    return bool(values[0]) if values else run.stack in ("axolotl", "llama-factory")
+
+
+def _find_offload(other: Mapping[str, Any]) -> frozenset[Offload]:
+    """What lies in the memory of the CPU, by the spellings of DeepSpeed, FSDP and accelerate."""
+    offload: set[Offload] = set()
+    if other.get("offload_optimizer") or other.get("offload_optimizer_device") == "cpu":
+        offload.add("optimizer")
+    if other.get("offload_param") or other.get("offload_param_device") == "cpu":
+        offload.add("weights")
+    # FSDP has one switch for both.
+    if other.get("fsdp_offload_params") or other.get("offload_params") or other.get("cpu_offload"):
+        offload |= {"optimizer", "weights"}
+    return frozenset(offload)
+
+
+def _choose_head(run: Config) -> Head:
+    """transformers computes all logits; TRL (and so truetune) tiles since 1.16; Liger and Axolotl's cut cross-entropy
+    chunk."""
+    training = run.spec.training
+    if training.method == "reward":
+        return "none"
+    # Names of Axolotl; its own plugin chunks whatever use_liger_kernel says.
+    chunked = ("liger_fused_linear_cross_entropy", "cut_cross_entropy", "chunked_cross_entropy")
+    if any(training.other.get(name) for name in chunked):
+        return "liger"
+    # Of the methods that TRL has tiled the loss of; the others compute all logits in any release.
+    tiles = run.stack == "truetune" or (
+        run.stack == "trl" and _parse_version(run.version) >= TILES_SINCE
+    )
+    if tiles and training.method in ("sft", "dpo", "kto", "grpo"):
+        return "tiles"
+    return "liger" if training.use_liger_kernel and run.stack != "axolotl" else "full"
+
+
+def _parse_version(text: str) -> tuple[int, ...]:
+    """(major, minor); empty where there is none, which is older than any."""
+    return tuple(int(part) for part in re.findall(r"\d+", text)[:2])

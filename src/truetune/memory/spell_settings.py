@@ -1,0 +1,93 @@
+"""How each stack's file spells what a remedy changes.
+
+A remedy names a field of `MemorySettings`; here stand the lines to paste, for each stack. The trade-off: a table by
+hand, which a stack's next release may outdate; a test reads Axolotl's lines as its file is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from truetune.spec.config import Stack
+
+Lines = Mapping[Stack, tuple[str, ...]]
+
+
+def _lines(*lines: str, **other: tuple[str, ...]) -> Lines:
+    """Lines of transformers and TRL, and of LLaMA-Factory and Axolotl where theirs differ."""
+    return {
+        "transformers": lines,
+        "trl": lines,
+        "llama-factory": other.get("llama_factory", lines),
+        "axolotl": other.get("axolotl", lines),
+        "truetune": other.get("truetune", tuple(f"training.{line}" for line in lines)),
+    }
+
+
+SPELLINGS: Mapping[str, Lines] = {
+    "batch": _lines("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
+    "eval_batch": _lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
+    "accumulation": _lines("gradient_accumulation_steps: {0}"),
+    "checkpointing": _lines("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
+    "autocast": _lines("bf16: true"),
+    "base": _lines("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
+    "attention": _lines(
+        "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",)
+    ),
+    "head": _lines(
+        "use_liger_kernel: true",
+        axolotl=(
+            "plugins: [axolotl.integrations.liger.LigerPlugin]",
+            "liger_fused_linear_cross_entropy: true",
+        ),
+        llama_factory=("enable_liger_kernel: true",),
+    ),
+    "optimizer": _lines("optim: {0}", axolotl=("optimizer: {0}",)),
+    "length": _lines(
+        "max_length: {0}", axolotl=("sequence_len: {0}",), llama_factory=("cutoff_len: {0}",),
+        truetune=("max_length: {0}",),
+    ),
+    "lora": {
+        "transformers": ("LoraConfig(r={0.r}, lora_alpha={0.lora_alpha:g}, target_modules='all-linear')",),
+        "trl": ("use_peft: true", "lora_r: {0.r}", "lora_alpha: {0.lora_alpha:g}", "lora_target_modules: all-linear"),
+        "axolotl": ("adapter: lora", "lora_r: {0.r}", "lora_alpha: {0.lora_alpha:g}", "lora_target_linear: true"),
+        "llama-factory": (
+            "finetuning_type: lora", "lora_rank: {0.r}", "lora_alpha: {0.lora_alpha:g}", "lora_target: all"
+        ),
+        "truetune": ("training.lora: {{r: {0.r}, lora_alpha: {0.lora_alpha:g}, target_modules: all-linear}}",),
+    },
+    "load_in": {
+        "transformers": ("BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_use_double_quant=True, "
+                         "bnb_4bit_compute_dtype=torch.bfloat16)",),
+        "trl": ("load_in_4bit: true", "use_bnb_nested_quant: true"),
+        "axolotl": ("adapter: qlora", "load_in_4bit: true"),
+        "llama-factory": ("quantization_bit: 4", "double_quantization: true"),
+        "truetune": ("training.load_in: 4",),
+    },
+    "sharding": {
+        "transformers": ("fsdp: full_shard auto_wrap",),
+        "trl": ("accelerate launch --use_fsdp --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP",),
+        "axolotl": ("fsdp_version: 2", "fsdp_config: {{auto_wrap_policy: TRANSFORMER_BASED_WRAP}}"),
+        "llama-factory": ("deepspeed: examples/deepspeed/ds_z3_config.json",),
+        "truetune": ("training.fsdp: true",),
+    },
+    "offload": {
+        "transformers": ("fsdp: full_shard auto_wrap offload",),
+        "trl": ("accelerate launch --use_fsdp --fsdp_offload_params true",),
+        "axolotl": ("fsdp_config: {{offload_params: true}}",),
+        "llama-factory": ("deepspeed: examples/deepspeed/ds_z3_offload_config.json",),
+        "truetune": ("training.other: {{fsdp_offload_params: true}}",),
+    },
+}  # fmt: skip
+"""Field of Settings -> stack -> lines; what no file sets is not in here."""
+
+
+def spell_changes(stack: Stack, changes: Mapping[str, Any]) -> tuple[str, ...]:
+    """The lines of these changes in the file of a stack."""
+    return tuple(
+        line.format(value)
+        for name, value in changes.items()
+        if name in SPELLINGS
+        for line in SPELLINGS[name].get(stack, SPELLINGS[name]["transformers"])
+    )
