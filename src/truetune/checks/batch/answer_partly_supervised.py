@@ -46,8 +46,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truetune.checks.batch.answers import Answer, all_answers, recognised
-from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    Answer,
+    answers_in_batches,
+    lines_of_known_rows,
+)
+from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -55,7 +59,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
 
-class Missing(NamedTuple):
+class UnlabelledEnds(NamedTuple):
     """How many tokens of text at the ends of an answer have no label."""
 
     answer: Answer
@@ -69,7 +73,7 @@ class AnswerPartlySupervised(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         learned = self._learned
-        wrong = [found for found in learned if found.head or found.tail]
+        wrong = [ends for ends in learned if ends.head or ends.tail]
         if not wrong:
             return
         yield self.finding(
@@ -81,12 +85,12 @@ class AnswerPartlySupervised(BatchRule):
                 f"{text} of {sum(n > 0 for n in counts)} answers (up to {max(counts)} tokens) are"
                 " without a label"
                 for text, counts in (
-                    ("first tokens", [found.head for found in wrong]),
-                    ("last tokens", [found.tail for found in wrong]),
+                    ("first tokens", [ends.head for ends in wrong]),
+                    ("last tokens", [ends.tail for ends in wrong]),
                 )
                 if any(counts)
             ],
-            cases=[Case(_shown(found)) for found in wrong[:MAX_CASES]],
+            cases=[Case(_show_labels(ends)) for ends in wrong[:MAX_CASES]],
             count=len(wrong),
             total=len(learned),
         )
@@ -94,8 +98,12 @@ class AnswerPartlySupervised(BatchRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or self._learned:
             return lacking
-        lines = recognised(self.subject)
-        return NO_ANSWER_LEARNED if all_answers(self.subject) else no_answer(self.subject, lines)
+        lines = lines_of_known_rows(self.subject)
+        return (
+            NO_ANSWER_LEARNED
+            if answers_in_batches(self.subject)
+            else no_answer(self.subject, lines)
+        )
 
     def figure(self) -> Measurement:
         learned = len(self._learned)
@@ -104,23 +112,25 @@ class AnswerPartlySupervised(BatchRule):
         )
 
     @cached_property
-    def _learned(self) -> list[Missing]:
+    def _learned(self) -> list[UnlabelledEnds]:
         """Of each answer with a label."""
-        return [found for answer in all_answers(self.subject) if (found := _missing(answer))]
+        return [
+            ends for answer in answers_in_batches(self.subject) if (ends := _measure_ends(answer))
+        ]
 
 
-def _missing(answer: Answer) -> Missing | None:
+def _measure_ends(answer: Answer) -> UnlabelledEnds | None:
     """None where the answer has no label at all."""
     source = answer.sample.source[answer.start : answer.end]
     known = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
     if not known.any():
         return None
     places = np.flatnonzero(known)
-    return Missing(answer, int(places[0]), len(known) - 1 - int(places[-1]))
+    return UnlabelledEnds(answer, int(places[0]), len(known) - 1 - int(places[-1]))
 
 
-def _shown(found: Missing) -> str:
-    sample, start, end = found.answer.sample, found.answer.start, found.answer.end
+def _show_labels(ends: UnlabelledEnds) -> str:
+    sample, start, end = ends.answer.sample, ends.answer.start, ends.answer.end
     learned = "".join(
         sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i])
         for i in range(start, end)

@@ -40,17 +40,17 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import limit as limit_of
-from truetune.checks.batch.lines import documents, is_chat, is_packed
+from truetune.checks.batch.evidence.answer_spans import length_limit as limit_of
+from truetune.checks.batch.evidence.line_documents import document_spans, is_chat, is_packed
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-MANY = 3
+MIN_LINES_AT_LIMIT = 3
 """So many lines of one length, none longer, stand for a limit"""
-SEVERE = 0.2
-SHOWN = 12
+ERROR_SHARE = 0.2
+SHOWN_TOKENS = 12
 
 
 class AnswersCutInBatch(BatchRule):
@@ -72,14 +72,14 @@ class AnswersCutInBatch(BatchRule):
                 f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens,"
                 " before they stop",
                 "raise the length limit, or leave out the rows that do not fit",
-                severity="error" if len(cut) > SEVERE * len(answers) else "warning",
+                severity="error" if len(cut) > ERROR_SHARE * len(answers) else "warning",
                 evidence=(
                     []
                     if known
                     else [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
                 ),
                 cases=[
-                    Case(f"{sample.place} ends with {sample.text(end - SHOWN, end)!r}")
+                    Case(f"{sample.place} ends with {sample.text(end - SHOWN_TOKENS, end)!r}")
                     for sample, end in cut
                 ],
                 count=len(cut),
@@ -105,7 +105,7 @@ class AnswersCutInBatch(BatchRule):
 
         All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is
         missing."""
-        if cut < MANY:
+        if cut < MIN_LINES_AT_LIMIT:
             return False
         stops = list(self.subject.stops)
         others = [(sample, start, end) for sample, start, end in answers if id(sample) not in lines]
@@ -145,7 +145,9 @@ class AnswersCutInBatch(BatchRule):
     def _documents(self) -> list[tuple[Sample, int, int]]:
         """Each with its first token and one past its last."""
         return [
-            (sample, *document) for sample in self.subject.samples for document in documents(sample)
+            (sample, *document)
+            for sample in self.subject.samples
+            for document in document_spans(sample)
         ]
 
     @cached_property

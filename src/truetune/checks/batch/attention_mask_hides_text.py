@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SHOWN = 12
+SHOWN_TOKENS = 12
 
 
 class AttentionMaskHidesText(BatchRule):
@@ -63,7 +63,7 @@ class AttentionMaskHidesText(BatchRule):
         hidden = [
             (sample, places)
             for sample in self.subject.samples
-            if (places := _hidden(sample, pad)).any()
+            if (places := _hidden_text_mask(sample, pad)).any()
         ]
         if not hidden:
             return
@@ -72,9 +72,11 @@ class AttentionMaskHidesText(BatchRule):
             f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0"
             " and are no padding",
             "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
-            evidence=_meaning([sample for sample, _ in hidden]),
+            evidence=_describe_mask([sample for sample, _ in hidden]),
             cases=[
-                Case(f"{sample.place}: hidden from token {at} on: {sample.text(at, at + SHOWN)!r}")
+                Case(
+                    f"{sample.place}: hidden from token {at} on: {sample.text(at, at + SHOWN_TOKENS)!r}"
+                )
                 for sample, places in hidden
                 for at in [int(np.argmax(places))]
             ],
@@ -86,7 +88,7 @@ class AttentionMaskHidesText(BatchRule):
         return counted("lines whose attention mask hides text", 0, len(self.subject.samples))
 
 
-def _hidden(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
+def _hidden_text_mask(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
     """(tokens,) Is it text with attention 0? A run of one id at either end of a line is padding."""
     hidden = ~sample.attended & (sample.ids != pad)
     if hidden.any():
@@ -98,8 +100,11 @@ def _hidden(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
     return np.asarray(hidden)
 
 
-def _meaning(samples: list[Sample]) -> Iterator[str]:
-    text = [sample.attended | sample.supervised | (_hidden(sample, None)) for sample in samples]
+def _describe_mask(samples: list[Sample]) -> Iterator[str]:
+    text = [
+        sample.attended | sample.supervised | (_hidden_text_mask(sample, None))
+        for sample in samples
+    ]
     if all((s.attended[t] == s.supervised[t]).all() for s, t in zip(samples, text, strict=True)):
         yield "the attention mask is the loss mask: the prompts are hidden"
     elif all(not (s.attended & s.supervised).any() for s in samples):

@@ -44,8 +44,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.canaries import LEARNED, LOST, READ, Text, answers, texts
-from truetune.checks.batch.needs import NO_CANARY, NO_LABELS
+from truetune.checks.batch.evidence.batch_needs import NO_CANARY, NO_LABELS
+from truetune.checks.batch.evidence.canary_texts import (
+    CONTEXT,
+    LEARNED,
+    LOST,
+    CanaryText,
+    answers_of_canary,
+    texts_of_canary,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -59,10 +66,10 @@ class CanaryAnswerNotSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if all(sample.labels is None for sample in self.subject.samples):
             return
-        every = texts(self.subject)
-        wanted = answers(every)
+        every = texts_of_canary(self.subject)
+        wanted = answers_of_canary(every)
         learned = [text for text in every if text.seen == LEARNED]
-        unlearned = [text for text in wanted if text.seen in (LOST, READ)]
+        unlearned = [text for text in wanted if text.seen in (LOST, CONTEXT)]
         lost = [text for text in wanted if text.seen == LOST and text.role]
         if wanted and len(unlearned) == len(wanted):
             instead = (
@@ -77,10 +84,10 @@ class CanaryAnswerNotSupervised(BatchRule):
                 lost,
                 wanted,
             )
-        elif every and not wanted and all(text.seen in (LOST, READ) for text in every):
+        elif every and not wanted and all(text.seen in (LOST, CONTEXT) for text in every):
             yield self._told("no text of a marked row is learned", every, every)
 
-    def _told(self, message: str, texts: list[Text], total: list[Text]) -> Finding:
+    def _told(self, message: str, texts: list[CanaryText], total: list[CanaryText]) -> Finding:
         return self.finding(
             message,
             "correct the formatting function or the column map, then look again with the canary",
@@ -95,11 +102,11 @@ class CanaryAnswerNotSupervised(BatchRule):
             return lacking
         if all(sample.labels is None for sample in self.subject.samples):
             return NO_LABELS
-        return None if texts(self.subject) else NO_CANARY
+        return None if texts_of_canary(self.subject) else NO_CANARY
 
     def figure(self) -> Measurement:
-        every = texts(self.subject)
-        wanted = answers(every)
+        every = texts_of_canary(self.subject)
+        wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return counted(f"{what} of a marked row that are learned", learned, len(wanted or every))

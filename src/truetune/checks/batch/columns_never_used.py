@@ -47,20 +47,26 @@ from functools import cached_property
 from typing import NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.column_texts import is_held, is_prose, plain, stands_in, texts
-from truetune.checks.batch.needs import NO_ROWS
+from truetune.checks.batch.evidence.batch_needs import NO_ROWS
+from truetune.checks.column_texts import (
+    PROMPT_COLUMNS,
+    holds_media,
+    is_in_line,
+    is_prose,
+    single_spaced,
+    texts_of_row,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
-WEIGHTS = frozenset(
+WEIGHT_COLUMNS = frozenset(
     ("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights")
 )
-QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
-RECOGNISED = 12
+TECHNICAL_COLUMNS = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
+MIN_ROW_CHARACTERS = 12
 """Characters of a text by which its row is recognised"""
 
 
@@ -72,23 +78,25 @@ class ColumnsNeverUsed(BatchRule):
         config = self.subject.facts["model"]["config"]
         unused = {} if config.get("is_encoder_decoder") else self._use.unused
         for severity, telling in (("warning", True), ("info", False)):
-            mine = {
-                name: text for name, text in unused.items() if (name.lower() in TELLING) is telling
+            unread = {
+                name: text
+                for name, text in unused.items()
+                if (name.lower() in PROMPT_COLUMNS) is telling
             }
-            mine = {name: text for name, text in mine.items() if telling or is_prose(text)}
-            if mine:
+            unread = {name: text for name, text in unread.items() if telling or is_prose(text)}
+            if unread:
                 yield self.finding(
-                    f"columns of the given rows whose text is in no batch: {name_list(mine)}",
+                    f"columns of the given rows whose text is in no batch: {name_list(unread)}",
                     "write them into the messages or the prompt, or take them out of the rows",
                     severity="warning" if severity == "warning" else "info",
-                    cases=[Case(f"{name}: {text[:60]!r}") for name, text in mine.items()],
+                    cases=[Case(f"{name}: {text[:60]!r}") for name, text in unread.items()],
                 )
         data = self.subject.facts["data"]
-        given = set((data["given"] or {}).get("columns") or ()) & WEIGHTS
+        row_columns = set((data["given"] or {}).get("columns") or ()) & WEIGHT_COLUMNS
         keys = {
             name for record in self.subject.records for batch in record.batches for name in batch
         }
-        if lost := sorted(given - set(data["used"]) - keys):
+        if lost := sorted(row_columns - set(data["used"]) - keys):
             yield self.finding(
                 f"the rows have {name_list(lost)}, which reaches neither collator nor loss",
                 "set remove_unused_columns=False, and use the weights in a collator and a loss of"
@@ -118,7 +126,7 @@ class ColumnsNeverUsed(BatchRule):
 
     @cached_property
     def _use(self) -> ColumnUse:
-        return column_use(self.subject)
+        return _find_column_use(self.subject)
 
 
 class ColumnUse(NamedTuple):
@@ -130,12 +138,14 @@ class ColumnUse(NamedTuple):
     """Of which no text is in the lines of its row: with one of their texts"""
 
 
-def column_use(audit: Audit) -> ColumnUse:
+def _find_column_use(audit: Audit) -> ColumnUse:
     """Which columns reach no line of the rows that are recognised."""
     lines: dict[tuple[int, int], list[str]] = {}
     for sample in audit.samples:
-        if (row := _row(sample)) is not None:
-            lines.setdefault((sample.rank, row), []).append(plain(sample.text(0, len(sample.ids))))
+        if (row := _row_of_line(sample)) is not None:
+            lines.setdefault((sample.rank, row), []).append(
+                single_spaced(sample.text(0, len(sample.ids)))
+            )
     seen = {
         re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0]
         for sample in audit.samples
@@ -144,24 +154,24 @@ def column_use(audit: Audit) -> ColumnUse:
     first: dict[str, str] = {}
     for record in audit.records:
         for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
-            if mine := lines.get((int(record.facts["rank"]), number)):
-                for column, text in texts(given):
+            if row_lines := lines.get((int(record.facts["rank"]), number)):
+                for column, text in texts_of_row(given):
                     first.setdefault(column, text)
-                    if column not in seen and any(stands_in(text, line) for line in mine):
+                    if column not in seen and any(is_in_line(text, line) for line in row_lines):
                         seen.add(column)
     keys = {name for record in audit.records for batch in record.batches for name in batch}
     unused = {
         name: text
         for name, text in first.items()
-        if name not in seen and name not in QUIET and not is_held(name, keys)
+        if name not in seen and name not in TECHNICAL_COLUMNS and not holds_media(name, keys)
     }
     return ColumnUse(len(first), unused)
 
 
-def _row(sample: Sample) -> int | None:
+def _row_of_line(sample: Sample) -> int | None:
     """The given row of which most stands in a line; rows share phrases."""
-    found: Counter[int] = Counter()
+    characters: Counter[int] = Counter()
     for text in sample.fields:
-        found[text.row] += len(text.text.strip())
-    (row, length), *_ = found.most_common(1) or [(0, 0)]
-    return row if length >= RECOGNISED else None
+        characters[text.row] += len(text.text.strip())
+    (row, length), *_ = characters.most_common(1) or [(0, 0)]
+    return row if length >= MIN_ROW_CHARACTERS else None

@@ -43,15 +43,15 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.needs import NO_LABELS
+from truetune.checks.batch.evidence.batch_needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
-NEARLY = 0.9
-SEVERAL = 8
+ALIGNED_SHARE = 0.9
+MIN_LABELS = 8
 """Supervised tokens from which a share says something"""
 
 
@@ -62,21 +62,21 @@ class DoubleLabelShift(BatchRule):
     def findings(self) -> Iterator[Finding]:
         samples, total = self._samples, self._total
         if (
-            total < SEVERAL
+            total < MIN_LABELS
             or not self._shifts_itself()
-            or (right := self._share(samples, 0)) > NEARLY
+            or (right := self._share(samples, 0)) > ALIGNED_SHARE
         ):
             return
         shift, share = max(
             ((shift, self._share(samples, shift)) for shift in SHIFTS), key=lambda found: found[1]
         )
-        if share > NEARLY and share > right:
+        if share > ALIGNED_SHARE and share > right:
             side = "behind" if shift > 0 else "before"
             yield self.finding(
                 f"{share:.0%} of {total} labels are the token {abs(shift)} {side} their place, and"
                 " the model shifts labels itself",
                 "give the model labels that stand at their own token; it shifts them",
-                cases=[Case(_shown(sample, shift)) for sample in samples[:1]],
+                cases=[Case(_show_label(sample, shift)) for sample in samples[:1]],
                 evidence=[
                     (
                         f"position t learns token t{shift + 1:+d}"
@@ -87,13 +87,15 @@ class DoubleLabelShift(BatchRule):
                 count=round(share * total),
                 total=total,
             )
-        elif right < 1 - NEARLY or (right < NEARLY and self.subject.kind in ("sft", "loop")):
+        elif right < 1 - ALIGNED_SHARE or (
+            right < ALIGNED_SHARE and self.subject.kind in ("sft", "loop")
+        ):
             yield self.finding(
                 f"{1 - right:.0%} of {total} labels are not the token at their place, nor at one"
                 " nearby",
                 "make labels from input_ids; a collator for masked language models is none for a"
                 " causal one",
-                cases=[Case(_shown(sample, 0)) for sample in samples[:1]],
+                cases=[Case(_show_label(sample, 0)) for sample in samples[:1]],
                 count=round((1 - right) * total),
                 total=total,
             )
@@ -127,13 +129,13 @@ class DoubleLabelShift(BatchRule):
                 "it is about causal models that shift labels themselves, and this one or its loss"
                 " does not"
             )
-        if self._total < SEVERAL:
+        if self._total < MIN_LABELS:
             return Unmet(
-                f"the batches have {self._total} labels, and it takes {SEVERAL}",
+                f"the batches have {self._total} labels, and it takes {MIN_LABELS}",
                 "audit more (--batches)",
             )
         right = self._share(self._samples, 0)
-        if right <= NEARLY:
+        if right <= ALIGNED_SHARE:
             return Unmet(
                 f"it is about labels that are tokens of their line, and {1 - right:.0%} of these"
                 " are not"
@@ -157,7 +159,7 @@ class DoubleLabelShift(BatchRule):
         return sum(int(sample.supervised.sum()) for sample in self._samples)
 
 
-def _shown(sample: Sample, shift: int) -> str:
+def _show_label(sample: Sample, shift: int) -> str:
     at = int(np.flatnonzero(sample.supervised)[0])
     label = int(sample.labels[at]) if sample.labels is not None else -100
     own = sample.text(at, at + 1)

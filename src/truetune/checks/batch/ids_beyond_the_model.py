@@ -46,7 +46,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
-SEEN = ("pixel_values", "images", "input_features", "audio_values")
+MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 """With images or sounds an id may be a place for them"""
 
 
@@ -59,8 +59,8 @@ class IdsBeyondTheModel(BatchRule):
         if self._holds_media():
             return
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
-            limit = _rows(rows, model["config"])
-            found = [
+            limit = _row_limit(rows, model["config"])
+            beyond = [
                 (sample, int(values[wrong][0]), int(wrong.sum()))
                 for sample in self.subject.samples
                 for values in [sample.ids if what == "id" else sample.labels]
@@ -70,13 +70,13 @@ class IdsBeyondTheModel(BatchRule):
                 ]
                 if limit and wrong.any()
             ]
-            if found:
-                count = sum(number for _, _, number in found)
+            if beyond:
+                count = sum(number for _, _, number in beyond)
                 yield self.finding(
                     f"{count} {what}s of the batches are not in the model: it has {limit:,} rows",
                     "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this"
                     " model",
-                    cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in found],
+                    cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in beyond],
                     count=count,
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
@@ -95,7 +95,7 @@ class IdsBeyondTheModel(BatchRule):
     def _holds_media(self) -> bool:
         return any(
             name in batch
-            for name in SEEN
+            for name in MEDIA_KEYS
             for record in self.subject.records
             for batch in record.batches
         )
@@ -103,10 +103,10 @@ class IdsBeyondTheModel(BatchRule):
     def _limit(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
-        return _rows(model["embedding_rows"], model["config"])
+        return _row_limit(model["embedding_rows"], model["config"])
 
 
-def _rows(rows: int | None, config: dict[str, Any]) -> int:
+def _row_limit(rows: int | None, config: dict[str, Any]) -> int:
     """Of the weight in memory or by its config: sharding may leave a part, or nothing, of the weight here."""
     text = config.get("text_config") or {}
     return (

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.answers import around
-from truetune.checks.batch.masks import labels_of_rows, overwritten
+from truetune.checks.batch.evidence.answer_spans import text_around
+from truetune.checks.batch.evidence.loss_masks import labels_of_rows, overwritten_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -52,7 +52,7 @@ class LabelsOverwrittenByCollator(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        if lost := overwritten(self.subject):
+        if lost := overwritten_labels(self.subject):
             first = lost.places[:MAX_CASES]
             yield self.finding(
                 f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the"
@@ -60,7 +60,8 @@ class LabelsOverwrittenByCollator(BatchRule):
                 "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
                 evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
                 cases=[
-                    Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in first
+                    Case(f"{sample.place}: a label on {text_around(sample, i)}")
+                    for sample, i in first
                 ],
                 count=lost.tokens,
                 total=lost.masked,

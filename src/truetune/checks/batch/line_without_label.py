@@ -40,8 +40,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.answers import judged, length, limit
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import (
+    count_tokens,
+    length_limit,
+    lines_with_own_labels,
+)
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -53,7 +57,7 @@ class LineWithoutLabel(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        lines = list(judged(self.subject))
+        lines = list(lines_with_own_labels(self.subject))
         empty = [sample for sample in lines if not sample.supervised.any()]
         if not empty:
             return
@@ -61,8 +65,8 @@ class LineWithoutLabel(BatchRule):
         dead = batches - {
             (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
         }
-        most, _ = limit(self.subject)
-        full = sum(length(sample) >= most for sample in empty) if most else 0
+        most, _ = length_limit(self.subject)
+        full = sum(count_tokens(sample) >= most for sample in empty) if most else 0
         yield self.finding(
             f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)}"
             " micro-batches none",
@@ -96,7 +100,7 @@ class LineWithoutLabel(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
 
     def figure(self) -> Measurement:
-        return counted("lines without a label", 0, len(list(judged(self.subject))))
+        return counted("lines without a label", 0, len(list(lines_with_own_labels(self.subject))))

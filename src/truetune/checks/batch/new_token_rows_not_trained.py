@@ -54,7 +54,7 @@ from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load
 
-TRAINED = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_emb")
+EMBEDDING_NAMES = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_emb")
 """Parts of the names of embeddings and output layers"""
 
 
@@ -64,7 +64,7 @@ class NewTokenRowsNotTrained(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         names = self.subject.facts["model"]["trainable_names"]
-        if not names or any(part in name for name in names for part in TRAINED):
+        if not names or any(part in name for name in names for part in EMBEDDING_NAMES):
             return
         new = self._added
         used = {
@@ -115,7 +115,7 @@ class NewTokenRowsNotTrained(BatchRule):
             return lacking
         if not names:
             return Unmet("it is not known which parameters are trained")
-        if any(part in name for name in names for part in TRAINED):
+        if any(part in name for name in names for part in EMBEDDING_NAMES):
             return Unmet("it is about fixed embeddings, and this run trains theirs")
         return (
             None if self._added else Unmet("it is about tokens that were added, and none is known")

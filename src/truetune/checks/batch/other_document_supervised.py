@@ -48,8 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -73,7 +73,7 @@ class OtherDocumentSupervised(BatchRule):
             severity="info" if one else "warning",
             evidence=["it is the same token in each"] if one else (),
             cases=[
-                Case(f"{sample.place}: {around(sample, i)} begins at token {i}")
+                Case(f"{sample.place}: {text_around(sample, i)} begins at token {i}")
                 for sample, i in wrong[:MAX_CASES]
             ],
             count=len(wrong),
@@ -82,7 +82,8 @@ class OtherDocumentSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+            lacking := super().unmet()
+            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
         ) is not None:
             return lacking
         return (
@@ -97,10 +98,14 @@ class OtherDocumentSupervised(BatchRule):
     @cached_property
     def _first(self) -> list[tuple[Sample, int]]:
         """Lines, and where in them documents after the first begin."""
-        return [(sample, int(i)) for sample in judged(self.subject) for i in _begins(sample)]
+        return [
+            (sample, int(i))
+            for sample in lines_with_own_labels(self.subject)
+            for i in _document_starts(sample)
+        ]
 
 
-def _begins(sample: Sample) -> NDArray[np.int64]:
+def _document_starts(sample: Sample) -> NDArray[np.int64]:
     """Where documents after the first begin, in a line whose positions tell them apart."""
     if sample.positions is None:
         return np.empty(0, np.int64)

@@ -38,14 +38,14 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.lines import is_chat
+from truetune.checks.batch.evidence.line_documents import is_chat
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
-HONOURED = (4, 53)
+FIRST_RELEASE_WITH_POSITIONS = (4, 53)
 """The first transformers whose masks follow positions that begin anew, where there is no attention mask"""
 
 
@@ -61,7 +61,9 @@ class PackedWithoutBoundaries(BatchRule):
                 f" {open_[0][1]}",
                 "pack with position_ids that begin anew and without an attention mask (packing with"
                 " padding_free), or do not pack",
-                cases=[Case(f"{sample.place} holds {rows_in(sample)} rows") for sample, _ in open_],
+                cases=[
+                    Case(f"{sample.place} holds {_count_rows(sample)} rows") for sample, _ in open_
+                ],
                 count=len(open_),
                 total=len(self.subject.samples),
             )
@@ -79,7 +81,10 @@ class PackedWithoutBoundaries(BatchRule):
         attention = self.subject.facts["model"]["attention"] or ""
         if "attention_mask" in self._batch(sample):
             return "an attention mask of ones overrules the positions that begin anew"
-        if not attention.startswith(("flash", "kernels", "flex")) and self._version() < HONOURED:
+        if (
+            not attention.startswith(("flash", "kernels", "flex"))
+            and self._version() < FIRST_RELEASE_WITH_POSITIONS
+        ):
             return (
                 f"{attention} attention of this transformers does not follow positions that begin"
                 " anew"
@@ -89,8 +94,8 @@ class PackedWithoutBoundaries(BatchRule):
     def _kept_apart(self, sample: Sample) -> bool:
         """The trainer has as many rows as it was given, and each line is one of them: it only looks like several."""
         data = self.subject.facts["data"]
-        given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
-        return not sample.separated_by and given is not None and given == prepared
+        rows_before, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
+        return not sample.separated_by and rows_before is not None and rows_before == prepared
 
     def _batch(self, sample: Sample) -> Arrays:
         record = next(
@@ -105,7 +110,7 @@ class PackedWithoutBoundaries(BatchRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or self._joined:
             return lacking
-        if any(rows_in(sample) > 1 for sample in self.subject.samples):
+        if any(_count_rows(sample) > 1 for sample in self.subject.samples):
             return Unmet(
                 "it is about several chats in a line; here each line is one row, or plain text"
             )
@@ -122,12 +127,12 @@ class PackedWithoutBoundaries(BatchRule):
         return [
             sample
             for sample in self.subject.samples
-            if rows_in(sample) > 1
+            if _count_rows(sample) > 1
             and is_chat(sample, 0, len(sample.ids), ends)
             and not self._kept_apart(sample)
         ]
 
 
-def rows_in(sample: Sample) -> int:
+def _count_rows(sample: Sample) -> int:
     """How many documents stand in the line; a KTO prompt with the answer of another row is one."""
     return 1 if sample.side == "kl" else int(sample.documents.max(initial=0)) + 1

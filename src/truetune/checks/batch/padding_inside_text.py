@@ -45,13 +45,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.needs import NO_TOKENIZER
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-AROUND = 6
+SHOWN_TOKENS = 6
 
 
 class PaddingInsideText(BatchRule):
@@ -63,12 +63,16 @@ class PaddingInsideText(BatchRule):
         pad = tokenizer.get("pad")
         if pad is None or pad in (tokenizer.get("bos"), *self.subject.stops):
             return
-        found = [(sample, at) for sample in self.subject.samples if len(at := _wrong(sample, pad))]
-        if found:
-            count = sum(len(at) for _, at in found)
-            attended = any(sample.attended[at].any() for sample, at in found)
+        misplaced = [
+            (sample, at)
+            for sample in self.subject.samples
+            if len(at := _misplaced_pads(sample, pad))
+        ]
+        if misplaced:
+            count = sum(len(at) for _, at in misplaced)
+            attended = any(sample.attended[at].any() for sample, at in misplaced)
             yield self.finding(
-                f"{count} pad tokens of {len(found)} of {len(self.subject.samples)} lines stand"
+                f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines stand"
                 " inside or before text"
                 + (
                     " and are attended to"
@@ -80,11 +84,11 @@ class PaddingInsideText(BatchRule):
                 cases=[
                     Case(
                         f"{sample.place}:"
-                        f" {sample.text(max(int(at[0]) - AROUND, 0), int(at[-1]) + AROUND)!r}"
+                        f" {sample.text(max(int(at[0]) - SHOWN_TOKENS, 0), int(at[-1]) + SHOWN_TOKENS)!r}"
                     )
-                    for sample, at in found
+                    for sample, at in misplaced
                 ],
-                count=len(found),
+                count=len(misplaced),
                 total=len(self.subject.samples),
             )
 
@@ -105,7 +109,7 @@ class PaddingInsideText(BatchRule):
         return counted("lines with pad tokens inside or before text", 0, len(self.subject.samples))
 
 
-def _wrong(sample: Sample, pad: int) -> list[int]:
+def _misplaced_pads(sample: Sample, pad: int) -> list[int]:
     """Pads with text of one document on both sides; pads before all text where they are attended to."""
     text = np.flatnonzero((sample.ids != pad) & ~sample.padding)
     if not len(text):

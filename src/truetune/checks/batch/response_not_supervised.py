@@ -42,8 +42,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import answers, around, recognised
-from truetune.checks.batch.needs import no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    answers_in_line,
+    lines_of_known_rows,
+    text_around,
+)
+from truetune.checks.batch.evidence.batch_needs import no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -61,11 +65,11 @@ class ResponseNotSupervised(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         wrong = []
-        for sample in recognised(self.subject):
-            found = answers(sample, self.subject.stops)
-            if found and sample.supervised.any():
+        for sample in lines_of_known_rows(self.subject):
+            answers = answers_in_line(sample, self.subject.stops)
+            if answers and sample.supervised.any():
                 self.lines += 1
-                if not any((answer.supervised & answer.content).any() for answer in found):
+                if not any((answer.supervised & answer.content).any() for answer in answers):
                     wrong.append(sample)
         if not wrong:
             return
@@ -78,7 +82,7 @@ class ResponseNotSupervised(BatchRule):
             cases=[
                 Case(
                     f"{sample.place}: a label on"
-                    f" {around(sample, int(np.flatnonzero(sample.supervised)[0]))}"
+                    f" {text_around(sample, int(np.flatnonzero(sample.supervised)[0]))}"
                 )
                 for sample in wrong[:MAX_CASES]
             ],
@@ -89,7 +93,7 @@ class ResponseNotSupervised(BatchRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None or self.lines:
             return lacking
-        return no_answer(self.subject, recognised(self.subject))
+        return no_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
         return counted("lines with labels that have one on an answer", self.lines, self.lines)

@@ -42,14 +42,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.lines import is_packed
-from truetune.checks.batch.needs import NO_ROWS
+from truetune.checks.batch.evidence.batch_needs import NO_ROWS
+from truetune.checks.batch.evidence.line_documents import is_packed
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SOME = 0.01
+WARNING_SHARE = 0.01
 
 
 class RowsDroppedByTrainer(BatchRule):
@@ -57,36 +57,41 @@ class RowsDroppedByTrainer(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        given, prepared = self._rows("given"), self._rows("prepared")
-        if not given or prepared is None or prepared >= given or is_packed(self.subject):
+        rows_before, prepared = self._rows("given"), self._rows("prepared")
+        if (
+            not rows_before
+            or prepared is None
+            or prepared >= rows_before
+            or is_packed(self.subject)
+        ):
             return
         every = sum(
             (record.facts["data"]["prepared"] or {}).get("rows") or 0
             for record in self.subject.records
         )
-        if every == given:  # each process has its own share
+        if every == rows_before:  # each process has its own share
             return
-        dropped = given - prepared
+        dropped = rows_before - prepared
         args = self.subject.facts["args"]
         limit = (
             args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
         )
         yield self.finding(
-            f"{dropped:,} of {given:,} given rows are not in the trainer's data set ({prepared:,}"
+            f"{dropped:,} of {rows_before:,} given rows are not in the trainer's data set ({prepared:,}"
             " rows)",
             "look which rows these are: raise the length limit, or take them out before training"
             " and count them",
-            severity="warning" if dropped >= SOME * given else "info",
+            severity="warning" if dropped >= WARNING_SHARE * rows_before else "info",
             evidence=[f"the limit is {limit} tokens"] if limit else [],
             count=dropped,
-            total=given,
+            total=rows_before,
         )
 
     def unmet(self) -> Unmet | None:
-        given, prepared = self._rows("given"), self._rows("prepared")
+        rows_before, prepared = self._rows("given"), self._rows("prepared")
         if (lacking := super().unmet()) is not None:
             return lacking
-        if not given:
+        if not rows_before:
             return NO_ROWS
         if prepared is None:
             return Unmet("it is about data sets with a length, and the trainer's has none")
@@ -97,9 +102,9 @@ class RowsDroppedByTrainer(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        given, prepared = self._rows("given") or 0, self._rows("prepared") or 0
-        more = f" ({prepared:,} rows of this process)" if prepared < given else ""
-        return counted("given rows that are not in the trainer's data set", 0, given, more)
+        rows_before, prepared = self._rows("given") or 0, self._rows("prepared") or 0
+        more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
+        return counted("given rows that are not in the trainer's data set", 0, rows_before, more)
 
     def _rows(self, of: str) -> int | None:
         return (self.subject.facts["data"][of] or {}).get("rows")

@@ -47,11 +47,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SEVERAL = 12
+MIN_ROWS = 12
 """Rows drawn from which an order says something"""
-ROOM = 4
+MIN_TIMES_AS_MANY_ROWS = 4
 """So many times as many rows as are drawn: no epoch ends among them"""
-OFTEN = 0.25
+REPEATED_SHARE = 0.25
 
 
 class RowsNotDrawnAtRandom(BatchRule):
@@ -60,10 +60,10 @@ class RowsNotDrawnAtRandom(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         drawn, rows = self._drawn, self._rows
-        if len(drawn) < SEVERAL or rows < ROOM * len(drawn):
+        if len(drawn) < MIN_ROWS or rows < MIN_TIMES_AS_MANY_ROWS * len(drawn):
             return
         again = len(drawn) - len(set(drawn))
-        if again >= OFTEN * len(drawn):
+        if again >= REPEATED_SHARE * len(drawn):
             yield self.finding(
                 f"{again} of the first {len(drawn)} rows drawn came before, of {rows:,} rows",
                 "draw without replacement, if all rows are to be seen",
@@ -82,12 +82,12 @@ class RowsNotDrawnAtRandom(BatchRule):
     def _mixed(self) -> bool:
         """Did the trainer shuffle the rows before, or was an order asked for?"""
         args = self.subject.facts["args"]
-        asked = (
+        order_setting = (
             args.get("shuffle_dataset")
             or args.get("group_by_length")
             or args.get("curriculum_sampling")
         )
-        return bool(asked) or args.get("train_sampling_strategy") in (
+        return bool(order_setting) or args.get("train_sampling_strategy") in (
             "sequential",
             "group_by_length",
         )
@@ -100,13 +100,13 @@ class RowsNotDrawnAtRandom(BatchRule):
             return Unmet(
                 "it is not known which rows were drawn", "give the trainer a data set with a length"
             )
-        if drawn < SEVERAL:
+        if drawn < MIN_ROWS:
             return Unmet(
-                f"{drawn} rows were drawn, and it takes {SEVERAL}", "audit more (--batches)"
+                f"{drawn} rows were drawn, and it takes {MIN_ROWS}", "audit more (--batches)"
             )
         return (
             Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows")
-            if self._rows < ROOM * drawn
+            if self._rows < MIN_TIMES_AS_MANY_ROWS * drawn
             else None
         )
 

@@ -43,9 +43,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
 
-TIMES = 2.0
+WARNING_TIMES = 2.0
 """Of the size of the weights. The highest rates that are published for LoRA, 1e-2, are once theirs"""
-CERTAIN = 10.0
+ERROR_TIMES = 10.0
 
 
 class StepsLargerThanTheWeights(BatchRule):
@@ -56,14 +56,14 @@ class StepsLargerThanTheWeights(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         measured = self._measured()
-        if measured is None or measured["rate"] <= TIMES * measured["size"]:
+        if measured is None or measured["rate"] <= WARNING_TIMES * measured["size"]:
             return
         rate, size = measured["rate"], measured["size"]
         yield self.finding(
             f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its"
             " own size in a step",
             "begin at 1e-5 to 5e-5 for all weights, at 1e-4 to 5e-4 for LoRA",
-            severity="error" if rate > CERTAIN * size else "warning",
+            severity="error" if rate > ERROR_TIMES * size else "warning",
             evidence=[
                 f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"
             ],

@@ -50,7 +50,7 @@ from truetune.checks.rule import BatchRule
 from truetune.probe.row_texts import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-BEFORE = 6
+SHOWN_TOKENS = 6
 
 
 class StopTokenTwiceInBatch(BatchRule):
@@ -62,8 +62,12 @@ class StopTokenTwiceInBatch(BatchRule):
     def findings(self) -> Iterator[Finding]:
         stops = np.array(sorted(self._stops()), np.int64)
         own = self._own(stops)
-        found = [(sample, i) for sample in self.subject.samples for i in _ends(sample, stops)]
-        double = [(sample, i) for sample, i in found if _in_a_row(sample, i, stops) > own]
+        found = [
+            (sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)
+        ]
+        double = [
+            (sample, i) for sample, i in found if _count_stops_in_a_row(sample, i, stops) > own
+        ]
         documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
         total = len(documents) if len(double) <= len(documents) else len(found)
         self.ended = total
@@ -82,7 +86,7 @@ class StopTokenTwiceInBatch(BatchRule):
                     else "warning"
                 ),
                 cases=[
-                    Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}")
+                    Case(f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 3)!r}")
                     for sample, i in double
                 ],
                 count=len(double),
@@ -139,7 +143,7 @@ class StopTokenTwiceInBatch(BatchRule):
         return counted("supervised answers that end with two stop tokens", 0, self.ended)
 
 
-def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
+def _answer_ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
     ends: list[int] = []
     closed = True
@@ -154,7 +158,7 @@ def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     return ends
 
 
-def _in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:
+def _count_stops_in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:
     """How many supervised stop tokens stand here, one behind the other but for white space."""
     count = 1
     for i in range(place + 1, len(sample.ids)):

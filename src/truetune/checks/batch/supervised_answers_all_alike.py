@@ -52,17 +52,17 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.checks.answer_spread import AnswerSpread
-from truetune.checks.batch.answers import judged
-from truetune.checks.batch.learned_documents import (
-    MANY,
-    Document,
-    documents_of,
-    heading,
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.learned_documents import (
+    MIN_DOCUMENTS,
+    LearnedDocument,
+    describe_answers,
+    documents_in_line,
+    measure_spread,
     rows_are_alike,
-    spread_of,
 )
-from truetune.checks.batch.needs import no_labels
-from truetune.checks.batch.untaught_columns import ColumnsBeside, columns_beside
+from truetune.checks.batch.evidence.untaught_columns import ColumnsBeside, columns_beside
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -70,11 +70,11 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.spec.run import Severity
 
-FEWEST = 4
+WARNING_DOCUMENTS = 4
 """Documents; of two classes drawn alike, 4 are of one class in one draw of 8"""
-CERTAIN = 8
+ERROR_DOCUMENTS = 8
 """Documents from which it is an error: one draw of 128"""
-SHOWN = 60
+SHOWN_CHARACTERS = 60
 
 
 class SupervisedAnswersAllAlike(BatchRule):
@@ -83,26 +83,29 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         documents, spread = self._learned, self._spread
-        if len(documents) < FEWEST or len({one.context for one in documents}) < FEWEST:
+        if (
+            len(documents) < WARNING_DOCUMENTS
+            or len({one.context for one in documents}) < WARNING_DOCUMENTS
+        ):
             return
         is_one = spread.largest == 1.0
-        if not is_one and (len(documents) < MANY or spread.kind == "varied"):
+        if not is_one and (len(documents) < MIN_DOCUMENTS or spread.kind == "varied"):
             return
         beside = columns_beside(self.subject)
         if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
-            certain = len(documents) >= CERTAIN or bool(beside.untaught)
+            certain = len(documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
             yield self._finding(spread, beside, "error" if certain else "warning")
         elif beside.untaught:
             yield self._finding(spread, beside, "info" if spread.kind == "labels" else "warning")
 
     def _finding(self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity) -> Finding:
         untaught = [one.name for one in beside.untaught]
-        told, remedy = heading(spread), "train the column that holds the answers"
+        message, remedy = describe_answers(spread), "train the column that holds the answers"
         if untaught:
             learned = (
                 f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
             )
-            told += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
+            message += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
             remedy = f"train {untaught[0]}, if it holds the answers"
         elif not (self.subject.facts.get("canary") or {}).get("fields"):
             remedy += (
@@ -110,7 +113,7 @@ class SupervisedAnswersAllAlike(BatchRule):
             )
         common = {answer for answer, _ in spread.common}
         return self.finding(
-            told,
+            message,
             remedy,
             severity=severity,
             evidence=[
@@ -121,7 +124,7 @@ class SupervisedAnswersAllAlike(BatchRule):
                 *(one.shown for one in beside.untaught),
             ],
             cases=[
-                Case(f"{one.sample.place}: learns {one.answer[:SHOWN]!r}")
+                Case(f"{one.sample.place}: learns {one.answer[:SHOWN_CHARACTERS]!r}")
                 for one in self._learned
                 if one.answer in common
             ][:MAX_CASES],
@@ -131,14 +134,15 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     def unmet(self) -> Unmet | None:
         if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+            lacking := super().unmet()
+            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
         ) is not None:
             return lacking
-        if self._spread.total >= FEWEST and self._spread.largest < 1.0:
+        if self._spread.total >= WARNING_DOCUMENTS and self._spread.largest < 1.0:
             return None
         prompts = len({one.context for one in self._learned})
         return Unmet(
-            f"{prompts} prompts have an answer in the loss, and it takes {FEWEST}",
+            f"{prompts} prompts have an answer in the loss, and it takes {WARNING_DOCUMENTS}",
             "audit more (--batches)",
         )
 
@@ -150,11 +154,14 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     @cached_property
     def _spread(self) -> AnswerSpread:
-        return spread_of(one.answer for one in self._learned)
+        return measure_spread(one.answer for one in self._learned)
 
     @cached_property
-    def _learned(self) -> list[Document]:
+    def _learned(self) -> list[LearnedDocument]:
         """Documents with text in the loss."""
         return [
-            one for sample in judged(self.subject) for one in documents_of(sample) if one.answer
+            one
+            for sample in lines_with_own_labels(self.subject)
+            for one in documents_in_line(sample)
+            if one.answer
         ]

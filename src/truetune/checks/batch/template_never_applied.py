@@ -42,8 +42,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit
-from truetune.checks.batch.answers import format_of, judged
-from truetune.checks.batch.needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -56,9 +56,9 @@ class TemplateNeverApplied(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        markers = _markers(self.subject)
-        samples = list(judged(self.subject))
-        kind = format_of(self.subject)
+        markers = _template_markers(self.subject)
+        samples = list(lines_with_own_labels(self.subject))
+        kind = row_format(self.subject)
         if not markers or not samples or kind in (None, "text"):
             return
         if any(np.isin(sample.ids, list(markers)).any() for sample in samples):
@@ -80,14 +80,15 @@ class TemplateNeverApplied(BatchRule):
 
     def unmet(self) -> Unmet | None:
         if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+            lacking := super().unmet()
+            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
         ) is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
-        if not _markers(self.subject):
+        if not _template_markers(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
-        kind = format_of(self.subject)
+        kind = row_format(self.subject)
         return (
             Unmet("it is not known what the rows are")
             if kind is None
@@ -97,12 +98,15 @@ class TemplateNeverApplied(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        markers, samples = list(_markers(self.subject)), list(judged(self.subject))
+        markers, samples = (
+            list(_template_markers(self.subject)),
+            list(lines_with_own_labels(self.subject)),
+        )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
         return counted("lines with a marker of the chat template", marked, len(samples))
 
 
-def _markers(audit: Audit) -> dict[int, str]:
+def _template_markers(audit: Audit) -> dict[int, str]:
     """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
     text = audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None
     if audit.probes is None or text is None or ANSWER not in text:

@@ -43,14 +43,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import NO_TOKENIZER, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
-MANY = 0.01
+WARNING_SHARE = 0.01
 
 
 class UnknownTokensSupervised(BatchRule):
@@ -65,7 +65,7 @@ class UnknownTokensSupervised(BatchRule):
         } | self.subject.stops
         if unknown is None or unknown.id in others:
             return
-        samples = list(judged(self.subject))
+        samples = list(lines_with_own_labels(self.subject))
         places = [
             (sample, int(i))
             for sample in samples
@@ -77,9 +77,10 @@ class UnknownTokensSupervised(BatchRule):
                 f"{len(places):,} of {labels:,} labels are the unknown token {unknown.token}",
                 "use a tokenizer that can spell the text (byte fallback), or add tokens for it and"
                 " train them",
-                severity="warning" if len(places) >= MANY * labels else "info",
+                severity="warning" if len(places) >= WARNING_SHARE * labels else "info",
                 cases=[
-                    Case(f"{sample.place}: {around(sample, i)}") for sample, i in places[:MAX_CASES]
+                    Case(f"{sample.place}: {text_around(sample, i)}")
+                    for sample, i in places[:MAX_CASES]
                 ],
                 count=len(places),
                 total=labels,
@@ -87,7 +88,8 @@ class UnknownTokensSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+            lacking := super().unmet()
+            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
         ) is not None:
             return lacking
         if self.subject.probes is None:
@@ -101,5 +103,5 @@ class UnknownTokensSupervised(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        labels = sum(int(sample.supervised.sum()) for sample in judged(self.subject))
+        labels = sum(int(sample.supervised.sum()) for sample in lines_with_own_labels(self.subject))
         return counted("labels that are the unknown token", 0, labels)

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import FORWARD, broken
+from truetune.checks.law.evidence.broken_laws import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -63,8 +63,12 @@ class AccumulatedGradientDiffers(LawRule):
     severity = "error"
     law = "gradient-accumulation"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, *FORWARD, "loss-alive", "loss-targets", "reference-dropout"):
+    def any_law_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
+        if any_law_broken(
+            self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
+        ):
             return
         ratio, rows = evidence["ratio"], evidence["rows"]
         yield self.finding(

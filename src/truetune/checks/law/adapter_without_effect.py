@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -53,9 +53,11 @@ class AdapterWithoutEffect(LawRule):
     severity = "error"
     law = "adapter-effect"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+    def any_law_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
         leaks = evidence["leaked"] > evidence["moved"] / 2 > 0
-        if not leaks and broken(self.subject, "gradient-flow"):
+        if not leaks and any_law_broken(self.subject, "gradient-flow"):
             return
         yield self.finding(
             (

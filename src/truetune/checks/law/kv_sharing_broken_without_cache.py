@@ -66,5 +66,7 @@ class KvSharingBrokenWithoutCache(LawRule):
                     " use_cache on"
                 )
             ),
-            evidence=[f"{name}: {found:.2g}" for name, found in evidence["by way"].items()],
+            evidence=[
+                f"{name}: {difference:.2g}" for name, difference in evidence["by way"].items()
+            ],
         )

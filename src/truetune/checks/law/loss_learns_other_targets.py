@@ -51,9 +51,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.batch.answers import judged
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
 from truetune.checks.findings import Finding
-from truetune.checks.law.places import lines
+from truetune.checks.law.evidence.target_positions import describe_positions
 from truetune.checks.rule import LawRule
 
 
@@ -68,7 +68,7 @@ class LossLearnsOtherTargets(LawRule):
         if (
             count <= tolerance * total
             or self._labels_say_so(others)
-            or not any(judged(self.subject))
+            or not any(lines_with_own_labels(self.subject))
         ):
             return
         name = max(others, key=lambda target: int(others[target]))
@@ -79,7 +79,7 @@ class LossLearnsOtherTargets(LawRule):
             " transformers shift themselves",
             evidence=[
                 *(f"{target}: {n} positions" for target, n in others.items()),
-                *lines(evidence["places"]["other targets"]),
+                *describe_positions(evidence["places"]["other targets"]),
             ],
             count=count,
             total=total,

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -53,8 +53,10 @@ class LossNotFiniteAtTheStart(LawRule):
     severity = "error"
     law = "loss-alive"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, "activation-range"):
+    def any_law_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
+        if any_law_broken(self.subject, "activation-range"):
             return
         dead, total = evidence["dead"], evidence["batches"]
         yield self.finding(

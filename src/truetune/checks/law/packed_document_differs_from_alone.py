@@ -72,7 +72,7 @@ class PackedDocumentDiffersFromAlone(LawRule):
             f" the largest (rounding explains {tolerance:.0e})",
             "give position_ids that begin at 0 in each document",
             evidence=[
-                f"{name} of {evidence['documents']}: {found:.2g}"
-                for name, found in evidence["by document"].items()
+                f"{name} of {evidence['documents']}: {difference:.2g}"
+                for name, difference in evidence["by document"].items()
             ],
         )

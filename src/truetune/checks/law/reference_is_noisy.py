@@ -66,7 +66,7 @@ class ReferenceIsNoisy(LawRule):
             " own in eval mode",
             severity="warning" if reference else "info",
             evidence=[
-                *(f"{name}: {found:.2g}" for name, found in apart.items()),
+                *(f"{name}: {difference:.2g}" for name, difference in apart.items()),
                 *(f"{count} x {rate}" for rate, count in evidence["rates"].items()),
             ],
         )

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -48,8 +48,10 @@ class StepsChangeNothing(LawRule):
     severity = "warning"
     law = "optimizer-step"
 
-    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, "update-rounding"):
+    def any_law_broken(
+        self, value: float, tolerance: float, evidence: dict[str, Any]
+    ) -> Iterator[Finding]:
+        if any_law_broken(self.subject, "update-rounding"):
             return
         yield self.finding(
             f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after"

@@ -44,7 +44,7 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
 
-NAMES = ("chosen", "rejected")
+SIDES = ("chosen", "rejected")
 
 
 class BosOrEosInsideAPreferencePair(PairRule):
@@ -68,7 +68,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
-        for name, side in zip(NAMES, batch.pairs, strict=True):
+        for name, side in zip(SIDES, batch.pairs, strict=True):
             for place in np.flatnonzero(
                 np.isin(side.ids, self.wanted) & CONTENT[side.source]
             ).tolist():

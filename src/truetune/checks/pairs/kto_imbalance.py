@@ -45,8 +45,8 @@ from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 
-LOW, HIGH = 1.0, 4 / 3
-NOTED, FAR = 1.1, 2.0
+MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
+NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 """How many times outside of that range"""
 
 
@@ -91,16 +91,16 @@ class KtoImbalance(DataRule):
         up, down = 1.0 if ups is None else ups, 1.0 if downs is None else downs
         ratio = up * self.good / (down * self.bad) if down else float("inf")
         self.ratio = ratio
-        off = max(LOW / ratio if ratio else float("inf"), ratio / HIGH)
-        if off > NOTED:
-            weights = [down * self.bad / self.good * bound for bound in (LOW, HIGH)]
-            others = [up * self.good / self.bad / bound for bound in (HIGH, LOW)]
+        off = max(MIN_RATIO / ratio if ratio else float("inf"), ratio / MAX_RATIO)
+        if off > NOTE_TIMES:
+            weights = [down * self.bad / self.good * bound for bound in (MIN_RATIO, MAX_RATIO)]
+            others = [up * self.good / self.bad / bound for bound in (MAX_RATIO, MIN_RATIO)]
             yield self.finding(
                 f"{self.good:,} true and {self.bad:,} false labels weigh {ratio:.2f} to 1;"
                 " recommended are 1 to 1.33",
                 f"set desirable_weight to {weights[0]:.2f} .. {weights[1]:.2f}, or"
                 f" undesirable_weight to {others[0]:.2f} .. {others[1]:.2f}",
-                severity="warning" if off > FAR else "info",
+                severity="warning" if off > WARNING_TIMES else "info",
                 evidence=[f"desirable_weight {up:g}, undesirable_weight {down:g}"],
                 count=self.good,
                 total=total,

@@ -38,7 +38,7 @@ from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example
 
-MANY = 0.1
+ERROR_SHARE = 0.1
 
 
 class PairSideNotTerminated(PairRule):
@@ -89,7 +89,7 @@ class PairSideNotTerminated(PairRule):
                 f"{count:,} of {self.pairs:,} pairs have a stop token at the end of one side alone",
                 f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos"
                 " if your trainer does (TRL does)",
-                severity="error" if self.open["chosen"] >= MANY * self.pairs else "warning",
+                severity="error" if self.open["chosen"] >= ERROR_SHARE * self.pairs else "warning",
                 evidence=[
                     f"it is missing on the {name} side in {n:,} pairs"
                     for name, n in self.open.items()

@@ -48,7 +48,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import tokens_not_counted
-from truetune.checks.pairs.sides import limit_of
+from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.media import Media
@@ -62,7 +62,7 @@ class PairTruncatedOnOneSide(PairRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.limit = limit_of(setup.spec)
+        self.limit = pair_length_limit(setup.spec)
         self.empty = 0
         self.cut = {"chosen": 0, "rejected": 0}
         self.media = Media()
@@ -112,7 +112,7 @@ class PairTruncatedOnOneSide(PairRule):
 
     def figure(self) -> Measurement:
         part = "beginning" if self.limit.from_end else "end"
-        what = f"pairs that lose the {part} of one answer alone at {self.limit.said}"
+        what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
         return counted(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ class PairTruncatedOnOneSide(PairRule):
                 evidence.append(f"{self.empty:,} pairs in which nothing is left of one answer")
             yield self.finding(
                 f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at"
-                f" {self.limit.said}",
+                f" {self.limit.text}",
                 "drop the pairs that do not fit, or raise max_length",
                 evidence=evidence,
                 cases=self.cases,

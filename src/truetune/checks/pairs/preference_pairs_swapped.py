@@ -45,25 +45,31 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
-from truetune.checks.pairs.sides import Texts, texts_of, wilson
+from truetune.checks.pairs.evidence.bad_answer_signs import (
+    HARM,
+    OpenEnds,
+    begins_with_refusal,
+    ends_open,
+    is_cut,
+)
+from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
-SAYS = {
+SIGNS = {
     "scores": "the row's own scores are higher for the rejected side",
     "refused": "the chosen side alone refuses",
     "cut": "the chosen side alone is cut off in the middle",
     "empty": "the chosen side alone is empty",
     "open": "the chosen side alone has no stop token",
 }
-CLEAR = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
-FEWEST = 8
-ABOUT = 0.5
+MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
+MIN_PAIRS = 8
+REFUSING_SHARE = 0.5
 """Share of pairs of which one side refuses from which the data are about refusing"""
-HARMLESS = 0.05
+MAX_HARMFUL_SHARE = 0.05
 """Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
 
 
@@ -75,7 +81,7 @@ class PreferencePairsSwapped(PairRule):
         super().__init__(setup)
         self.stops = tuple(stop.token for stop in setup.probes.stops)
         self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
-        self.cases: dict[str, list[Case]] = {kind: [] for kind in SAYS}
+        self.cases: dict[str, list[Case]] = {kind: [] for kind in SIGNS}
         # Whether an answer without a full stop was cut is known when all of its side were read.
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
         self.open_cases: dict[str, list[Case]] = {}
@@ -84,21 +90,21 @@ class PreferencePairsSwapped(PairRule):
         for row in batch.rows:
             if row.rejected is not None:
                 self.pairs += 1
-                for kind, wrong in self._evidence(row, texts_of(row)):
+                for kind, wrong in self._evidence(row, pair_texts(row)):
                     self.spoke[kind] += 1
                     self.against[kind] += wrong
                     if wrong and len(self.cases[kind]) < MAX_CASES:
-                        said = (
+                        text = (
                             "{} against {}".format(*row.scores)
                             if row.scores and kind == "scores"
-                            else SAYS[kind]
+                            else SIGNS[kind]
                         )
-                        self.cases[kind].append(in_row(batch, row, said))
+                        self.cases[kind].append(in_row(batch, row, text))
                 self._remember_open_end(batch, row)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
-        texts = texts_of(row)
+        texts = pair_texts(row)
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         if not good or not bad or is_cut(good) or is_cut(bad) or ends_open(good) == ends_open(bad):
             return
@@ -107,7 +113,7 @@ class PreferencePairsSwapped(PairRule):
             return
         cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
         if len(cases) < MAX_CASES:
-            cases.append(in_row(batch, row, SAYS["cut"]))
+            cases.append(in_row(batch, row, SIGNS["cut"]))
 
     def _settle_open_ends(self) -> None:
         """Count the open ends that are cuts as evidence; once."""
@@ -121,7 +127,7 @@ class PreferencePairsSwapped(PairRule):
         ]
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
-    def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
+    def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
         if row.scores is not None and row.scores[0] != row.scores[1]:
             yield "scores", row.scores[0] < row.scores[1]
@@ -130,7 +136,7 @@ class PreferencePairsSwapped(PairRule):
             if good or bad:
                 yield "empty", not good
             return
-        if (refused := refuses(good)) != refuses(bad):
+        if (refused := begins_with_refusal(good)) != begins_with_refusal(bad):
             self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
             yield "refused", refused
         if (stopped := is_cut(good)) != is_cut(bad):
@@ -140,7 +146,7 @@ class PreferencePairsSwapped(PairRule):
 
     def unmet(self) -> Unmet | None:
         kind = self._most_telling()
-        if not self.pairs or kind == "scores" or self.spoke[kind] >= FEWEST:
+        if not self.pairs or kind == "scores" or self.spoke[kind] >= MIN_PAIRS:
             return super().unmet()
         reason = (
             f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is"
@@ -151,49 +157,51 @@ class PreferencePairsSwapped(PairRule):
     def figure(self) -> Measurement:
         kind = self._most_telling()
         return counted(
-            f"pairs in which {SAYS[kind]}",
+            f"pairs in which {SIGNS[kind]}",
             self.against[kind],
             self.spoke[kind],
             " that this tells apart",
         )
 
     def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
-        return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
+        return "scores" if self.spoke["scores"] else max(MIN_SHARES, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
         self._settle_open_ends()
         if self._are_about_refusing():
             self.spoke["refused"] = 0
-        kinds = [kind for kind in SAYS if self.spoke[kind]]
-        intervals = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
+        kinds = [kind for kind in SIGNS if self.spoke[kind]]
+        intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
         by_scores = self.against["scores"] * 2 > self.spoke["scores"]
         clear = [
             kind
             for kind in kinds
-            if kind in CLEAR and self.spoke[kind] >= FEWEST and intervals[kind][0] > CLEAR[kind]
+            if kind in MIN_SHARES
+            and self.spoke[kind] >= MIN_PAIRS
+            and intervals[kind][0] > MIN_SHARES[kind]
         ]
         # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
         if not by_scores and (not clear or speaks_for_labels):
             return
-        shown = [kind for kind in kinds if kind in clear or kind == "scores"]
+        kinds_shown = [kind for kind in kinds if kind in clear or kind == "scores"]
         most = "scores" if by_scores else clear[0]
         evidence = [
-            f"{SAYS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f"{SIGNS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
-            for kind in shown
+            for kind in kinds_shown
         ]
         evidence.append(
             "this is evidence and no proof; without it a swapped set cannot be told from a right one"
         )
         yield self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {SAYS[most]}",
+            f" {self.spoke[most]:,} pairs where that tells them apart, {SIGNS[most]}",
             "read some pairs; if they are exchanged, say --map chosen=rejected --map"
             " rejected=chosen",
             severity="error" if by_scores else "warning",
             evidence=evidence,
-            cases=[case for kind in shown for case in self.cases[kind]],
+            cases=[case for kind in kinds_shown for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
         )
@@ -201,5 +209,5 @@ class PreferencePairsSwapped(PairRule):
     def _are_about_refusing(self) -> bool:
         """Do the pairs teach what to refuse? Then the side that refuses may well be the better one."""
         refused = self.spoke["refused"]
-        is_most_pairs = refused > ABOUT * self.pairs and refused >= FEWEST
-        return self.harmful > HARMLESS * refused or is_most_pairs
+        is_most_pairs = refused > REFUSING_SHARE * self.pairs and refused >= MIN_PAIRS
+        return self.harmful > MAX_HARMFUL_SHARE * refused or is_most_pairs

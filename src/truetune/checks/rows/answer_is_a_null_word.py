@@ -56,7 +56,7 @@ NULL_WORDS = frozenset(
     )
     + ("[]", "{}", "[object object]", '""', "''")
 )
-CERTAIN = frozenset(
+CERTAIN_WORDS = frozenset(
     ("nan", "<na>", "<nan>", "undefined", "nat", "#n/a", "[object object]", "#value!", "#ref!")
 )
 """No answer to a question in words; `None` and `null` may be one to a question on code or a list"""
@@ -79,7 +79,7 @@ class AnswerIsANullWord(AnswerTextRule):
     def findings(self) -> Iterator[Finding]:
         if self.found:
             words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
-            is_certain = any(word.lower().rstrip(".") in CERTAIN for word in self.kinds)
+            is_certain = any(word.lower().rstrip(".") in CERTAIN_WORDS for word in self.kinds)
             yield self.finding(
                 f"{self.share} have an answer that is a word for nothing: {words}",
                 "drop these rows, or read the table so that empty cells stay empty",

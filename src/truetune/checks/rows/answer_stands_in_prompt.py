@@ -43,11 +43,11 @@ from truetune.checks.sampled_answers import last_answer, prompt_before_answer
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
-SAMPLED = 2_000
+MAX_ROWS = 2_000
 """Rows whose prompts are taken apart"""
-FEWEST = 30
+MIN_ROWS = 30
 """Rows from which it says something: by chance a field of two values tells 30 labels once in a thousand million sets"""
-KEPT = 6_000
+MAX_PROMPT_CHARACTERS = 6_000
 """Characters of a prompt that are looked at, half of them from its end"""
 LABEL = 80
 """Characters of an answer that may be a label, or one object that holds it"""
@@ -65,31 +65,33 @@ class AnswerStandsInPrompt(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            if len(self.prompts) == SAMPLED:
+            if len(self.prompts) == MAX_ROWS:
                 return
             prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
             self.prompts.append(
-                prompt if len(prompt) <= KEPT else prompt[: KEPT // 2] + prompt[-KEPT // 2 :]
+                prompt
+                if len(prompt) <= MAX_PROMPT_CHARACTERS
+                else prompt[: MAX_PROMPT_CHARACTERS // 2] + prompt[-MAX_PROMPT_CHARACTERS // 2 :]
             )
             self.answers.append(answer)
             self.places.append(row.origin)
 
     def unmet(self) -> Unmet | None:
-        if len(self.prompts) >= FEWEST:
+        if len(self.prompts) >= MIN_ROWS:
             return None
         return Unmet(
             f"{len(self.prompts):,} rows with a question and an answer are too few to tell a field"
             " from chance",
-            f"give at least {FEWEST}",
+            f"give at least {MIN_ROWS}",
         )
 
     def figure(self) -> Measurement:
         return counted("prompts that end with their answer", self._ends(), len(self.prompts))
 
     def findings(self) -> Iterator[Finding]:
-        if len(self.prompts) < FEWEST:
+        if len(self.prompts) < MIN_ROWS:
             return
         fields = [
             field
@@ -109,7 +111,7 @@ class AnswerStandsInPrompt(DataRule):
 
     def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
-        shown = (
+        example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
         )
         more = [f"so does {other.name}" for other in others[:3]]
@@ -119,7 +121,7 @@ class AnswerStandsInPrompt(DataRule):
             "leave it out of the prompts unless it is known when the model is served; it is all"
             " that the model has to read",
             evidence=more,
-            cases=[Case(shown, self.places[field.example])],
+            cases=[Case(example, self.places[field.example])],
             count=field.told,
             total=field.rows,
         )

@@ -53,10 +53,10 @@ from truetune.checks.sampled_answers import last_answer, last_question
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
-CHUNK = 1_000
+CHUNK_ROWS = 1_000
 """Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
 on: a shift stays to the end of the file"""
-FEWEST = 40
+MIN_ROWS = 40
 SHOWN_CASES = 20
 
 
@@ -78,17 +78,17 @@ class AnswersOfOtherRows(DataRule):
             question, answer = last_question(row), last_answer(row) or ""
             if not question.strip() or not answer.strip():
                 continue
-            number = self.seen // CHUNK
+            number = self.seen // CHUNK_ROWS
             if number & (number - 1) == 0:  # 0 and the powers of two
                 self.chunk.append((question, answer, row.origin))
             self.seen += 1
-            if len(self.chunk) == CHUNK:
+            if len(self.chunk) == CHUNK_ROWS:
                 self._compare()
 
     def unmet(self) -> Unmet | None:
         self._compare()
         if not self.compared:
-            return Unmet(f"it is about {FEWEST} questions with an answer or more")
+            return Unmet(f"it is about {MIN_ROWS} questions with an answer or more")
         if self.pairs < MIN_PAIRS:
             return Unmet(
                 "it is about questions and answers that share rare words with each other alone;"
@@ -139,7 +139,7 @@ class AnswersOfOtherRows(DataRule):
     def _compare(self) -> None:
         """Judge the rows that were kept, and forget them."""
         chunk, self.chunk = self.chunk, []
-        if len(chunk) < FEWEST:
+        if len(chunk) < MIN_ROWS:
             return
         affinity = Affinity([one[0] for one in chunk], [one[1] for one in chunk])
         paired, nearest = affinity.pairs(), affinity.nearest()

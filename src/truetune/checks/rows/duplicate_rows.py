@@ -47,14 +47,14 @@ from truetune.checks.similar import Grown, near_copies
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
-SAYS = {
+COPIES = {
     "exact": "are equal to an earlier row",
     "normal": "are equal to an earlier row but for case, space and punctuation",
     "near": "are nearly the same as an earlier row",
 }
-LARGEST = 5
+MAX_SHOWN_GROUPS = 5
 """Groups of copies, and rows of each, that a report names"""
-MANY = 0.02
+WARNING_SHARE = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
 
@@ -98,17 +98,17 @@ class DuplicateRows(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places
-        for kind, mine in self.copies.items():
-            if mine:
+        for kind, pairs in self.copies.items():
+            if pairs:
                 yield self.finding(
-                    f"{len(mine):,} of {len(lines):,} rows {SAYS[kind]}",
+                    f"{len(pairs):,} of {len(lines):,} rows {COPIES[kind]}",
                     "drop the copies, unless their weight is meant",
-                    severity="warning" if len(mine) > MANY * len(lines) else "info",
+                    severity="warning" if len(pairs) > WARNING_SHARE * len(lines) else "info",
                     cases=[
                         Case(f"the same as {self._place(lines, early)}", self._place(lines, late))
-                        for early, late in mine[:MAX_CASES]
+                        for early, late in pairs[:MAX_CASES]
                     ],
-                    count=len(mine),
+                    count=len(pairs),
                     total=len(lines),
                 )
 
@@ -118,7 +118,9 @@ class DuplicateRows(DataRule):
         for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):
             first[late] = first.get(early, early)
             groups.setdefault(first[late], []).append(late)
-        largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[:LARGEST]
+        largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[
+            :MAX_SHOWN_GROUPS
+        ]
         kinds = {late: kind for kind, pairs in self.copies.items() for _, late in pairs}
         return {
             "copies": {
@@ -127,10 +129,10 @@ class DuplicateRows(DataRule):
                 "largest": [
                     {
                         "rows": len(late) + 1,
-                        "kind": max((kinds[i] for i in late), key=list(SAYS).index),
+                        "kind": max((kinds[i] for i in late), key=list(COPIES).index),
                         "places": [
                             self._place(self.places, i)._asdict()
-                            for i in (row, *late[: LARGEST - 1])
+                            for i in (row, *late[: MAX_SHOWN_GROUPS - 1])
                         ],
                     }
                     for row, late in largest
@@ -147,21 +149,21 @@ class DuplicateRows(DataRule):
     def copies(self) -> dict[str, list[tuple[int, int]]]:
         """(earlier row, copy) by kind; a row is a copy of the first kind that it fits."""
         taken: set[int] = set()
-        found = {}
+        copies = {}
         for kind, grown in self.prints.items():
-            found[kind] = [
+            copies[kind] = [
                 (early, late)
                 for early, late in self._pairs(kind, grown.whole())
                 if late not in taken
             ]
-            taken |= {late for _, late in found[kind]}
-        return found
+            taken |= {late for _, late in copies[kind]}
+        return copies
 
     def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
         if not len(values):
             return []
         if kind != "near":
-            return _equal(values)
+            return _equal_to_earlier(values)
         return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place(self, lines: NDArray[Any], row: int) -> Origin:
@@ -169,7 +171,7 @@ class DuplicateRows(DataRule):
         return Origin(self.files[file], line, number)
 
 
-def _equal(values: NDArray[Any]) -> list[tuple[int, int]]:
+def _equal_to_earlier(values: NDArray[Any]) -> list[tuple[int, int]]:
     """Each later row that is equal to an earlier one, with the first such."""
     _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     earlier = first[inverse]

@@ -68,8 +68,8 @@ class ResponseMarkerNotFound(DataRule):
         hits = np.ones(max(0, len(batch.ids) - len(self.ids) + 1), dtype=np.bool_)
         for i, id in enumerate(self.ids):
             hits &= batch.ids[i : len(hits) + i] == id
-        found = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
-        for i in np.flatnonzero(batch.per_example(found) == 0).tolist():
+        marker_begins = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
+        for i in np.flatnonzero(batch.per_example(marker_begins) == 0).tolist():
             found_at = batch.examples[i].rendering.text.find(self.marker)
             there = found_at >= 0
             self.split += there

@@ -65,15 +65,15 @@ class RolesExchanged(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            spoken = [
+            roles = [
                 str(message.get("role"))
                 for message in row.messages
                 if message.get("role") != "system"
             ]
-            if not row.is_chat or row.is_preference or len(spoken) < 2:
+            if not row.is_chat or row.is_preference or len(roles) < 2:
                 continue
             self.chats += 1
-            if spoken[0] == "assistant" and spoken[-1] == "user":
+            if roles[0] == "assistant" and roles[-1] == "user":
                 self.exchanged += 1
                 if len(self.cases) < MAX_CASES:
                     first = next(
@@ -120,4 +120,4 @@ class RolesExchanged(DataRule):
         )
 
     def _names(self, role: str) -> str:
-        return ", ".join(theirs for theirs, ours in self.roles.items() if ours == role) or role
+        return ", ".join(name for name, meaning in self.roles.items() if meaning == role) or role

@@ -42,8 +42,8 @@ from truetune.checks.places import in_message
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-QUESTIONS = frozenset(("user", "tool", "function", "ipython"))
-MOST = 10
+ASKING_ROLES = frozenset(("user", "tool", "function", "ipython"))
+WARNING_ONE_IN = 10
 """Share of the rows, as 1 in so many, from which it is a warning: a few conversations end so in most logs of chats"""
 
 
@@ -64,7 +64,7 @@ class RowEndsWithoutAnswer(DataRule):
                 continue
             self.chats += 1
             role = str(row.messages[-1].get("role"))
-            if role in QUESTIONS:
+            if role in ASKING_ROLES:
                 self.roles[role] += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(
@@ -90,7 +90,7 @@ class RowEndsWithoutAnswer(DataRule):
                 f" {roles}",
                 "look whether their last answer is lost; else cut the turn off, of which nothing is"
                 " learned",
-                severity="warning" if count * MOST >= self.chats else "info",
+                severity="warning" if count * WARNING_ONE_IN >= self.chats else "info",
                 cases=self.cases,
                 count=count,
                 total=self.chats,

@@ -48,8 +48,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
-CONTENT = np.zeros(len(Source), dtype=np.bool_)
-CONTENT[
+IS_CONTENT = np.zeros(len(Source), dtype=np.bool_)
+IS_CONTENT[
     [
         Source.SYSTEM,
         Source.USER,
@@ -78,7 +78,7 @@ class SpecialTokenInContent(DataRule):
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
         self.chats += len({row.origin.row for row, _ in batch.examples if row.is_chat})
-        for place in np.flatnonzero(self.control[batch.ids] & CONTENT[batch.source]).tolist():
+        for place in np.flatnonzero(self.control[batch.ids] & IS_CONTENT[batch.source]).tolist():
             example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
             row, rendering = batch.examples[example]
             if not row.is_chat:

@@ -60,9 +60,9 @@ class ToolArgumentsDoubleEncoded(DataRule):
 
     def batch(self, batch: Batch) -> None:
         seen = {row.origin.row: row for row, _ in batch.examples}
-        self.calls += sum(1 for row in seen.values() for _ in _arguments(row))
+        self.calls += sum(1 for row in seen.values() for _ in _call_arguments(row))
         for i, (row, rendering) in enumerate(batch.examples):
-            for turn, arguments in _arguments(row):
+            for turn, arguments in _call_arguments(row):
                 if not isinstance(arguments, str) or '"' not in arguments:
                     continue
                 quoted = f'"{json_body(arguments, False)}"'
@@ -95,7 +95,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
             )
 
 
-def _arguments(row: Conversation) -> Iterator[tuple[int, Any]]:
+def _call_arguments(row: Conversation) -> Iterator[tuple[int, Any]]:
     for i, message in enumerate(row.messages):
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():

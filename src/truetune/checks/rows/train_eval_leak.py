@@ -50,7 +50,7 @@ from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
 from truetune.encoding.stream import batches
 
 KINDS = ("exact", "normal", "prompt", "near")
-SAYS = {
+LEAKS = {
     "exact": "stand in the training set",
     "normal": "stand in the training set but for case, space and punctuation",
     "prompt": "have a prompt that stands in the training set, with another answer",
@@ -107,35 +107,35 @@ class TrainEvalLeak(DataRule):
         return {
             "leaks": {
                 "of": len(self.origins),
-                "rows": {kind: len(mine) for kind, mine in self._mine().items()},
+                "rows": {kind: len(leaked) for kind, leaked in self._mine().items()},
             }
         }
 
     def _mine(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
         seen: set[int] = set()
-        found = {}
+        leaks = {}
         for kind in KINDS:
-            found[kind] = {
+            leaks[kind] = {
                 row: origin for row, origin in self.leaked[kind].items() if row not in seen
             }
-            seen |= found[kind].keys()
-        return found
+            seen |= leaks[kind].keys()
+        return leaks
 
     def figure(self) -> Measurement:
         return counted("rows of the evaluation data in the training data", 0, len(self.origins))
 
     def findings(self) -> Iterator[Finding]:
-        for kind, mine in self._mine().items():
-            if mine:
+        for kind, leaked in self._mine().items():
+            if leaked:
                 yield self.finding(
-                    f"{len(mine):,} of {len(self.origins):,} evaluation rows {SAYS[kind]}",
+                    f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
                     "take them out of one of the two sets; split before any augmentation",
                     severity="warning" if kind == "prompt" else "error",
                     cases=[
                         Case(f"the same as {origin}", self.origins[row])
-                        for row, origin in list(mine.items())[:MAX_CASES]
+                        for row, origin in list(leaked.items())[:MAX_CASES]
                     ],
-                    count=len(mine),
+                    count=len(leaked),
                     total=len(self.origins),
                 )

@@ -35,7 +35,7 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
-MOST = 20
+NOTE_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is told"""
 
 
@@ -72,7 +72,7 @@ class WhitespaceAroundAnswers(AnswerTextRule):
     _strips: bool | None = None
 
     def findings(self) -> Iterator[Finding]:
-        if self.found and self.found * MOST >= self.rows:
+        if self.found and self.found * NOTE_ONE_IN >= self.rows:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.share} have an answer with white space around it: {kinds}",

@@ -46,7 +46,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
 
-MARKERS = re.compile(
+ROLE_MARKER = re.compile(
     r"^(?:###"
     r" ?(?:Instruction|Response|Human|Assistant|Input)\b|(?:Human|User|Assistant|USER|ASSISTANT): )",
     re.M,
@@ -65,7 +65,7 @@ class WrongFieldMapped(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            prompt, answer = _pair(row)
+            prompt, answer = _last_question_and_answer(row)
             if answer is None:
                 continue
             self.rows += 1
@@ -74,10 +74,12 @@ class WrongFieldMapped(DataRule):
                 self._note("empty", batch, row, "the answer is empty")
             elif bare == prompt.strip():
                 self._note("same", batch, row, f"prompt and answer are {bare[:60]!r}")
-            elif (bare[0] in "#HUA" and MARKERS.match(bare)) or (
-                "\n### " in bare and MARKERS.search(bare)
+            elif (bare[0] in "#HUA" and ROLE_MARKER.match(bare)) or (
+                "\n### " in bare and ROLE_MARKER.search(bare)
             ):
-                self._note("marked", batch, row, f"the answer holds {MARKERS.search(bare)[0]!r}")  # type: ignore[index]
+                self._note(
+                    "marked", batch, row, f"the answer holds {ROLE_MARKER.search(bare)[0]!r}"
+                )  # type: ignore[index]
 
     def _note(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
         self.counts[kind] += 1
@@ -111,7 +113,7 @@ class WrongFieldMapped(DataRule):
                 )
 
 
-def _pair(row: Conversation) -> tuple[str, str | None]:
+def _last_question_and_answer(row: Conversation) -> tuple[str, str | None]:
     """What is asked last, and what is answered to it; None where the row has no answer, or one with tool calls."""
     if not row.is_chat:
         return row.prompt or "", row.completion if row.text is None else None

@@ -49,7 +49,7 @@ from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
+PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
 
 
 class DateInTemplate(DataRule):
@@ -68,12 +68,12 @@ class DateInTemplate(DataRule):
         return no_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> str:
-        return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*DAYS)
+        return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
 
     def findings(self) -> Iterator[Finding]:
         if not self.chats:
             return
-        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in DAYS)
+        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in PROBE_DAYS)
         if early is not None and late is not None and early != late:
             match = difflib.SequenceMatcher(None, early, late, autojunk=False).find_longest_match()
             low = max(0, match.size - 24) if match.a == 0 else 0
@@ -83,7 +83,7 @@ class DateInTemplate(DataRule):
                 " with the same",
                 evidence=[
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
-                    for day, text in zip(DAYS, (early, late), strict=True)
+                    for day, text in zip(PROBE_DAYS, (early, late), strict=True)
                 ],
                 cases=self._cases(),
                 count=self.chats,
@@ -93,7 +93,7 @@ class DateInTemplate(DataRule):
         """Where the first chat becomes another one on another day."""
         if self.first is not None:
             row, rendering = self.first.examples[0]
-            early, late = (self.probes.at(day).text(row.messages) or "" for day in DAYS)
+            early, late = (self.probes.at(day).text(row.messages) or "" for day in PROBE_DAYS)
             at = next(
                 (
                     i

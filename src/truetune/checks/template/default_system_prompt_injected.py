@@ -50,7 +50,7 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-SYSTEM = "Mind the canary."
+PROBE_SYSTEM_PROMPT = "Mind the canary."
 
 
 class DefaultSystemPromptInjected(DataRule):
@@ -65,14 +65,14 @@ class DefaultSystemPromptInjected(DataRule):
     def batch(self, batch: Batch) -> None:
         chats = [row for row in batch.rows if row.is_chat]
         self.chats += len(chats)
-        self.without += sum(map(_bare, chats))
+        self.without += sum(map(_has_no_system_message, chats))
         if self.first is None:
-            mine = (
+            bare_chats = (
                 i
                 for i, example in enumerate(batch.examples)
-                if example.row.is_chat and _bare(example.row)
+                if example.row.is_chat and _has_no_system_message(example.row)
             )
-            self.first = next((batch.only([i]) for i in mine), None)
+            self.first = next((batch.only([i]) for i in bare_chats), None)
 
     def unmet(self) -> Unmet | None:
         return no_template(self.probes) if self.chats else NO_CHATS
@@ -103,24 +103,33 @@ class DefaultSystemPromptInjected(DataRule):
     def _injected(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
         plain = self.probes.text(chat(QUESTION, ANSWER))
-        given = self.probes.text([{"role": "system", "content": SYSTEM}, *chat(QUESTION, ANSWER)])
+        with_system = self.probes.text(
+            [{"role": "system", "content": PROBE_SYSTEM_PROMPT}, *chat(QUESTION, ANSWER)]
+        )
         if plain is None or QUESTION not in plain:
             return ""
         before = plain[: plain.index(QUESTION)]
-        if given is not None and SYSTEM in given and QUESTION in given:
-            header = given[given.index(SYSTEM) + len(SYSTEM) : given.index(QUESTION)]
-            before = before[: len(before) - _common_end(before, header)]
+        if (
+            with_system is not None
+            and PROBE_SYSTEM_PROMPT in with_system
+            and QUESTION in with_system
+        ):
+            header = with_system[
+                with_system.index(PROBE_SYSTEM_PROMPT)
+                + len(PROBE_SYSTEM_PROMPT) : with_system.index(QUESTION)
+            ]
+            before = before[: len(before) - _common_end_length(before, header)]
         bos = self.tokenizer.special.get("bos")
         before = before.removeprefix(bos.token if bos else "")
         return before.strip() if sum(word.isalpha() for word in before.split()) >= 3 else ""
 
 
-def _bare(row: Conversation) -> bool:
+def _has_no_system_message(row: Conversation) -> bool:
     """Has a chat no system message?"""
     return row.messages[0].get("role") not in ("system", "developer")
 
 
-def _common_end(one: str, other: str) -> int:
+def _common_end_length(one: str, other: str) -> int:
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1

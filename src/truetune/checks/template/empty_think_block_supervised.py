@@ -49,7 +49,9 @@ from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>")
+EMPTY_THINK_BLOCK = re.compile(
+    r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>"
+)
 
 
 class EmptyThinkBlockSupervised(DataRule):
@@ -67,7 +69,7 @@ class EmptyThinkBlockSupervised(DataRule):
                 if span.turn < 0:
                     continue
                 self.turns += 1
-                match = EMPTY.match(rendering.text, span.start, span.end)
+                match = EMPTY_THINK_BLOCK.match(rendering.text, span.start, span.end)
                 if match is not None:
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:

@@ -40,15 +40,15 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.template.evidence.generation_tags import (
+    CLOSE_MARK,
+    OPEN_MARK,
+    mark_generation_tags,
+)
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
 from truetune.render.template import Template
-
-OPEN, CLOSE = "\ue000", "\ue001"
-"""Private characters that no template writes"""
-OPENS = re.compile(r"\{%-?\s*generation\s*(-?)%\}\n?")
-CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
 
 
 class GenerationTagsOffTheTurn(DataRule):
@@ -61,9 +61,9 @@ class GenerationTagsOffTheTurn(DataRule):
     """Could the tags be compared with what inference must produce?"""
 
     def batch(self, batch: Batch) -> None:
-        if self.answer is None and (found := first_answer(batch)) is not None:
-            self.answer = at_turn(batch, *found, "the answer begins here")
-            self.stop = at_stop(batch, *found, "the turn ends here")
+        if self.answer is None and (answer := first_answer(batch)) is not None:
+            self.answer = at_turn(batch, *answer, "the answer begins here")
+            self.stop = at_stop(batch, *answer, "the turn ends here")
 
     def unmet(self) -> Unmet | None:
         if self.spec.mask_by != "generation-tags":
@@ -95,16 +95,16 @@ class GenerationTagsOffTheTurn(DataRule):
             )
         except (TemplateError, ValueError):
             return
-        found = _tagged(self, template)
+        tagged = _find_tagged_answer(self, template)
         if (
-            found is None
-            or found[0] != rendering.text
+            tagged is None
+            or tagged[0] != rendering.text
             or not rendering.turns
             or rendering.turns[0].stop_start < 0
         ):
             return
         self.compared = True
-        text, start, end = found
+        text, start, end = tagged
         turn = rendering.turns[0]
         if end < turn.end and (missed := text[max(end, turn.start) : turn.end].strip()):
             yield self.finding(
@@ -125,14 +125,12 @@ class GenerationTagsOffTheTurn(DataRule):
             )
 
 
-def _tagged(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
+def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
     """The probe's text, and where the tags of its answer begin and end; None where there are none."""
-    source = OPENS.sub(lambda m: f"{m[0]}{{{{ '{OPEN}' {m[1]}}}}}", template.source)
-    source = CLOSES.sub(lambda m: f"{{{{{m[1]} '{CLOSE}' }}}}{m[0]}", source)
-    marked = replace(rule.probes, template=Template(source, template.special)).text(
-        chat(QUESTION, ANSWER)
-    )
-    if marked is None or (marked.count(OPEN), marked.count(CLOSE)) != (1, 1):
+    probes = replace(rule.probes, template=mark_generation_tags(template))
+    marked = probes.text(chat(QUESTION, ANSWER))
+    if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):
         return None
-    start, end = marked.index(OPEN), marked.index(CLOSE) - 1
-    return marked.replace(OPEN, "").replace(CLOSE, ""), start, end
+    # Without the mark of the opening tag, all behind it moves one character to the left.
+    start, end = marked.index(OPEN_MARK), marked.index(CLOSE_MARK) - 1
+    return marked.replace(OPEN_MARK, "").replace(CLOSE_MARK, ""), start, end

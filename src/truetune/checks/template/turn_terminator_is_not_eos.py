@@ -91,10 +91,10 @@ class TurnTerminatorIsNotEos(DataRule):
             stops = [stop for stop in self.probes.stops if stop.id == terminator.token.id]
             listed = [origin for stop in stops for origin in stop.origins if origin != "template"]
             by_eos = self.setup.trainer.stops_learned.value == "eos"
-            shown = f"{eos.token} ({eos.id})" if eos else "none"
+            eos_text = f"{eos.token} ({eos.id})" if eos else "none"
             yield self.finding(
                 f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS"
-                f" is {shown}",
+                f" is {eos_text}",
                 f"set eos_token to {terminator.token.token} where the trainer or the server knows"
                 " only one EOS",
                 severity="error" if by_eos else "info" if listed else "warning",

@@ -49,16 +49,16 @@ class CacheMadeWithOtherSettings(TokenizedRule):
             )
         limit, longer = self.subject.spec.max_length, self._longer()
         if longer:
-            found = self.subject.summary
+            summary = self.subject.summary
             yield self.finding(
-                f"{longer:,} of {found.rows:,} rows are longer than max_length {limit:,}: another"
+                f"{longer:,} of {summary.rows:,} rows are longer than max_length {limit:,}: another"
                 " limit made them",
                 "encode the rows again with this limit: a trainer cuts them, and their stop tokens"
                 " are lost",
                 severity="warning",
-                evidence=[f"the longest row has {len(found.lengths) - 1:,} tokens"],
+                evidence=[f"the longest row has {len(summary.lengths) - 1:,} tokens"],
                 count=longer,
-                total=found.rows,
+                total=summary.rows,
             )
 
     def _longer(self) -> int:

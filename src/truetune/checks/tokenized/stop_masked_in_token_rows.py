@@ -33,8 +33,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
-from truetune.checks.tokenized.needs import no_labels, open_rows
+from truetune.checks.tokenized.evidence.token_row_evidence import (
+    cases_of,
+    find_open_rows,
+    no_labels,
+)
 
 FEWEST, SHARE = 3, 0.05
 """Answers without an end, and their share: single ones are of rows that were broken off before"""
@@ -45,7 +48,7 @@ class StopMaskedInTokenRows(TokenizedRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        answers, found = self.subject.summary.answers, self.subject.summary
+        answers, summary = self.subject.summary.answers, self.subject.summary
         masked = answers.closed - answers.stops_learned
         if masked:
             yield self.finding(
@@ -55,7 +58,7 @@ class StopMaskedInTokenRows(TokenizedRule):
                 " and not by their id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
                 evidence=self._about_pad(),
-                cases=cases_of(found.stops_masked),
+                cases=cases_of(summary.stops_masked),
                 count=masked,
                 total=answers.closed,
             )
@@ -66,14 +69,14 @@ class StopMaskedInTokenRows(TokenizedRule):
                 "append the token that ends a turn (truetune encode does so), and encode the rows"
                 " again",
                 severity="error" if 2 * never >= answers.learned else "warning",
-                cases=[*cases_of(found.cut_answers), *cases_of(found.open_rows)],
+                cases=[*cases_of(summary.cut_answers), *cases_of(summary.open_rows)],
                 count=never,
                 total=answers.learned,
             )
 
     def _ends_without_stop(self) -> int:
         """Rows that end without a stop token, and not at the limit, where a cut would have taken it."""
-        return 0 if self.subject.is_plain_text else open_rows(self.subject.summary).elsewhere
+        return 0 if self.subject.is_plain_text else find_open_rows(self.subject.summary).elsewhere
 
     def _about_pad(self) -> list[str]:
         special = self.subject.probes.tokenizer.special

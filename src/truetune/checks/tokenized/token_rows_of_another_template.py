@@ -46,8 +46,8 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found, trip = self.subject.summary, self.subject.round_trip
-        if len(trip.strange) >= STRANGE * trip.read > 0 or found.beyond.count:
+        summary, trip = self.subject.summary, self.subject.round_trip
+        if len(trip.strange) >= STRANGE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
         if (
             self.subject.is_plain_text
@@ -56,17 +56,17 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         ):
             return
         foreign = self.subject.foreign_tokens()
-        if not found.chats:
+        if not summary.chats:
             how = (
                 "stand in the rows as plain text"
-                if found.headers_as_text
+                if summary.headers_as_text
                 else "never occur in the rows"
             )
             yield self.finding(
                 f"the headers that this template writes ({self._header()!r}) {how}",
                 "encode the rows again with this template, or name the one that made them:"
                 " --template FILE",
-                severity="error" if foreign or found.headers_as_text else "warning",
+                severity="error" if foreign or summary.headers_as_text else "warning",
                 evidence=(
                     [f"control tokens that the template does not write: {', '.join(foreign)}"]
                     if foreign

@@ -43,7 +43,7 @@ from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-EVERYTHING = -1
+WHOLE_EXAMPLE = -1
 """The turn of a span that holds the whole example"""
 
 
@@ -62,7 +62,7 @@ class AnswerNotTerminated(DataRule):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
                 if turn.message in trained or (
-                    EVERYTHING in trained and turn.end > turn.start >= 0
+                    WHOLE_EXAMPLE in trained and turn.end > turn.start >= 0
                 ):
                     self.turns += 1
                     if turn.stop_start < 0:

@@ -63,8 +63,8 @@ class DuplicateEos(DataRule):
             if one < batch.offsets[i]:
                 continue
             rendering = batch.examples[i].rendering
-            between = rendering.text[_end(batch, i, one) : batch.starts[two]]
-            after = rendering.text[_end(batch, i, two) :]
+            between = rendering.text[_token_end(batch, i, one) : batch.starts[two]]
+            after = rendering.text[_token_end(batch, i, two) :]
             both = batch.supervised[one] and batch.supervised[two]
             if both and not between.strip() and not after.strip():
                 self.double += 1
@@ -95,7 +95,7 @@ class DuplicateEos(DataRule):
             )
 
 
-def _end(batch: Batch, example: int, place: int) -> int:
+def _token_end(batch: Batch, example: int, place: int) -> int:
     """One past the last character of a token."""
     following = place + 1
     if following < batch.offsets[example + 1]:

@@ -61,9 +61,9 @@ class NoSupervisedToken(DataRule):
         for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
             self._note(batch.examples[i].row)
         if len(batch.examples) + len(batch.rejected) < len(batch.rows):
-            shown = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
+            seen_rows = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
             for row in batch.rows:
-                if row.origin.row not in shown:
+                if row.origin.row not in seen_rows:
                     self._note(row)
 
     def _note(self, row: Conversation) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from truetune.auditing.audit import Audit
 
-ANSWERS = frozenset(("output", "response", "answer", "completion", "chosen"))
-LEARNED, READ, LOST = "supervised", "context", "lost"
+ANSWER_COLUMNS = frozenset(("output", "response", "answer", "completion", "chosen"))
+LEARNED, CONTEXT, LOST = "supervised", "context", "lost"
 
 
-class Text(NamedTuple):
+class CanaryText(NamedTuple):
     """One text of the canary."""
 
     path: str
@@ -31,22 +31,22 @@ class Text(NamedTuple):
         return f"{self.path}{f' ({self.role})' if self.role else ''}: {self.seen}"
 
 
-def texts(audit: Audit) -> list[Text]:
+def texts_of_canary(audit: Audit) -> list[CanaryText]:
     """Those of the first process; none where no canary was sent."""
-    found = audit.facts.get("canary") or {}
-    formatted = set(found.get("formatted") or ())
+    canary = audit.facts.get("canary") or {}
+    formatted = set(canary.get("formatted") or ())
     return [
-        Text(f["path"], f["role"], f["seen"], f["path"] in formatted)
-        for f in found.get("fields") or ()
+        CanaryText(f["path"], f["role"], f["seen"], f["path"] in formatted)
+        for f in canary.get("fields") or ()
     ]
 
 
-def answers(every: list[Text]) -> list[Text]:
+def answers_of_canary(every: list[CanaryText]) -> list[CanaryText]:
     """The contents of assistant turns; where there are no turns, the columns that are called so."""
     turns = [
         text for text in every if text.role in ("assistant", "gpt") and text.column != "prompt"
     ]
     turns = [text for text in turns if re.search(r"\]\.(content|value)", text.path)]
     return turns or [
-        text for text in every if text.column.lower() in ANSWERS and text.path == text.column
+        text for text in every if text.column.lower() in ANSWER_COLUMNS and text.path == text.column
     ]

@@ -1,15 +1,25 @@
-"""Needs: why rules on tokenized rows can say nothing, and what several of them ask."""
+"""What several rules on tokenized rows share: cases, rows that end open, and why labels or turns can't be judged.
+
+The summary of the rows is counted once while they are read; this only asks it. So a rule may call these as often as it
+likes.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
 from truetune.tokenized.data import TokenizedData
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.summary import Places, Summary
 
-AT_LIMIT = 2
+MIN_ROWS_AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""
+
+
+def cases_of(places: Places) -> list[Case]:
+    """The first rows of a kind, each once."""
+    return [Case(text, origin) for origin, text in dict(places.first).items()]
 
 
 class OpenRows(NamedTuple):
@@ -21,14 +31,14 @@ class OpenRows(NamedTuple):
     elsewhere: int
 
 
-def open_rows(found: Summary) -> OpenRows:
+def find_open_rows(summary: Summary) -> OpenRows:
     """A limit cuts rows at one length, the greatest; rows of other lengths without an end never had one."""
-    limit = len(found.lengths) - 1
-    at_limit = int(found.open_lengths[limit]) if len(found.open_lengths) > limit else 0
+    limit = len(summary.lengths) - 1
+    at_limit = int(summary.open_lengths[limit]) if len(summary.open_lengths) > limit else 0
     # The longest of rows that never end would be taken for a cut one: of a limit there are several, or all are cut.
-    if at_limit < AT_LIMIT and found.open_rows.count > at_limit:
+    if at_limit < MIN_ROWS_AT_LIMIT and summary.open_rows.count > at_limit:
         at_limit = 0
-    return OpenRows(limit, at_limit, found.open_rows.count - at_limit)
+    return OpenRows(limit, at_limit, summary.open_rows.count - at_limit)
 
 
 def no_labels(data: TokenizedData) -> Unmet | None:

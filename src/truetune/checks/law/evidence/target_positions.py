@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def mostly_others(evidence: dict[str, Any]) -> bool:
+def mostly_other_tokens(evidence: dict[str, Any]) -> bool:
     """Are most targets of the loss other tokens than the labels'? Then a shift explains the rest."""
     return bool(2 * sum(evidence["other targets"].values()) > evidence["looked at"])
 
 
-def lines(places: list[dict[str, Any]]) -> Iterator[str]:
+def describe_positions(places: list[dict[str, Any]]) -> Iterator[str]:
     """`batch 0, line 1, position 5: after 'a', 'b' follows`"""
     for place in places:
         tokens = [repr(token) for token in place["tokens"]]

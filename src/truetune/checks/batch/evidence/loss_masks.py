@@ -9,11 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import format_of, judged, length
+from truetune.checks.batch.evidence.answer_spans import (
+    count_tokens,
+    lines_with_own_labels,
+    row_format,
+)
 from truetune.probe.run_record import Record
 from truetune.render.rendering import IGNORED
 
-COLUMNS = (
+MASK_COLUMNS = (
     "assistant_masks",
     "assistant_mask",
     "completion_mask",
@@ -21,12 +25,12 @@ COLUMNS = (
     "answer_mask",
     "loss_weights",
 )
-SETTINGS = ("assistant_only_loss", "completion_only_loss")
-WHOLE = 0.99
+MASK_SETTINGS = ("assistant_only_loss", "completion_only_loss")
+ALL_LEARNED_SHARE = 0.99
 """Share of supervised tokens from which all are said to be: the first of each document may be masked"""
 
 
-class Lost(NamedTuple):
+class MaskLoss(NamedTuple):
     """Tokens that a column of the rows keeps out of the loss, and that are in it."""
 
     column: str
@@ -38,7 +42,7 @@ class Lost(NamedTuple):
     """The first of each line"""
 
 
-class Aligned(NamedTuple):
+class AlignedColumn(NamedTuple):
     """A column of the rows of one micro-batch beside its lines, end to end: (tokens,) each."""
 
     values: NDArray[np.float64]
@@ -50,25 +54,25 @@ class Aligned(NamedTuple):
     """Place in its line"""
 
 
-def aligned(audit: Audit, column: str) -> Iterator[Aligned]:
+def align_column(audit: Audit, column: str) -> Iterator[AlignedColumn]:
     """Micro-batches whose rows hold the column and just the tokens of the lines."""
     by_batch: dict[tuple[int, int], list[Sample]] = {}
-    for sample in judged(audit):
+    for sample in lines_with_own_labels(audit):
         by_batch.setdefault((sample.rank, sample.batch), []).append(sample)
     for record in audit.records:
         at = 0
         for number, batch in enumerate(record.facts["batches"]):
-            rows = record.prepared[at : at + _rows(record, batch)]
+            rows = record.prepared[at : at + _row_count(record, batch)]
             at += len(rows)
             lines = by_batch.get((record.facts["rank"], number), [])
-            values, ids = _joined(rows, column), _joined(rows, "input_ids")
-            padded = ids.size > sum(map(length, lines))
+            values, ids = _column_end_to_end(rows, column), _column_end_to_end(rows, "input_ids")
+            padded = ids.size > sum(map(count_tokens, lines))
             kept = [np.ones_like(sample.padding) if padded else ~sample.padding for sample in lines]
             if values.size and values.size == ids.size == sum(int(k.sum()) for k in kept):
                 if np.array_equal(
                     np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids
                 ):
-                    yield Aligned(
+                    yield AlignedColumn(
                         values,
                         np.concatenate([s.supervised[k] for s, k in zip(lines, kept, strict=True)]),
                         lines,
@@ -77,13 +81,13 @@ def aligned(audit: Audit, column: str) -> Iterator[Aligned]:
                     )
 
 
-def _rows(record: Record, batch: dict[str, Any]) -> int:
+def _row_count(record: Record, batch: dict[str, Any]) -> int:
     if batch["indices"] is not None:
         return len(batch["indices"])
     return len(record.prepared) // max(len(record.facts["batches"]), 1)
 
 
-def _joined(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
+def _column_end_to_end(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
     """A column of lists end to end; empty where a row has none."""
     values = [row.get(column) for row in rows]
     whole = all(
@@ -95,39 +99,41 @@ def _joined(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
     )
 
 
-def overwritten(audit: Audit) -> Lost | None:
+def overwritten_labels(audit: Audit) -> MaskLoss | None:
     """Labels of the rows that are -100, where the batch has a label."""
-    found = labels_of_rows(audit)
-    return found if found.tokens else None
+    loss = labels_of_rows(audit)
+    return loss if loss.tokens else None
 
 
-def labels_of_rows(audit: Audit) -> Lost:
+def labels_of_rows(audit: Audit) -> MaskLoss:
     """The labels of the rows that are -100, and how many of them the batch labels."""
-    return _compared(audit, "labels", IGNORED)
+    return _compare_column(audit, "labels", IGNORED)
 
 
-def dropped(audit: Audit) -> Lost | None:
+def dropped_mask(audit: Audit) -> MaskLoss | None:
     """Tokens that a mask column of the rows leaves out, where the batch has a label."""
-    return next((found for found in masks_of_rows(audit) if found.tokens), None)
+    return next((loss for loss in masks_of_rows(audit) if loss.tokens), None)
 
 
-def masks_of_rows(audit: Audit) -> Iterator[Lost]:
+def masks_of_rows(audit: Audit) -> Iterator[MaskLoss]:
     """Each mask column that reaches the collator without labels: what it leaves out, and what of that is learned."""
     used = audit.facts["data"]["used"]
     if "labels" not in used:
-        columns = [name for name in COLUMNS if name in used and not _meant(audit, name)]
-        yield from (_compared(audit, name, 0) for name in columns)
+        columns = [
+            name for name in MASK_COLUMNS if name in used and not _is_switched_off(audit, name)
+        ]
+        yield from (_compare_column(audit, name, 0) for name in columns)
 
 
-def _meant(audit: Audit, column: str) -> bool:
+def _is_switched_off(audit: Audit, column: str) -> bool:
     """Do the settings say that the column is not to be used?"""
     return column == "completion_mask" and audit.facts["args"].get("completion_only_loss") is False
 
 
-def _compared(audit: Audit, column: str, masked: int) -> Lost:
+def _compare_column(audit: Audit, column: str, masked: int) -> MaskLoss:
     tokens = total = 0
     first: dict[str, tuple[Sample, int]] = {}
-    for batch in aligned(audit, column):
+    for batch in align_column(audit, column):
         out = batch.values == masked
         wrong = np.flatnonzero(out & batch.supervised)
         total, tokens = total + int(out.sum()), tokens + len(wrong)
@@ -136,58 +142,61 @@ def _compared(audit: Audit, column: str, masked: int) -> Lost:
             first.setdefault(
                 sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]]))
             )
-    return Lost(column, tokens, total, tuple(first.values()))
+    return MaskLoss(column, tokens, total, tuple(first.values()))
 
 
-def everything(audit: Audit) -> bool:
+def all_tokens_learned(audit: Audit) -> bool:
     """Is every token of the batches in the loss?"""
-    supervised, total = in_the_loss(audit)
-    return bool(total) and supervised >= WHOLE * total
+    supervised, total = count_learned_tokens(audit)
+    return bool(total) and supervised >= ALL_LEARNED_SHARE * total
 
 
-def in_the_loss(audit: Audit) -> tuple[int, int]:
+def count_learned_tokens(audit: Audit) -> tuple[int, int]:
     """Tokens of the batches that are in the loss, and all of them, without padding."""
-    kept = [(~sample.padding, sample.supervised) for sample in judged(audit)]
+    kept = [(~sample.padding, sample.supervised) for sample in lines_with_own_labels(audit)]
     return sum(int((real & known).sum()) for real, known in kept), sum(
         int(real.sum()) for real, _ in kept
     )
 
 
-def given_mask(audit: Audit) -> str | None:
+def mask_column_without_effect(audit: Audit) -> str | None:
     """The mask column of the given rows, where all of their tokens are in the loss for all that."""
-    column = given_column(audit)
-    return column if column and everything(audit) else None
+    column = mask_column_of_rows(audit)
+    return column if column and all_tokens_learned(audit) else None
 
 
-def given_column(audit: Audit) -> str | None:
+def mask_column_of_rows(audit: Audit) -> str | None:
     """The mask column of given rows that have no labels."""
     columns = (audit.facts["data"]["given"] or {}).get("columns") or ()
-    found = next((name for name in COLUMNS if name in columns and not _meant(audit, name)), None)
-    return None if "labels" in columns else found
+    mask = next(
+        (name for name in MASK_COLUMNS if name in columns and not _is_switched_off(audit, name)),
+        None,
+    )
+    return None if "labels" in columns else mask
 
 
-def without_effect(audit: Audit) -> str | None:
+def setting_without_effect(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss, where every token is in it."""
-    named = asked_setting(audit)
-    return named if named and everything(audit) else None
+    named = mask_setting(audit)
+    return named if named and all_tokens_learned(audit) else None
 
 
-def asked_setting(audit: Audit) -> str | None:
+def mask_setting(audit: Audit) -> str | None:
     """The setting that should keep prompts out of the loss; TRL's default counts."""
     args = audit.facts["args"]
-    named = next((name for name in SETTINGS if args.get(name) is True), None)
+    named = next((name for name in MASK_SETTINGS if args.get(name) is True), None)
     is_sft = any("SFTTrainer" in base for base in audit.facts["trainer"]["bases"])
     if (
         not named
         and is_sft
         and args.get("completion_only_loss") is None
-        and format_of(audit) == "prompt-completion"
+        and row_format(audit) == "prompt-completion"
     ):
         return "completion_only_loss"
     return named
 
 
-def way(audit: Audit) -> str | None:
+def how_mask_was_lost(audit: Audit) -> str | None:
     """How the mask that a setting asks for was lost, where the rows reach the collator without labels."""
     data, args = audit.facts["data"], audit.facts["args"]
     if "labels" in data["used"]:
@@ -195,10 +204,15 @@ def way(audit: Audit) -> str | None:
     for name, text in (("packing", "packing"), ("use_liger_kernel", "the Liger kernel")):
         if args.get(name) is True:
             return text
-    given = (data["given"] or {}).get("columns")
-    return "the preparation of the rows" if given and "input_ids" not in given else None
+    columns = (data["given"] or {}).get("columns")
+    return "the preparation of the rows" if columns and "input_ids" not in columns else None
 
 
-def explained(audit: Audit) -> bool:
+def prompt_loss_is_explained(audit: Audit) -> bool:
     """Is it known, more closely than by the tokens, why prompts are in the loss?"""
-    return bool(overwritten(audit) or dropped(audit) or given_mask(audit) or without_effect(audit))
+    return bool(
+        overwritten_labels(audit)
+        or dropped_mask(audit)
+        or mask_column_without_effect(audit)
+        or setting_without_effect(audit)
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from truetune.auditing.audit import Audit
 
-FORWARD = (
+FORWARD_LAWS = (
     "padding-invariance",
     "batch-composition",
     "packing-isolation",
@@ -14,7 +14,7 @@ FORWARD = (
 """Laws without which a gradient can't be the same"""
 
 
-def broken(subject: Audit, *laws: str) -> bool:
+def any_law_broken(subject: Audit, *laws: str) -> bool:
     """Was one of these laws measured, and is broken?"""
-    found = [law for name in laws if "value" in (law := subject.laws.get(name, {}))]
-    return any(not law["value"] <= law["tolerance"] for law in found)
+    measured = [law for name in laws if "value" in (law := subject.laws.get(name, {}))]
+    return any(not law["value"] <= law["tolerance"] for law in measured)

@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int32]
 
 
-def rest(one: Ids, other: Ids) -> tuple[Ids, Ids]:
+def without_common_ends(one: Ids, other: Ids) -> tuple[Ids, Ids]:
     """Both without what they share at their beginnings and at their ends."""
-    begin = shared(one, other)
+    begin = common_prefix_length(one, other)
     one, other = one[begin:], other[begin:]
-    end = shared(one[::-1], other[::-1])
+    end = common_prefix_length(one[::-1], other[::-1])
     return one[: len(one) - end], other[: len(other) - end]
 
 
-def fewest(one: Ids, other: Ids) -> int:
+def min_edits(one: Ids, other: Ids) -> int:
     """A lower bound of `edits`: tokens that the other does not have as often."""
     _, inverse = np.unique(np.concatenate((one, other)), return_inverse=True)
     counts = np.bincount(inverse[: len(one)], minlength=len(inverse)) - np.bincount(
@@ -25,7 +25,7 @@ def fewest(one: Ids, other: Ids) -> int:
     return int(np.abs(counts).sum())
 
 
-def within(one: Ids, other: Ids, most: int) -> bool:
+def is_within_edits(one: Ids, other: Ids, most: int) -> bool:
     """Do at most `most` insertions and deletions make the one the other? O(length + most^2) (Myers 1986)."""
     a, b = one.tolist(), other.tolist()
     reached = {1: 0}
@@ -42,7 +42,7 @@ def within(one: Ids, other: Ids, most: int) -> bool:
     return False
 
 
-def shared(one: Ids, other: Ids) -> int:
+def common_prefix_length(one: Ids, other: Ids) -> int:
     """How many items both have in common at their beginning."""
     length = min(len(one), len(other))
     differ = np.flatnonzero(one[:length] != other[:length])

@@ -31,15 +31,15 @@ HARM = re.compile(
     re.I,
 )
 """A question for which refusing may be the better answer"""
-WORDS = 8
+MIN_SENTENCE_WORDS = 8
 """In a last line from which on it is a sentence, and no heading or item"""
-MARKS = re.compile(r"(?:\[|<|\()(?:truncated|cut off|to be continued)(?:\]|>|\))\s*\Z", re.I)
+CUT_MARK = re.compile(r"(?:\[|<|\()(?:truncated|cut off|to be continued)(?:\]|>|\))\s*\Z", re.I)
 NO_WORD = re.compile(r"[/@_=`$#<\\{}\[\]]|\w\.\w")
 """An address, a path or code"""
 SENTENCE = re.compile(r"[.!?][\"')]?(?:\s|\Z)")
 
 
-def refuses(text: str) -> bool:
+def begins_with_refusal(text: str) -> bool:
     """Does this answer begin by refusing?"""
     return REFUSAL.match(text[:200].replace("\u2019", "'")) is not None
 
@@ -96,15 +96,15 @@ def _is_broken(word: str) -> bool:
 def is_cut(text: str) -> bool:
     """Does this answer stop in the middle: of a block of code, or with a mark that says so?"""
     text = text.rstrip()
-    return text.count("```") % 2 == 1 or MARKS.search(text[-40:]) is not None
+    return text.count("```") % 2 == 1 or CUT_MARK.search(text[-40:]) is not None
 
 
 def ends_open(text: str) -> bool:
     """Does this answer end within a sentence, where it ends others? A name or an address ends none."""
     text = text.rstrip()
     ends = text[-1:]
-    last = text[text.rfind("\n") + 1 :].split(maxsplit=WORDS)
-    if not (ends in ",-" or "a" <= ends <= "z") or len(last) < WORDS:
+    last = text[text.rfind("\n") + 1 :].split(maxsplit=MIN_SENTENCE_WORDS)
+    if not (ends in ",-" or "a" <= ends <= "z") or len(last) < MIN_SENTENCE_WORDS:
         return False
     word = last[-1].split()[-1]
     is_name = word[0].isupper() or NO_WORD.search(word) is not None

@@ -16,13 +16,13 @@ from truetune.auditing.row_fields import parse_row
 from truetune.render.rendering import Source
 from truetune.spec.row_formats import row_formats
 
-PROMPT = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
-CONTENT = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
-LIMITS = ("max_length", "max_seq_length", "max_seq_len", "cutoff_len", "sequence_len")
+PROMPT_SOURCES = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
+ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
+LENGTH_SETTINGS = ("max_length", "max_seq_length", "max_seq_len", "cutoff_len", "sequence_len")
 """Names of the setting that cuts rows"""
-MANY = 3
+MIN_LONGEST_DOCUMENTS = 3
 """So many documents of one length, none longer, stand for a limit that no setting names"""
-SHOWN = 10
+SHOWN_TOKENS = 10
 """Tokens shown around a place"""
 
 
@@ -48,10 +48,10 @@ class Answer:
     @property
     def content(self) -> NDArray[np.bool_]:
         """(end - start,) is the token the answer's own text, not the template's?"""
-        return np.isin(self.sample.source[self.start : self.end], CONTENT)
+        return np.isin(self.sample.source[self.start : self.end], ANSWER_SOURCES)
 
 
-def judged(audit: Audit) -> Iterator[Sample]:
+def lines_with_own_labels(audit: Audit) -> Iterator[Sample]:
     """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault."""
     lines = [
         (sample, sample.labels[sample.supervised] == sample.ids[sample.supervised])
@@ -66,26 +66,26 @@ def judged(audit: Audit) -> Iterator[Sample]:
             yield sample
 
 
-def recognised(audit: Audit) -> list[Sample]:
+def lines_of_known_rows(audit: Audit) -> list[Sample]:
     """The judged lines whose rows are known."""
-    return [sample for sample in judged(audit) if sample.expected is not None]
+    return [sample for sample in lines_with_own_labels(audit) if sample.expected is not None]
 
 
-def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
+def answers_in_line(sample: Sample, stops: frozenset[int]) -> list[Answer]:
     """In order. Plain text has none."""
     if sample.expected is None:
         return []
     owner = np.where(sample.expected, sample.documents, PAD)
-    content = np.isin(sample.source, CONTENT)
+    content = np.isin(sample.source, ANSWER_SOURCES)
     edges = np.flatnonzero(np.diff(owner, prepend=PAD - 1, append=PAD - 1)).tolist()
     runs = [run for run in pairwise(edges) if owner[run[0]] != PAD and content[slice(*run)].any()]
-    found: list[Answer] = []
+    answers: list[Answer] = []
     for document, turns in groupby(runs, lambda run: int(owner[run[0]])):
-        mine = list(turns)
-        for turn, (start, end) in enumerate(mine):
-            stop = _stop(sample, start, end, stops)
-            last = turn == len(mine) - 1
-            found.append(
+        spans = list(turns)
+        for turn, (start, end) in enumerate(spans):
+            stop = _stop_place(sample, start, end, stops)
+            last = turn == len(spans) - 1
+            answers.append(
                 Answer(
                     sample,
                     document,
@@ -96,10 +96,10 @@ def answers(sample: Sample, stops: frozenset[int]) -> list[Answer]:
                     last,
                 )
             )
-    return found
+    return answers
 
 
-def _stop(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | None:
+def _stop_place(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | None:
     """The stop token that ends an expected stretch, in the row's own text or not, or stands right behind it."""
     inside = np.flatnonzero(sample.source[start:end] == Source.STOP)
     if len(inside):
@@ -113,56 +113,60 @@ def _stop(sample: Sample, start: int, end: int, stops: frozenset[int]) -> int | 
     return end if behind and not sample.padding[end] and int(sample.ids[end]) in stops else None
 
 
-def all_answers(audit: Audit) -> list[Answer]:
+def answers_in_batches(audit: Audit) -> list[Answer]:
     """Those of the recognised lines."""
-    return [answer for sample in recognised(audit) for answer in answers(sample, audit.stops)]
+    return [
+        answer
+        for sample in lines_of_known_rows(audit)
+        for answer in answers_in_line(sample, audit.stops)
+    ]
 
 
-def prompt(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
+def prompt_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the user, the system and the tools say; beside the template's markers any text but the answers."""
-    asked = np.isin(sample.source, [int(kind) for kind in PROMPT]) & ~sample.padding
+    is_prompt = np.isin(sample.source, [int(kind) for kind in PROMPT_SOURCES]) & ~sample.padding
     if sample.placed_by == "markers":
-        asked |= (sample.source == Source.TEXT) & np.array(
+        is_prompt |= (sample.source == Source.TEXT) & np.array(
             [not piece.isspace() for piece in sample.pieces]
         )
-        asked &= ~openings(audit, sample)
+        is_prompt &= ~answer_header_mask(audit, sample)
     if sample.expected is not None:
         # Columns that no format knows: the template's markers say that they stand before an answer.
-        asked |= sample.source == Source.OTHER
-    return np.asarray(asked if sample.expected is None else asked & ~sample.expected)
+        is_prompt |= sample.source == Source.OTHER
+    return np.asarray(is_prompt if sample.expected is None else is_prompt & ~sample.expected)
 
 
-def openings(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
+def answer_header_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """(tokens,) what the template writes right before each answer."""
-    found, most = (
+    headers, most = (
         np.zeros(len(sample.ids), np.bool_),
         len(find_answer_marker(audit.probes).decode("utf-8", "replace")),
     )
-    for answer in answers(sample, audit.stops):
+    for answer in answers_in_line(sample, audit.stops):
         first, size = answer.start, 0
         while first and size < most:
             first -= 1
             size += len(sample.pieces[first])
-        found[first : answer.start] = True
-    return found
+        headers[first : answer.start] = True
+    return headers
 
 
-def stretches(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def true_runs(flags: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Where runs of True begin and end: (tokens,)."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
     return [(int(start), int(end)) for start, end in edges.reshape(-1, 2)]
 
 
-def length(sample: Sample) -> int:
+def count_tokens(sample: Sample) -> int:
     """Tokens of a line without padding."""
     return int((~sample.padding).sum())
 
 
-def limit(audit: Audit) -> tuple[int | None, bool]:
+def length_limit(audit: Audit) -> tuple[int | None, bool]:
     """The length at which rows are cut, and whether a setting names it; else one that several documents share as
     their longest."""
     args: dict[str, Any] = audit.facts["args"]
-    named = next((args[name] for name in LIMITS if isinstance(args.get(name), int)), None)
+    named = next((args[name] for name in LENGTH_SETTINGS if isinstance(args.get(name), int)), None)
     if named is not None:
         return int(named), True
     lengths = [
@@ -171,10 +175,10 @@ def limit(audit: Audit) -> tuple[int | None, bool]:
         for n in np.bincount(sample.documents[sample.documents != PAD]).tolist()
     ]
     longest = max(lengths, default=0)
-    return (longest if lengths.count(longest) >= MANY else None), False
+    return (longest if lengths.count(longest) >= MIN_LONGEST_DOCUMENTS else None), False
 
 
-def format_of(audit: Audit) -> str | None:
+def row_format(audit: Audit) -> str | None:
     """The format of the given rows, by their columns where none is at hand; None where they are not known."""
     row = next((row for record in audit.records for row in record.rows), None)
     if row is not None and (talk := parse_row(row, 0)):
@@ -190,6 +194,8 @@ def format_of(audit: Audit) -> str | None:
     return next((f.name for f in known if set(f.columns) <= set(columns)), None)
 
 
-def around(sample: Sample, place: int) -> str:
+def text_around(sample: Sample, place: int) -> str:
     """The tokens around a place, as text."""
-    return repr(sample.text(max(place - SHOWN, 0), min(place + SHOWN // 2, len(sample.ids))))
+    return repr(
+        sample.text(max(place - SHOWN_TOKENS, 0), min(place + SHOWN_TOKENS // 2, len(sample.ids)))
+    )
