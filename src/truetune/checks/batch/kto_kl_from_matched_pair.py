@@ -88,12 +88,16 @@ class KtoKlFromMatchedPair(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (
-            None if self._matched_rows else Unmet("it is about KTO's KL batches, and there are none")
+            None
+            if self._matched_rows
+            else Unmet("it is about KTO's KL batches, and there are none")
         )
 
     def figure(self) -> Measurement:
         return counted(
-            "rows of the KL batches that are the pair they were made from", 0, len(self._matched_rows)
+            "rows of the KL batches that are the pair they were made from",
+            0,
+            len(self._matched_rows),
         )
 
     @cached_property

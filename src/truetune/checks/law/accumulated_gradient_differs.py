@@ -63,9 +63,8 @@ class AccumulatedGradientDiffers(LawRule):
     severity = "error"
     law = "gradient-accumulation"
 
-    def any_law_broken(
-        self, value: float, tolerance: float, evidence: dict[str, Any]
-    ) -> Iterator[Finding]:
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws name the cause.
         if any_law_broken(
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
         ):
@@ -77,6 +76,7 @@ class AccumulatedGradientDiffers(LawRule):
             "divide the sum of the losses by num_items_in_batch, which the Trainer passes to"
             " compute_loss; or set loss_is_scaled_for_ga = False on the trainer, so that it divides"
             " a mean by the accumulation steps",
+            # Without accumulation this run has no second micro-batch whose weight could be wrong.
             severity=(
                 "error"
                 if self.subject.facts["args"].get("gradient_accumulation_steps", 1) > 1

@@ -49,14 +49,13 @@ class GradientDependsOnProcessCount(LawRule):
     severity = "error"
     law = "process-count"
 
-    def any_law_broken(
-        self, value: float, tolerance: float, evidence: dict[str, Any]
-    ) -> Iterator[Finding]:
+    def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         several = evidence["world"] > 1
         if any_law_broken(
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
         ):
             return
+        # One process plays both, one after the other: where even accumulation is wrong, this can't be right.
         if not several and any_law_broken(self.subject, "gradient-accumulation"):
             return
         first, second = evidence["tokens"]

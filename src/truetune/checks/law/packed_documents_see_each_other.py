@@ -52,6 +52,7 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import LawRule
+from truetune.spec.run import Severity
 
 CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "instruction")
 """Columns of rows that are chats or tasks, not plain text"""
@@ -67,16 +68,24 @@ class PackedDocumentsSeeEachOther(LawRule):
         if not borders and any(
             int(sample.documents.max(initial=0)) for sample in self.subject.samples
         ):
+            # The batches of this run hold such lines, and nothing parts them: packed-without-boundaries says so.
             return
         columns = (self.subject.facts["data"]["given"] or {}).get("columns") or ()
         chats = any(name in columns for name in CHAT_COLUMNS)
+        # Joined plain text is how most models were pretrained; of chats it is likely a fault; and where borders are
+        # given, somebody wanted them and the model does not heed them.
+        severity: Severity = "info"
+        if borders:
+            severity = "error"
+        elif chats:
+            severity = "warning"
         yield self.finding(
             f"changing one document of a packed row changes the logits of others by {value:.2g} of"
             f" the largest (rounding explains {tolerance:.0e})",
             "pack with position ids that begin anew in each document and without an attention mask"
             " of ones (TRL: packing_strategy: bfd), and use an attention implementation that heeds"
             " them",
-            severity="error" if borders else "warning" if chats else "info",
+            severity=severity,
             evidence=[
                 *(
                     f"the {name} document changed: {difference:.2g}"

@@ -35,6 +35,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, find_open_rows
 
+# As for `find_open_rows`: one row is always the longest.
 MIN_ROWS = 2
 """Rows of one length without an end that are no accident"""
 
@@ -56,6 +57,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
             severity="error" if 2 * cut.at_limit >= summary.rows else "warning",
             cases=[
                 case
+                # The text of an open row begins with its length: those of other lengths were never cut.
                 for case in cases_of(summary.open_rows)
                 if case.text.startswith(f"{cut.limit:,} ")
             ],

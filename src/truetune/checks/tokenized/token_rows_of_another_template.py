@@ -36,8 +36,10 @@ from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
 from truetune.tokenized.data import STRANGE
 
-FEWEST, SHARE = 2, 0.1
-"""Conversations that differ: a single one may hold what is rendered otherwise when read back"""
+# Chosen, not measured. Read back from ids, a conversation loses what its template drops (the reasoning of earlier turns,
+# a date), so that some differ under the right template as well; another template differs in nearly all.
+MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE = 2, 0.1
+"""Conversations that render to other ids, and their share of those that were read back"""
 
 
 class TokenRowsOfAnotherTemplate(TokenizedRule):
@@ -49,31 +51,12 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         summary, trip = self.subject.summary, self.subject.round_trip
         if len(trip.strange) >= STRANGE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
-        if (
-            self.subject.is_plain_text
-            or not self.subject.placer.layout.headers
-            or not self._own_template()
-        ):
+        has_headers = bool(self.subject.placer.layout.headers)
+        if self.subject.is_plain_text or not has_headers or not self._own_template():
             return
-        foreign = self.subject.foreign_tokens()
         if not summary.chats:
-            how = (
-                "stand in the rows as plain text"
-                if summary.headers_as_text
-                else "never occur in the rows"
-            )
-            yield self.finding(
-                f"the headers that this template writes ({self._header()!r}) {how}",
-                "encode the rows again with this template, or name the one that made them:"
-                " --template FILE",
-                severity="error" if foreign or summary.headers_as_text else "warning",
-                evidence=(
-                    [f"control tokens that the template does not write: {', '.join(foreign)}"]
-                    if foreign
-                    else []
-                ),
-            )
-        elif len(trip.differ) >= max(FEWEST, SHARE * trip.rendered):
+            yield self._without_headers()
+        elif len(trip.differ) >= max(MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE * trip.rendered):
             yield self.finding(
                 f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
                 " render to other ids",
@@ -84,6 +67,24 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
                 count=len(trip.differ),
                 total=trip.rendered,
             )
+
+    def _without_headers(self) -> Finding:
+        """No turn of this template is in the rows: are its headers there as plain text, or not at all?"""
+        summary, foreign = self.subject.summary, self.subject.foreign_tokens()
+        how = "never occur in the rows"
+        if summary.headers_as_text:
+            how = "stand in the rows as plain text"
+        evidence = []
+        if foreign:
+            evidence = [f"control tokens that the template does not write: {', '.join(foreign)}"]
+        return self.finding(
+            f"the headers that this template writes ({self._header()!r}) {how}",
+            "encode the rows again with this template, or name the one that made them:"
+            " --template FILE",
+            # Without either sign the rows may be plain text with stop tokens, which no template wrote.
+            severity="error" if foreign or summary.headers_as_text else "warning",
+            evidence=evidence,
+        )
 
     def _own_template(self) -> bool:
         """LLaMA-Factory renders by templates of its own, which differ on purpose."""

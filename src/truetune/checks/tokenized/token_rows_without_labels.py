@@ -51,11 +51,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
         if summary.says_what_is_learned or self.subject.learns_everything:
             return
         rule = rule_of(self.subject.trainer.name)
-        does = (
-            f"{self.subject.trainer.called} {rule.without_labels}"
-            if rule
-            else "a trainer learns everything, prompts too"
-        )
+        does = f"{self.subject.trainer.called} {rule.without_labels}" if rule else LEARNS_EVERYTHING
         known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
         if summary.chats:
             prompt_tokens = sum(int(summary.counts[source].sum()) for source in CONTENT)
