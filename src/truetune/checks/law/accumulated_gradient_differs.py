@@ -64,7 +64,8 @@ class AccumulatedGradientDiffers(LawRule):
     law = "gradient-accumulation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws name the cause.
+        # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws
+        # name the cause.
         if any_law_broken(
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
         ):

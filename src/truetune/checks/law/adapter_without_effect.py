@@ -54,8 +54,9 @@ class AdapterWithoutEffect(LawRule):
     law = "adapter-effect"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        # Switched off, an adapter must move no logit. Half of its effect is chosen, not measured: what leaks is all of
-        # it (merged weights, a second wrapper) or nothing; between them lies the noise of the kernels.
+        # Switched off, an adapter must move no logit. Half of its effect is chosen, not measured:
+        # what leaks is all of it (merged weights, a second wrapper) or nothing; between them lies
+        # the noise of the kernels.
         leaks = evidence["leaked"] > evidence["moved"] / 2 > 0
         # Tensors that no gradient reaches can't have an effect: gradient-flow names them.
         if not leaks and any_law_broken(self.subject, "gradient-flow"):

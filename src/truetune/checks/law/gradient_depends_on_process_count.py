@@ -55,7 +55,8 @@ class GradientDependsOnProcessCount(LawRule):
             self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
         ):
             return
-        # One process plays both, one after the other: where even accumulation is wrong, this can't be right.
+        # One process plays both, one after the other: where even accumulation is wrong, this can't
+        # be right.
         if not several and any_law_broken(self.subject, "gradient-accumulation"):
             return
         first, second = evidence["tokens"]

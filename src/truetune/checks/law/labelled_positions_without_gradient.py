@@ -62,7 +62,8 @@ class LabelledPositionsWithoutGradient(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without gradient"], evidence["labelled"]
-        # A shift leaves labelled positions out at one end of each answer and adds others at the other end.
+        # A shift leaves labelled positions out at one end of each answer and adds others at the
+        # other end.
         if count <= tolerance * total or mostly_other_tokens(evidence):
             return
         yield self.finding(

@@ -56,8 +56,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.law.evidence.target_positions import describe_positions
 from truetune.checks.rule import LawRule
 
-# Chosen, not measured: shifted labels are so at every place but the last of a line, unshifted ones only where a token
-# repeats. At 0.5, text that repeats itself (tables, code) would hide this rule; at 1, one odd label would bring both.
+# Chosen, not measured: shifted labels are so at every place but the last of a line, unshifted ones
+# only where a token repeats. At 0.5, text that repeats itself (tables, code) would hide this rule;
+# at 1, one odd label would bring both.
 SHIFTED_SHARE = 0.9
 """Share of the labels that are those of the next token, from which the labels themselves are shifted"""
 
@@ -72,7 +73,8 @@ class LossLearnsOtherTargets(LawRule):
         count = sum(others.values())
         if count <= tolerance * total:
             return
-        # Labels that are wrong themselves are double-label-shift's; here it is the loss that shifts right ones.
+        # Labels that are wrong themselves are double-label-shift's; here it is the loss that shifts
+        # right ones.
         if self._labels_say_so(others) or not any(lines_with_own_labels(self.subject)):
             return
         name = max(others, key=lambda target: int(others[target]))

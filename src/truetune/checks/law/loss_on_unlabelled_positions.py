@@ -69,8 +69,8 @@ class LossOnUnlabelledPositions(LawRule):
         count, total = evidence["without a label"], evidence["positions with gradient"]
         if count <= tolerance * total or mostly_other_tokens(evidence):
             return
-        # ORPO's first term is the likelihood of prompt and chosen answer together (TRL averages over both), whatever
-        # the labels say.
+        # ORPO's first term is the likelihood of prompt and chosen answer together (TRL averages
+        # over both), whatever the labels say.
         by_design = self.subject.kind == "orpo"
         yield self.finding(
             f"{count} of the {total} positions that the loss teaches have no label"

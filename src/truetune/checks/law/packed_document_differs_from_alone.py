@@ -65,7 +65,8 @@ class PackedDocumentDiffersFromAlone(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         isolation = self.subject.laws.get("packing-isolation", {})
-        # Documents that see each other differ from those alone as well: packed-documents-see-each-other says why.
+        # Documents that see each other differ from those alone as well:
+        # packed-documents-see-each-other says why.
         if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
             return
         yield self.finding(

@@ -68,12 +68,13 @@ class PackedDocumentsSeeEachOther(LawRule):
         if not borders and any(
             int(sample.documents.max(initial=0)) for sample in self.subject.samples
         ):
-            # The batches of this run hold such lines, and nothing parts them: packed-without-boundaries says so.
+            # The batches of this run hold such lines, and nothing parts them:
+            # packed-without-boundaries says so.
             return
         columns = (self.subject.facts["data"]["given"] or {}).get("columns") or ()
         chats = any(name in columns for name in CHAT_COLUMNS)
-        # Joined plain text is how most models were pretrained; of chats it is likely a fault; and where borders are
-        # given, somebody wanted them and the model does not heed them.
+        # Joined plain text is how most models were pretrained; of chats it is likely a fault; and
+        # where borders are given, somebody wanted them and the model does not heed them.
         severity: Severity = "info"
         if borders:
             severity = "error"

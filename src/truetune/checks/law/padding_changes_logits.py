@@ -53,7 +53,8 @@ class PaddingChangesLogits(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         worst: dict[str, float] = evidence["by padding"]
-        # The law pads in the ways of training (right) and of generation (left). `not <=` counts nan as broken.
+        # The law pads in the ways of training (right) and of generation (left). `not <=` counts nan
+        # as broken.
         training = any(
             not difference <= tolerance
             for name, difference in worst.items()

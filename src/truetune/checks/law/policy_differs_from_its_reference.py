@@ -52,7 +52,8 @@ class PolicyDiffersFromItsReference(LawRule):
     law = "dpo-start"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        # Log-probabilities that came with the data have a law of their own, and dropout makes any two passes differ.
+        # Log-probabilities that came with the data have a law of their own, and dropout makes any
+        # two passes differ.
         if evidence["precomputed"] or any_law_broken(self.subject, "reference-dropout"):
             return
         losses = sorted(row["loss"] for row in evidence["rows"])

@@ -58,7 +58,8 @@ class ReferenceIsNoisy(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         apart: dict[str, float] = evidence["by model"]
-        # Dropout of the policy is wanted in training; of the reference it only adds noise to each margin.
+        # Dropout of the policy is wanted in training; of the reference it only adds noise to each
+        # margin.
         reference = not apart["reference"] <= tolerance
         yield self.finding(
             f"two passes of the {'reference' if reference else 'policy'} over the same batch differ"

@@ -49,7 +49,8 @@ class StepsChangeNothing(LawRule):
     law = "optimizer-step"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        # update-rounding computes beforehand what this law tries: one of the two is enough, and that one names dtypes.
+        # update-rounding computes beforehand what this law tries: one of the two is enough, and
+        # that one names dtypes.
         if any_law_broken(self.subject, "update-rounding"):
             return
         yield self.finding(

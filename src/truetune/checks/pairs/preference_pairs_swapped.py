@@ -180,7 +180,8 @@ class PreferencePairsSwapped(PairRule):
             and self.spoke[kind] >= MIN_PAIRS
             and intervals[kind][0] > MIN_SHARES[kind]
         ]
-        # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
+        # Without scores it is a guess: it is made only where no kind of evidence speaks for the
+        # labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
         if not by_scores and (not clear or speaks_for_labels):
             return

@@ -65,7 +65,8 @@ class TrainEvalLeak(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.origins: list[Origin] = []
-        # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation data leaks twice.
+        # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation
+        # data leaks twice.
         self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS[:3]}
         self.sketches = np.zeros((0, 0), dtype=np.uint32)
         self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
@@ -94,8 +95,8 @@ class TrainEvalLeak(DataRule):
         prints = batch.fingerprints
         for kind, known in self.known.items():
             for i, value in enumerate(getattr(prints, kind).tolist()):
-                # Taken out: the first training row is the one that is named, and a prompt that many rows share is
-                # looked at once.
+                # Taken out: the first training row is the one that is named, and a prompt that many
+                # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
         for i, other in near_in(prints.phrases, self.sketches).items():

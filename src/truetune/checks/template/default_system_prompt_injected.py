@@ -51,6 +51,10 @@ from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
 PROBE_SYSTEM_PROMPT = "Mind the canary."
+# Chosen, not measured: role names and headers are one word or two ("Human", "BEGINNING OF"), a
+# prompt is a sentence.
+MIN_PROMPT_WORDS = 3
+"""Words of letters from which what stands before the question is a system prompt"""
 
 
 class DefaultSystemPromptInjected(DataRule):
@@ -72,6 +76,7 @@ class DefaultSystemPromptInjected(DataRule):
                 for i, example in enumerate(batch.examples)
                 if example.row.is_chat and _has_no_system_message(example.row)
             )
+            # One example is kept, not its batch, which would hold all its arrays to the end.
             self.first = next((batch.only([i]) for i in bare_chats), None)
 
     def unmet(self) -> Unmet | None:
@@ -114,14 +119,15 @@ class DefaultSystemPromptInjected(DataRule):
             and PROBE_SYSTEM_PROMPT in with_system
             and QUESTION in with_system
         ):
-            header = with_system[
-                with_system.index(PROBE_SYSTEM_PROMPT)
-                + len(PROBE_SYSTEM_PROMPT) : with_system.index(QUESTION)
-            ]
+            # What stands between a given system message and the question is the user's header, and
+            # no prompt.
+            begin = with_system.index(PROBE_SYSTEM_PROMPT) + len(PROBE_SYSTEM_PROMPT)
+            header = with_system[begin : with_system.index(QUESTION)]
             before = before[: len(before) - _common_end_length(before, header)]
         bos = self.tokenizer.special.get("bos")
         before = before.removeprefix(bos.token if bos else "")
-        return before.strip() if sum(word.isalpha() for word in before.split()) >= 3 else ""
+        words = sum(word.isalpha() for word in before.split())
+        return before.strip() if words >= MIN_PROMPT_WORDS else ""
 
 
 def _has_no_system_message(row: Conversation) -> bool:
@@ -130,6 +136,7 @@ def _has_no_system_message(row: Conversation) -> bool:
 
 
 def _common_end_length(one: str, other: str) -> int:
+    """How many characters two texts have in common at their end."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1

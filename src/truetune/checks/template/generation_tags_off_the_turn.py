@@ -34,6 +34,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -48,7 +49,19 @@ from truetune.checks.template.evidence.generation_tags import (
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.rendering import Turn
 from truetune.render.template import Template
+
+
+class TaggedAnswer(NamedTuple):
+    """The answer of a probe chat: what the tags hold, and what inference must produce."""
+
+    text: str
+    start: int
+    """First character inside of the tags"""
+    end: int
+    """One past the last character inside of the tags"""
+    turn: Turn
 
 
 class GenerationTagsOffTheTurn(DataRule):
@@ -61,7 +74,10 @@ class GenerationTagsOffTheTurn(DataRule):
     """Could the tags be compared with what inference must produce?"""
 
     def batch(self, batch: Batch) -> None:
-        if self.answer is None and (answer := first_answer(batch)) is not None:
+        if self.answer is not None:
+            return
+        answer = first_answer(batch)
+        if answer is not None:
             self.answer = at_turn(batch, *answer, "the answer begins here")
             self.stop = at_stop(batch, *answer, "the turn ends here")
 
@@ -82,39 +98,22 @@ class GenerationTagsOffTheTurn(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        template = self.probes.template
-        if (
-            self.spec.mask_by != "generation-tags"
-            or template is None
-            or not template.has_generation_tags
-        ):
-            return
-        try:
-            (rendering,) = self.probes.renderings(
-                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
-            )
-        except (TemplateError, ValueError):
-            return
-        tagged = _find_tagged_answer(self, template)
-        if (
-            tagged is None
-            or tagged[0] != rendering.text
-            or not rendering.turns
-            or rendering.turns[0].stop_start < 0
-        ):
+        tagged = self._probe_tags()
+        if tagged is None:
             return
         self.compared = True
-        text, start, end = tagged
-        turn = rendering.turns[0]
-        if end < turn.end and (missed := text[max(end, turn.start) : turn.end].strip()):
+        missed = tagged.text[max(tagged.end, tagged.turn.start) : tagged.turn.end].strip()
+        if missed:
             yield self.finding(
                 "the generation tags close before the turn ends: its stop token is not supervised",
                 "move {% endgeneration %} behind the stop token",
                 evidence=[f"not in the tags: {missed!r}"],
                 cases=filter(None, [self.stop]),
             )
-        header = re.sub(r"</?think>", "", text[start : turn.start]).strip()
-        if start < turn.start and header:
+        # An empty think block that the generation prompt supplies is
+        # empty-think-block-supervised's.
+        header = re.sub(r"</?think>", "", tagged.text[tagged.start : tagged.turn.start]).strip()
+        if header:
             yield self.finding(
                 "the generation tags open before the answer: what the generation prompt supplies is"
                 " supervised",
@@ -123,6 +122,30 @@ class GenerationTagsOffTheTurn(DataRule):
                 evidence=[f"in the tags: {header!r}"],
                 cases=filter(None, [self.answer]),
             )
+
+    def _probe_tags(self) -> TaggedAnswer | None:
+        """A probe chat's answer with what its tags hold; None where the two can't be compared."""
+        template = self.probes.template
+        if self.spec.mask_by != "generation-tags" or template is None:
+            return None
+        if not template.has_generation_tags:
+            return None
+        # With the default of `learn`: where the contract itself is narrowed, the tags still hold
+        # whole turns.
+        try:
+            (rendering,) = self.probes.renderings(
+                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
+            )
+        except (TemplateError, ValueError):
+            return None
+        span = _find_tagged_answer(self, template)
+        if span is None or not rendering.turns or rendering.turns[0].stop_start < 0:
+            return None
+        text, start, end = span
+        # The marks changed what the template writes: what they hold would be of another text.
+        if text != rendering.text:
+            return None
+        return TaggedAnswer(text, start, end, rendering.turns[0])
 
 
 def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:

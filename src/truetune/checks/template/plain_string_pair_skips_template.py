@@ -55,6 +55,8 @@ class PlainStringPairSkipsTemplate(DataRule):
         between = (
             text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
         )
+        # What the template writes between question and answer: rows that were rendered beforehand
+        # hold it.
         self.header = between.strip()
         self.pairs = self.bare = self.preferences = 0
         self.cases: list[Case] = []

@@ -68,6 +68,7 @@ class RewrittenTurnsUntrained(DataRule):
     def batch(self, batch: Batch) -> None:
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
             return
+        # Turns that lose their reasoning are left to thinking-stripped-from-history.
         for i, (row, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1

@@ -47,7 +47,7 @@ earlier turns of those chats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -72,36 +72,58 @@ class ThinkingStrippedFromHistory(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        thinking = {row.origin.row: turns for row in batch.rows if (turns := self._thinking(row))}
+        thinking: dict[int, set[int]] = {}
+        for row in batch.rows:
+            turns = self._thinking(row)
+            if turns:
+                thinking[row.origin.row] = turns
+                self.turns += len(turns)
         if not thinking:
             return
-        self.turns += sum(map(len, thinking.values()))
-        written: dict[int, set[int]] = {}
-        for i, (row, rendering) in enumerate(batch.examples):
-            held = thinking.get(row.origin.row)
-            if held is None:
-                continue
-            self.split += rendering.turn in held
-            written.setdefault(row.origin.row, set()).update(_turns_with_reasoning(rendering))
-            for turn in rendering.turns:
-                if turn.skew == REWRITTEN and turn.message in held:
-                    self.rewritten += 1
-                    written[row.origin.row].add(turn.message)
-                    text = "its reasoning is gone once the next turn follows"
-                    self._case(at_turn(batch, i, turn, text))
-        for row in (row for row in batch.rows if row.origin.row in written):
-            for index in sorted(thinking[row.origin.row] - written[row.origin.row]):
+        told = self._count_rewritten(batch, thinking)
+        # A row that was never rendered is template-rejects-rows', and says nothing here.
+        for row in (row for row in batch.rows if row.origin.row in told):
+            for index in sorted(thinking[row.origin.row] - told[row.origin.row]):
                 self.unseen += 1
-                self._case(
+                self._keep_case(
                     Case("its reasoning is in no training text as reasoning", row.origin, index)
                 )
+
+    def _count_rewritten(
+        self, batch: Batch, thinking: Mapping[int, set[int]]
+    ) -> dict[int, set[int]]:
+        """Count the turns that the template rewrites.
+
+        Args:
+            batch: rows with their renderings.
+            thinking: by row, the turns whose reasoning is to be learned.
+
+        Returns:
+            By row, the turns whose reasoning stands in some text, or whose loss is counted already.
+        """
+        known: dict[int, set[int]] = {}
+        for i, (row, rendering) in enumerate(batch.examples):
+            wanted = thinking.get(row.origin.row)
+            if wanted is None:
+                continue
+            # An example of one turn was split off because the template rewrites it later: nothing
+            # is lost.
+            self.split += rendering.turn in wanted
+            known.setdefault(row.origin.row, set()).update(_turns_with_reasoning(rendering))
+            for turn in rendering.turns:
+                if turn.skew == REWRITTEN and turn.message in wanted:
+                    self.rewritten += 1
+                    known[row.origin.row].add(turn.message)
+                    text = "its reasoning is gone once the next turn follows"
+                    self._keep_case(at_turn(batch, i, turn, text))
+        return known
 
     def _thinking(self, row: Conversation) -> set[int]:
         """The turns that hold reasoning and are to be learned; of the others templates drop it by design."""
         weights = turn_weights(row, self.renderer.spec_of(row))
         return {i for i, weight in weights.items() if weight and holds_reasoning(row.messages[i])}
 
-    def _case(self, case: Case) -> None:
+    def _keep_case(self, case: Case) -> None:
         if len(self.cases) < MAX_CASES:
             self.cases.append(case)
 

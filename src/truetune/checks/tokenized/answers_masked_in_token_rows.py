@@ -35,9 +35,9 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels
 
-# Chosen, not measured. A mask that is off by some tokens leaves gaps in nearly all answers, a gap on purpose (a secret, a
-# tool's result inside of an answer) in few. At 0.05 data with such gaps would warn; at 0.2 one broken source of five
-# would pass.
+# Chosen, not measured. A mask that is off by some tokens leaves gaps in nearly all answers, a gap
+# on purpose (a secret, a tool's result inside of an answer) in few. At 0.05 data with such gaps
+# would warn; at 0.2 one broken source of five would pass.
 MIN_GAPS, MIN_GAP_SHARE = 3, 0.1
 """Answers with gaps, and their share of the learned ones"""
 

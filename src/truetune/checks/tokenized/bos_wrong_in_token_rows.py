@@ -38,11 +38,13 @@ from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-# Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few rows are that long; an
-# encoder that wrote no BOS wrote none in any row. Lower, split rows would warn; higher, a mix of two encoders passes.
+# Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
+# rows are that long; an encoder that wrote no BOS wrote none in any row. Lower, split rows would
+# warn; higher, a mix of two encoders passes.
 MIN_ROWS, MIN_ROW_SHARE = 2, 0.05
 """Rows without BOS, and their share"""
-# Chosen, not measured. Joined and cut, all rows but the last have one length; padded rows too, but these begin with BOS.
+# Chosen, not measured. Joined and cut, all rows but the last have one length; padded rows too, but
+# these begin with BOS.
 WRAPPED_SHARE = 0.9
 """Share of rows of one length that says that texts were joined and cut"""
 
@@ -84,7 +86,8 @@ class BosWrongInTokenRows(TokenizedRule):
         if bos is None:
             return False
         text = probes.text(chat(QUESTION, ANSWER)) or ""
-        # A template that opens every turn with BOS (Mistral's do) says nothing about the first one of a row.
+        # A template that opens every turn with BOS (Mistral's do) says nothing about the first one
+        # of a row.
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
         return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 

@@ -34,7 +34,8 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
 
-# Chosen, not measured: labels that begin too early do so in every answer. Below it lie answers that quote a header.
+# Chosen, not measured: labels that begin too early do so in every answer. Below it lie answers that
+# quote a header.
 MIN_SHARE = 0.02
 """Of the learned answers"""
 
@@ -47,7 +48,8 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
         answers, summary = self.subject.summary.answers, self.subject.summary
         if self.subject.learns_everything or summary.prompts_learned.count or not answers.headers:
             return
-        # Some generation prompts end in the middle of the header (gpt-oss: the model writes the channel itself).
+        # Some generation prompts end in the middle of the header (gpt-oss: the model writes the
+        # channel itself).
         if self.subject.placer.layout.header_is_learned:
             return
         if answers.headers >= MIN_SHARE * answers.learned:

@@ -44,7 +44,8 @@ class LabelsAreOfOtherTokens(TokenizedRule):
         differ = summary.labels_differ
         if not differ:
             return
-        # More than half of those that differ: a shift makes each label the next id, another encoding hardly any.
+        # More than half of those that differ: a shift makes each label the next id, another
+        # encoding hardly any.
         shifted = 2 * summary.labels_shifted >= differ
         how = (
             "are those of the next token: they were shifted already"

@@ -59,7 +59,8 @@ class LossMaskNotRead(TokenizedRule):
         summary, rule = self.subject.summary, rule_of(self.subject.trainer.name)
         if rule is None or summary.labels:
             return []
-        # TRL reads completion_mask where it is told to, or where the rows have prompt and completion; others never.
+        # TRL reads completion_mask where it is told to, or where the rows have prompt and
+        # completion; others never.
         mask_settings = (
             {"completion_mask"} if self.subject.spec.training.completion_only_loss else set()
         )

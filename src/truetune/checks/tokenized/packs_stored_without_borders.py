@@ -38,7 +38,8 @@ from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.rendering import Source
 
-# A writer that packs does so with all rows that are short enough: two are the least that no quotation explains.
+# A writer that packs does so with all rows that are short enough: two are the least that no
+# quotation explains.
 MIN_ROWS = 2
 """A single row may quote a second conversation"""
 

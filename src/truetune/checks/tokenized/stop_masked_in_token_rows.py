@@ -39,8 +39,9 @@ from truetune.checks.tokenized.evidence.token_row_evidence import (
     no_labels,
 )
 
-# Chosen, not measured. Logs of chats hold some answers that were broken off; a writer that appends no stop token leaves it
-# out everywhere. At 0.025 such logs would warn; at 0.1 a source without stop tokens in a mix of ten would pass.
+# Chosen, not measured. Logs of chats hold some answers that were broken off; a writer that appends
+# no stop token leaves it out everywhere. At 0.025 such logs would warn; at 0.1 a source without
+# stop tokens in a mix of ten would pass.
 MIN_OPEN_ANSWERS, MIN_OPEN_SHARE = 3, 0.05
 """Answers without an end, and their share of the learned ones"""
 

@@ -57,7 +57,8 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
             severity="error" if 2 * cut.at_limit >= summary.rows else "warning",
             cases=[
                 case
-                # The text of an open row begins with its length: those of other lengths were never cut.
+                # The text of an open row begins with its length: those of other lengths were never
+                # cut.
                 for case in cases_of(summary.open_rows)
                 if case.text.startswith(f"{cut.limit:,} ")
             ],

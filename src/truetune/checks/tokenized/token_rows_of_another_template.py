@@ -36,8 +36,9 @@ from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
 from truetune.tokenized.data import STRANGE
 
-# Chosen, not measured. Read back from ids, a conversation loses what its template drops (the reasoning of earlier turns,
-# a date), so that some differ under the right template as well; another template differs in nearly all.
+# Chosen, not measured. Read back from ids, a conversation loses what its template drops (the
+# reasoning of earlier turns, a date), so that some differ under the right template as well; another
+# template differs in nearly all.
 MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE = 2, 0.1
 """Conversations that render to other ids, and their share of those that were read back"""
 
@@ -81,7 +82,8 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             f"the headers that this template writes ({self._header()!r}) {how}",
             "encode the rows again with this template, or name the one that made them:"
             " --template FILE",
-            # Without either sign the rows may be plain text with stop tokens, which no template wrote.
+            # Without either sign the rows may be plain text with stop tokens, which no template
+            # wrote.
             severity="error" if foreign or summary.headers_as_text else "warning",
             evidence=evidence,
         )

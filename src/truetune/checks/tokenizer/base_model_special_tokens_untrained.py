@@ -44,14 +44,15 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.embedding_weights import find_embedding
 
-# Rows of ordinary tokens to compare with, evenly over the vocabulary. The median of 1,000 is off by some hundredths; a whole
-# matrix of a large model is gigabytes to read.
+# Rows of ordinary tokens to compare with, evenly over the vocabulary. The median of 1,000 is off by
+# some hundredths; a whole matrix of a large model is gigabytes to read.
 MAX_SAMPLED_ROWS = 1000
-# One or two equal rows happen by design: a new token's row may be a copy of another's, or two reserved ones are filled
-# alike. Trained rows are never equal to the last bit.
+# One or two equal rows happen by design: a new token's row may be a copy of another's, or two
+# reserved ones are filled alike. Trained rows are never equal to the last bit.
 MIN_EQUAL_ROWS = 3
 """Rows equal to this many others were never trained apart from them."""
-# Chosen, not measured: zeros and what weight decay leaves of a row lie below, and each trained row lies far above.
+# Chosen, not measured: zeros and what weight decay leaves of a row lie below, and each trained row
+# lies far above.
 TINY_NORM_SHARE = 1e-3
 """Of the median norm of the sample."""
 

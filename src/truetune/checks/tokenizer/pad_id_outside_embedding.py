@@ -40,7 +40,8 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EMBEDDING
 from truetune.checks.rule import DataRule
 
-# The three that trainers put into batches by themselves; other added tokens do harm only where the data hold them.
+# The three that trainers put into batches by themselves; other added tokens do harm only where the
+# data hold them.
 NAMED_TOKENS = ("pad", "eos", "bos")
 
 

@@ -109,7 +109,8 @@ class PadIsStopToken(DataRule):
         """An error where a trainer that masks by id loses labels by it; by_trainer says what others make of it."""
         if self.masked:
             return "error"
-        # Of the tokenizer or the template it ends the answers of some row; of generation_config alone it may end none.
+        # Of the tokenizer or the template it ends the answers of some row; of generation_config
+        # alone it may end none.
         return "warning" if {"tokenizer", "template"} & set(clash.origins) else "info"
 
     def _lost(self) -> Iterator[str]:

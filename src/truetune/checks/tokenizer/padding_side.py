@@ -36,8 +36,8 @@ from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 
-# By the modelling code of transformers: position_ids count from the left edge where none are given. OPT and BLOOM are
-# not among them: they take positions from the attention mask.
+# By the modelling code of transformers: position_ids count from the left edge where none are given.
+# OPT and BLOOM are not among them: they take positions from the attention mask.
 ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "ctrl"))
 """Model types that add a position to each embedding, and count pads as positions."""
 

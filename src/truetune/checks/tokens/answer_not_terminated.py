@@ -63,7 +63,8 @@ class AnswerNotTerminated(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
-                # Where the whole example is learned, a turn whose text the template dropped has no end to look for.
+                # Where the whole example is learned, a turn whose text the template dropped has no
+                # end to look for.
                 is_written = turn.end > turn.start >= 0
                 if turn.message in trained or (WHOLE_EXAMPLE in trained and is_written):
                     self._count_turn(batch, i, turn)

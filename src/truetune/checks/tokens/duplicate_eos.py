@@ -55,8 +55,9 @@ class DuplicateEos(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.examples += len(batch.examples)
-        # Only the last two stop tokens of each example can be its end. They are found for all examples at once:
-        # `places` is sorted, so the last one before an example's end lies just before where that end would be put in.
+        # Only the last two stop tokens of each example can be its end. They are found for all
+        # examples at once: `places` is sorted, so the last one before an example's end lies just
+        # before where that end would be put in.
         places = np.flatnonzero(np.isin(batch.ids, self.stops))
         ends = batch.offsets[1:]
         last = np.searchsorted(places, ends) - 1
@@ -67,8 +68,9 @@ class DuplicateEos(DataRule):
             rendering = batch.examples[i].rendering
             between = rendering.text[_token_end(batch, i, one) : batch.starts[two]]
             after = rendering.text[_token_end(batch, i, two) :]
-            # A template may write a second one that nobody learns. White space between them is no text: some templates
-            # end turns with a stop token and a line end, behind which the trainer appends its own.
+            # A template may write a second one that nobody learns. White space between them is no
+            # text: some templates end turns with a stop token and a line end, behind which the
+            # trainer appends its own.
             both = batch.supervised[one] and batch.supervised[two]
             if both and not between.strip() and not after.strip():
                 self.double += 1

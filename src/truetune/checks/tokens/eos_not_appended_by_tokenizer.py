@@ -65,7 +65,8 @@ class EosNotAppendedByTokenizer(DataRule):
                 continue
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
             self.rows += 1
-            # Tokens of white space at the end are passed over: a line end behind the stop token does no harm.
+            # Tokens of white space at the end are passed over: a line end behind the stop token
+            # does no harm.
             tail = len(ids) - 1
             while tail >= 0 and rendering.text[batch.starts[batch.offsets[i] + tail] :].isspace():
                 tail -= 1

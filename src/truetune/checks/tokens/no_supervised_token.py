@@ -60,7 +60,8 @@ class NoSupervisedToken(DataRule):
         self.rejected += len(batch.rejected)
         for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
             self._note(batch.examples[i].row)
-        # A row of which no turn is learned has no example at all (`history: as-served` makes one for each such turn).
+        # A row of which no turn is learned has no example at all (`history: as-served` makes one
+        # for each such turn).
         if len(batch.examples) + len(batch.rejected) < len(batch.rows):
             seen_rows = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
             for row in batch.rows:

@@ -81,7 +81,8 @@ class SftMaxLengthDefault1024(DataRule):
         if self.spec.max_length is not None or self.limit is None:
             return
         over = np.flatnonzero(lengths > self.limit).tolist()
-        # The mask of answers costs a pass over the batch, and is needed only where something is cut.
+        # The mask of answers costs a pass over the batch, and is needed only where something is
+        # cut.
         answers = ideal_mask(batch) & batch.supervised if over else batch.supervised
         for i in over:
             self.over += 1

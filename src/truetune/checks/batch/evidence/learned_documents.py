@@ -46,8 +46,9 @@ def documents_in_line(sample: Sample) -> Iterator[LearnedDocument]:
         own = sample.documents == number
         learned = own & sample.supervised & is_text
         read = ~sample.supervised & ~sample.padding
-        # Documents that the batch does not part are told by the rows they are from, and an answer that many rows have
-        # may be placed in another row than its prompt: the whole line is its prompt then.
+        # Documents that the batch does not part are told by the rows they are from, and an answer
+        # that many rows have may be placed in another row than its prompt: the whole line is its
+        # prompt then.
         context = _text_of_tokens(sample, own & read if sample.separated_by else read)
         yield LearnedDocument(sample, _text_of_tokens(sample, learned), context)
 

@@ -49,13 +49,15 @@ class BarePrompts:
 def columns_before_preparation(audit: Audit) -> frozenset[str]:
     """The columns of the rows before any preparation by the trainer; none where they are not known."""
     data = audit.facts["data"]
-    # The data loader's rows come last: the Trainer has removed the columns from them that its model does not take.
+    # The data loader's rows come last: the Trainer has removed the columns from them that its model
+    # does not take.
     table = data["given"] or data.get("of_trainer") or data["prepared"] or {}
     columns = frozenset(table.get("columns") or ())
     if data["given"] or not _prepares_rows(audit):
         return columns
-    # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a column came
-    # tokenized, and whether labels came with them is not known: where they are of use, they mask something.
+    # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a
+    # column came tokenized, and whether labels came with them is not known: where they are of use,
+    # they mask something.
     texts = TEXT_COLUMNS | {audit.facts["args"].get("dataset_text_field") or "text"}
     return columns - {"labels"} if _keeps_columns(audit) and not columns & texts else frozenset()
 

@@ -13,8 +13,9 @@ from truetune.checks.judgement import Unmet
 from truetune.tokenized.data import TokenizedData
 from truetune.tokenized.summary import Places, Summary
 
-# The longest row alone proves no limit: some row is always the longest. With 1, each set of rows that never end would
-# have its longest one called cut; with 4, small caches with two or three cut rows would not be told.
+# The longest row alone proves no limit: some row is always the longest. With 1, each set of rows
+# that never end would have its longest one called cut; with 4, small caches with two or three cut
+# rows would not be told.
 MIN_ROWS_AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""
 
@@ -40,7 +41,8 @@ def find_open_rows(summary: Summary) -> OpenRows:
     """
     limit = len(summary.lengths) - 1
     at_limit = int(summary.open_lengths[limit]) if len(summary.open_lengths) > limit else 0
-    # The longest of rows that never end would be taken for a cut one: of a limit there are several, or all are cut.
+    # The longest of rows that never end would be taken for a cut one: of a limit there are several,
+    # or all are cut.
     if at_limit < MIN_ROWS_AT_LIMIT and summary.open_rows.count > at_limit:
         at_limit = 0
     return OpenRows(limit, at_limit, summary.open_rows.count - at_limit)
