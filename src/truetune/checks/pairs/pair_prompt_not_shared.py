@@ -50,10 +50,15 @@ PROMPT_FAULTS = {
     "none": "the sides share no beginning, and there is no prompt",
 }
 ASKING_ROLES = ("user", "system", "developer")
+# Chosen, not measured: "Hi" begins an answer as well as a prompt, a sentence does not. At 8,
+# greetings would count; at 32, short questions that stand in both sides would be missed.
 MIN_PROMPT_CHARACTERS = 16
 """Characters from which an answer that begins with the whole prompt is no chance."""
+# Chosen, not measured: single pairs with prompts of their own are mistakes of the data, a tenth is
+# one of the script.
 ERROR_SHARE = 0.1
-Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
+"""Share of the pairs from which it is an error"""
+PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 """What is wrong (empty: nothing), the evidence, and what makes a case of it"""
 
 
@@ -99,7 +104,8 @@ class PairPromptNotShared(PairRule):
             )
 
 
-def _check_messages(row: Conversation) -> Told:
+def _check_messages(row: Conversation) -> PromptFault:
+    """What is wrong with the prompt of a pair of chats."""
     cut = row.prompt_messages or 0
     prompt = row.messages[:cut]
     for name, side, at in (
@@ -120,19 +126,20 @@ def _begins_with_prompt(side: list[Message], prompt: list[Message]) -> bool:
     )
 
 
-def _check_strings(row: Conversation) -> Told:
+def _check_strings(row: Conversation) -> PromptFault:
+    """What is wrong with the prompt of a pair in plain strings."""
     prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
     if not prompt:
         return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", in_row
     bare = prompt.strip()
-    if (
-        len(bare) >= MIN_PROMPT_CHARACTERS
-        and chosen.lstrip().startswith(bare)
-        and rejected.lstrip().startswith(bare)
-    ):
+    # Both sides: an answer that repeats its question is a way to answer, and rarely that of chosen
+    # and rejected at once.
+    both_begin = chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare)
+    if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", in_row
     return "", "", in_row
 
 
 def _show_message(message: Message) -> str:
+    """`user: 'How do I ...'`"""
     return f"{message.get('role')}: {str(message.get('content'))[:60]!r}"

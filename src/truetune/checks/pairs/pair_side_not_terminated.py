@@ -38,7 +38,10 @@ from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example
 
+# Chosen, not measured: of logged answers a few are cut off, on either side. From a tenth on, "has
+# no end" is a sign of the chosen answers that DPO can learn by itself.
 ERROR_SHARE = 0.1
+"""Share of the pairs whose chosen side alone is open, from which it is an error"""
 
 
 class PairSideNotTerminated(PairRule):
@@ -58,6 +61,8 @@ class PairSideNotTerminated(PairRule):
         chosen, rejected = batch.pairs
         for i, (good, bad) in enumerate(zip(chosen.examples, rejected.examples, strict=True)):
             ended = self._ends(good)
+            # A side without a span has nothing to learn, and rejected-side-empty or
+            # no-supervised-token tells it.
             if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
                 name, side = ("rejected", rejected) if ended else ("chosen", chosen)
                 self.open[name] += 1
@@ -68,6 +73,7 @@ class PairSideNotTerminated(PairRule):
                     )
 
     def _ends(self, example: Example) -> bool:
+        """Does an example end with a stop token? Of a chat, does each turn that is learned?"""
         rendering = example.rendering
         if example.row.is_chat:
             trained = {span.turn for span in rendering.spans}

@@ -101,6 +101,9 @@ class PairTruncatedOnOneSide(PairRule):
             return np.asarray(
                 (side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths)
             )
+        # The last supervised token of each example, for all at once: where the example's end would
+        # be put into the sorted places of supervised tokens. -1 stands before them, for a first
+        # example without any.
         last = np.append(-1, np.flatnonzero(side.supervised))
         ends = last[np.searchsorted(last, side.offsets[1:]) - 1] - side.offsets[:-1]
         return np.asarray(ends >= self.limit.tokens)

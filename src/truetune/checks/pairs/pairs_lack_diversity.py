@@ -61,10 +61,19 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
+# Chosen, not measured: one word in twenty. At 0.9 two samples of one short answer ("Yes, that is
+# right.") would count as the same; at 0.99 only answers that differ in a single token of a hundred
+# would.
 ALIKE_SHARE = 0.95
+"""Tokens in common, in order, of both answers together, from which they are nearly the same"""
+# Chosen, not measured. The interval's lower end is compared, so that a tenth must be sure and not
+# only seen.
 WARNING_SHARE, NOTE_SHARE = 0.1, 0.02
+# With half of the pairs needed, ten pairs share one answer then.
 MIN_PAIRS = 20
 """Pairs from which a rejected answer that repeats is no chance"""
+# Some seconds of Python for the whole data set. Pairs beyond it are counted as not compared, and
+# never as alike.
 MAX_STEPS = 20_000_000
 """Steps for pairs that must be compared to the end; most are told apart by the counts of their tokens."""
 
@@ -93,10 +102,13 @@ class PairsLackDiversity(PairRule):
         self.rejected.add(np.array(hashes, dtype=np.int64))
 
     def _compare(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
+        """Count a pair whose answers are nearly the same; equal ones are preference-pairs-identical's."""
         most = int((1 - ALIKE_SHARE) * (len(good) + len(bad)))
         one, other = without_common_ends(good, bad)
         if abs(len(good) - len(bad)) > most or not (len(one) or len(other)):
             return
+        # What is left after both ends is at most as many edits: only where that is too many must
+        # they be counted.
         if len(one) + len(other) > most:
             if min_edits(one, other) > most:
                 return

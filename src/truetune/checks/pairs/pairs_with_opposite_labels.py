@@ -50,7 +50,10 @@ from truetune.checks.similar import Grown
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 
+# Chosen, not measured: labellers who disagree leave some such pairs in any large set that asks
+# about a pair twice.
 WARNING_SHARE = 0.01
+"""Share of the comparisons from which it is a warning"""
 NOTHING_TO_COMPARE = Unmet(
     "it is about pairs whose answers differ, and KTO's labels; the rows hold neither"
 )
@@ -110,6 +113,8 @@ class PairsWithOppositeLabels(PairRule):
 
     def findings(self) -> Iterator[Finding]:
         ways = self.ways.whole().reshape(-1, 6)
+        # A comparison is opposed where its own hash is that of another one turned round. Two of
+        # 2^32 different ones share a hash of 64 bits by chance.
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
@@ -145,7 +150,9 @@ def _compared_answers(
 
 
 def _hash_parts(*parts: bytes) -> int:
+    """A hash of 64 bits of some byte strings, and of where the one ends and the next begins."""
     digest = blake2b(digest_size=8)
     for part in parts:
+        # Without the lengths, ("ab", "c") and ("a", "bc") would be one.
         digest.update(len(part).to_bytes(8, "little") + part)
     return int.from_bytes(digest.digest(), "little")

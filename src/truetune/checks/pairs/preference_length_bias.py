@@ -44,9 +44,14 @@ from truetune.checks.rule import PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
+# Chosen, not measured: a word more or less is no length that a model could go by.
 MIN_LENGTH_DIFFERENCE = 0.1
 """Share of the longer side from which two lengths differ."""
+# Chosen, not measured. People like longer answers a little, and with reason; three of four and more
+# is what a judge or a recipe does that rewards length. The ends of the interval are compared, so
+# few pairs say nothing.
 WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
+"""Share of the pairs in which the longer (or the shorter) answer is chosen"""
 
 
 class PreferenceLengthBias(PairRule):
@@ -67,6 +72,8 @@ class PreferenceLengthBias(PairRule):
 
     def unmet(self) -> Unmet | None:
         _, of = self.longer
+        # Even if the longer answer won in all of them, the interval would reach down to where
+        # nothing is told.
         if of and wilson_interval(of, of)[0] <= NOTE_SHARE:
             reason = (
                 f"the lengths of only {of:,} of {self.pairs:,} pairs differ by more than a tenth:"

@@ -49,7 +49,10 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
 
+# Chosen, not measured: samplers at a low temperature give some equal answers; where half of the
+# pairs are, a column was mapped twice or the limit cuts off what differs.
 ERROR_SHARE, WARNING_SHARE = 0.5, 0.01
+"""Share of the pairs from which it is an error, a warning"""
 
 
 class PreferencePairsIdentical(PairRule):
@@ -71,22 +74,21 @@ class PreferencePairsIdentical(PairRule):
         sides = zip(completion_ids(chosen), completion_ids(rejected), contexts, strict=True)
         for i, (good, bad, (before, behind)) in enumerate(sides):
             left = cut_completion(good, before, self.limit)
+            left_of_bad = cut_completion(bad, behind, self.limit)
+            # With a limit of the run's own, pairs of which nothing is left are
+            # truncation-leaves-no-label's.
+            is_judged = len(left) > 0 or self.spec.max_length is None
             if good.tobytes() == bad.tobytes():
                 self.same += 1
                 text = f"both answers are the same {len(good):,} tokens"
-            elif (len(left) or self.spec.max_length is None) and left.tobytes() == cut_completion(
-                bad, behind, self.limit
-            ).tobytes():
+            elif is_judged and left.tobytes() == left_of_bad.tobytes():
                 self.cut += 1
-                text = (
-                    f"the first {len(left):,} tokens of both answers are the same, and no more are"
-                    " kept"
-                )
-                text = (
-                    text
-                    if len(left)
-                    else f"the prompt fills the limit: {before:,} tokens; no answer is kept"
-                )
+                text = f"the prompt fills the limit: {before:,} tokens; no answer is kept"
+                if len(left):
+                    text = (
+                        f"the first {len(left):,} tokens of both answers are the same, and no more"
+                        " are kept"
+                    )
             else:
                 continue
             if len(self.cases) < MAX_CASES:

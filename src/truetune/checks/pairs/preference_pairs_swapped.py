@@ -65,10 +65,20 @@ SIGNS = {
     "empty": "the chosen side alone is empty",
     "open": "the chosen side alone has no stop token",
 }
+# Refusals, empty and open answers speak against their side in nearly every right set: 0.6 leaves
+# room for a set that mixes both, at 0.5 chance alone would speak. Cut answers are 0.75, because
+# long answers are cut more often and are often the better ones (the page says so). Chosen, not
+# measured.
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
+# Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
+# Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
+# hundredths.
 REFUSING_SHARE = 0.5
 """Share of pairs of which one side refuses from which the data are about refusing"""
+# Chosen, not measured: the words are many, and a harmless question may hold one (kill a process).
+# At 0.1 sets on safety with few such words would be called swapped; at 0.025 any set on computers
+# or health would be left alone.
 MAX_HARMFUL_SHARE = 0.05
 """Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
 
@@ -88,19 +98,18 @@ class PreferencePairsSwapped(PairRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            if row.rejected is not None:
-                self.pairs += 1
-                for kind, wrong in self._evidence(row, pair_texts(row)):
-                    self.spoke[kind] += 1
-                    self.against[kind] += wrong
-                    if wrong and len(self.cases[kind]) < MAX_CASES:
-                        text = (
-                            "{} against {}".format(*row.scores)
-                            if row.scores and kind == "scores"
-                            else SIGNS[kind]
-                        )
-                        self.cases[kind].append(in_row(batch, row, text))
-                self._remember_open_end(batch, row)
+            if row.rejected is None:
+                continue
+            self.pairs += 1
+            for kind, wrong in self._evidence(row, pair_texts(row)):
+                self.spoke[kind] += 1
+                self.against[kind] += wrong
+                if wrong and len(self.cases[kind]) < MAX_CASES:
+                    text = SIGNS[kind]
+                    if row.scores and kind == "scores":
+                        text = "{} against {}".format(*row.scores)
+                    self.cases[kind].append(in_row(batch, row, text))
+            self._remember_open_end(batch, row)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
@@ -172,37 +181,51 @@ class PreferencePairsSwapped(PairRule):
             self.spoke["refused"] = 0
         kinds = [kind for kind in SIGNS if self.spoke[kind]]
         intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
-        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
         clear = [
             kind
             for kind in kinds
-            if kind in MIN_SHARES
-            and self.spoke[kind] >= MIN_PAIRS
-            and intervals[kind][0] > MIN_SHARES[kind]
+            if self._is_enough(kind) and intervals[kind][0] > MIN_SHARES[kind]
         ]
+        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
         # Without scores it is a guess: it is made only where no kind of evidence speaks for the
         # labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
-        if not by_scores and (not clear or speaks_for_labels):
-            return
-        kinds_shown = [kind for kind in kinds if kind in clear or kind == "scores"]
-        most = "scores" if by_scores else clear[0]
+        if by_scores:
+            yield self._of_signs("scores", clear, intervals)
+        elif clear and not speaks_for_labels:
+            yield self._of_signs(clear[0], clear, intervals)
+
+    def _is_enough(self, kind: str) -> bool:
+        """Can this kind of evidence speak for itself? The row's own scores are judged otherwise."""
+        return kind in MIN_SHARES and self.spoke[kind] >= MIN_PAIRS
+
+    def _of_signs(
+        self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
+    ) -> Finding:
+        """The sides look exchanged.
+
+        Args:
+            most: the kind of evidence that the message names.
+            clear: the kinds that speak against the labels beyond chance.
+            intervals: by kind, the 95 % interval of the share that speaks against the labels.
+        """
+        told = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
             f"{SIGNS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
-            for kind in kinds_shown
+            for kind in told
         ]
         evidence.append(
             "this is evidence and no proof; without it a swapped set cannot be told from a right one"
         )
-        yield self.finding(
+        return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
             f" {self.spoke[most]:,} pairs where that tells them apart, {SIGNS[most]}",
             "read some pairs; if they are exchanged, say --map chosen=rejected --map"
             " rejected=chosen",
-            severity="error" if by_scores else "warning",
+            severity="error" if most == "scores" else "warning",
             evidence=evidence,
-            cases=[case for kind in kinds_shown for case in self.cases[kind]],
+            cases=[case for kind in told for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
         )

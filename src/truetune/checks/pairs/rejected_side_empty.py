@@ -44,7 +44,10 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.template import REASONING_KEYS
 
+# Chosen, not measured: a few samplers returned nothing, or the column of the rejected answers is
+# the wrong one.
 ERROR_SHARE = 0.1
+"""Share of the pairs from which it is an error"""
 
 
 class RejectedSideEmpty(PairRule):
@@ -83,6 +86,7 @@ class RejectedSideEmpty(PairRule):
 
 
 def _has_reasoning(row: Conversation) -> bool:
+    """Does the rejected side think, though it says nothing? Then it is not empty."""
     return isinstance(row.rejected, list) and any(
         m.get(key) for m in row.rejected for key in REASONING_KEYS
     )

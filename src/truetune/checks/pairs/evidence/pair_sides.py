@@ -1,4 +1,8 @@
-"""The two sides of pairs, as the rules of this station look at them."""
+"""The two sides of pairs: their ids behind the prompt, their texts, where a trainer cuts them, and shares of pairs.
+
+Rules that count tokens take the ids as they were encoded; rules on what an answer says take the strings of the row,
+which are the same under every tokenizer.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +42,10 @@ class PairTexts(NamedTuple):
 
 
 def pair_length_limit(spec: RunSpec) -> PairLimit:
-    """The limit of a run, TRL's default where it sets none."""
+    """The limit of a run, TRL's default where it sets none.
+
+    Pairs are judged without a trainer's name too: nearly all stacks for DPO hand their rows to TRL.
+    """
     from_end = spec.training.other.get("truncation_mode") == "keep_end"
     if spec.max_length is None:
         return PairLimit(
@@ -58,7 +65,15 @@ def completion_ids(side: Batch) -> Iterator[NDArray[np.int32]]:
 
 
 def cut_completion(ids: NDArray[np.int32], context: int, limit: PairLimit) -> NDArray[np.int32]:
-    """What is left of a completion behind a prompt of `context` tokens."""
+    """What is left of a completion behind a prompt of `context` tokens.
+
+    Args:
+        ids: the completion, without its prompt.
+        context: tokens of the prompt, which count towards the limit.
+        limit: where the trainer cuts, and from which end.
+    """
+    # From the end, prompt and completion are one sequence whose last tokens stay: the prompt goes
+    # first.
     return ids[-limit.tokens :] if limit.from_end else ids[: max(limit.tokens - context, 0)]
 
 
@@ -83,7 +98,13 @@ def _assistant_text(messages: list[dict[str, Any]]) -> str:
 
 
 def wilson_interval(hits: int, of: int, z: float = 1.96) -> tuple[float, float]:
-    """The Wilson score interval of a share (Wilson 1927), for 95 % by default."""
+    """The Wilson score interval of a share (Wilson 1927), for 95 % by default.
+
+    Evaluations have their own in a later layer, with any confidence; rules may not import from there.
+
+    Returns:
+        Its lower and upper end; (0, 1) of nothing, where nothing is known.
+    """
     if not of:
         return 0.0, 1.0
     share, square = hits / of, z * z / of
