@@ -1,4 +1,9 @@
-"""What a column of the given rows holds, and whether a batch holds it too: its texts, or its images as numbers."""
+"""What a column of rows holds: prose or notes, texts or media, and whether a line of a batch holds it too.
+
+Columns that nothing reads are lost without a word, and most of them are ids, dates and scores that nobody misses. So a
+column is told by its name (it sounds like part of the prompt) or by its texts (they are prose). The trade-off: short
+columns of an unknown name are missed.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,8 @@ MEDIA_KEYS = {
     "audio": ("audio", "input_features", "input_values"),
 }
 """Beginnings of columns of rows -> beginnings of the batch's keys that hold what stands in them"""
+# Names that formats, templates and trainers give to such columns; others are told by what they
+# hold.
 PROMPT_COLUMNS = frozenset(
     (
         "system",
@@ -23,8 +30,6 @@ PROMPT_COLUMNS = frozenset(
         "thinking",
         "reasoning_content",
         "tools",
-    )
-    + (
         "instruction",
         "prompt",
         "question",
@@ -34,19 +39,32 @@ PROMPT_COLUMNS = frozenset(
         "completion",
         "documents",
         "functions",
+        "weight",
+        "loss_weight",
+        "sample_weight",
     )
-    + ("weight", "loss_weight", "sample_weight")
 )
 """Names of columns that sound like part of the prompt or the answer, or like the weight of the row: truetune reads
 weights of messages alone, so that a row's own would be 1 for ever."""
+# Chosen, not measured. Lines are cut at the limit, so that the beginning of a text is what is left
+# of it. At 12 characters greetings would be found in lines of other rows; at 48 many short texts
+# would never be looked for as they stand.
 BEGINNING_CHARACTERS = 24
+"""Characters of a text's beginning that a line must hold"""
+# Chosen, not measured. Templates write lists and JSON with other signs and leave keys out, but keep
+# most words. At 0.4 the common words of two rows would do; at 1 a single word that was cut would
+# hide the text.
 MIN_WORD_SHARE = 0.8
+"""Share of a text's words of five letters or more that a line must hold otherwise"""
+# Chosen, not measured. Titles and names have fewer words, links and paths fewer than six. At half,
+# titles would count as prose; at double, short questions would not.
 MIN_PROSE_CHARACTERS, MIN_PROSE_WORDS = 40, 6
 """A text of so many characters and words is no id, source or date"""
 UNSPACED_SCRIPT = re.compile("[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0e7f]")
 """Characters of scripts without spaces between words: Japanese, Chinese, Thai"""
 SCANNED_CHARACTERS = 400
 """Characters of a text that are looked at for them"""
+# By rule of thumb: a word of Chinese or Japanese has two to three characters.
 MIN_UNSPACED_CHARACTERS = 16
 """So many of them are six words or more"""
 

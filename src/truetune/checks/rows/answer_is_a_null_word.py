@@ -38,6 +38,7 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
+# What pandas, Excel, SQL, JavaScript and JSON print for an empty cell, an error or an empty value.
 NULL_WORDS = frozenset(
     (
         "nan",
@@ -72,6 +73,7 @@ class AnswerIsANullWord(AnswerTextRule):
         word = bare.lower().rstrip(".")
         if len(bare) > 20 or word not in NULL_WORDS:
             return None
+        # A question that names the word ("What does NaN mean?") may have it as its answer.
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt_of(row), re.IGNORECASE):
             return None
         return bare, f"the answer is {bare!r}"

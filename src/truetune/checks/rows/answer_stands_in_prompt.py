@@ -43,14 +43,13 @@ from truetune.checks.sampled_answers import last_answer, prompt_before_answer
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
+# A field that tells the answer does so in the first rows as well as in the last.
 MAX_ROWS = 2_000
 """Rows whose prompts are taken apart"""
 MIN_ROWS = 30
 """Rows from which it says something: by chance a field of two values tells 30 labels once in a thousand million sets"""
 MAX_PROMPT_CHARACTERS = 6_000
 """Characters of a prompt that are looked at, half of them from its end"""
-LABEL = 80
-"""Characters of an answer that may be a label, or one object that holds it"""
 
 
 class AnswerStandsInPrompt(DataRule):
@@ -70,11 +69,7 @@ class AnswerStandsInPrompt(DataRule):
             prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
-            self.prompts.append(
-                prompt
-                if len(prompt) <= MAX_PROMPT_CHARACTERS
-                else prompt[: MAX_PROMPT_CHARACTERS // 2] + prompt[-MAX_PROMPT_CHARACTERS // 2 :]
-            )
+            self.prompts.append(_shorten(prompt))
             self.answers.append(answer)
             self.places.append(row.origin)
 
@@ -132,6 +127,8 @@ class AnswerStandsInPrompt(DataRule):
             return False
         name = re.search(r"'([^']+)'|<(\w+)>", field.name)
         words = (name[1] or name[2]).strip().casefold() if name else ""
+        # Chosen, not measured: answers that come five times each on average are labels. A label is
+        # never asked for by the name of its field, which then stands in all prompts anyway.
         is_label = len(set(self.answers)) * 5 <= len(self.answers)
         prompt = self.prompts[field.example].casefold()
         return bool(words) and not is_label and prompt.count(words) > 1
@@ -141,3 +138,11 @@ class AnswerStandsInPrompt(DataRule):
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
             for prompt, answer in zip(self.prompts, self.answers, strict=True)
         )
+
+
+def _shorten(prompt: str) -> str:
+    """A long prompt's beginning and end: fields stand at either end of the text that they describe."""
+    if len(prompt) <= MAX_PROMPT_CHARACTERS:
+        return prompt
+    half = MAX_PROMPT_CHARACTERS // 2
+    return prompt[:half] + prompt[-half:]

@@ -47,12 +47,18 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
 from truetune.encoding.batch import Batch
 
+# Chosen, not measured: of 20 rows with two classes at even odds, 19 or 20 are of one class in one
+# draw of 25,000; of ten rows, 9 or 10 are in one of 47.
 MIN_ROWS = 20
 """Rows from which it says something"""
+# Answers that agree so far are alike for the eye as well. Whole answers as keys would hold the data
+# in memory.
 KEY_CHARACTERS = 200
 """Characters of an answer by which it is counted"""
 MAX_KEPT_CASES = 1_000
 """Answers whose first row is kept"""
+# At 0.8 usual classifications (spam, moderation) would warn; at 0.95 the loss of always saying the
+# label is 0.2 nats.
 ONE_SIDED_SHARE = 0.9
 """Share of one label from which its rows drown the others: the loss of always saying it is below 0.33 nats an answer"""
 SHOWN_CHARACTERS = 60
@@ -105,22 +111,33 @@ class AnswersNearlyAllAlike(DataRule):
         if spread.total < MIN_ROWS or spread.kind == "varied":
             return
         column, bits = self.sampled.telling_column()
-        are_classes = not column or self.sampled.are_classes(
-            [answer for answer, _ in spread.common]
-        )
-        if spread.kind == "labels" and are_classes:
-            yield self._labels(spread)
-            return
+        labels = [answer for answer, _ in spread.common]
+        # Few answers may be the classes of a classifier. Beside a column of prose they are so only
+        # where the prompts name them, or their words tell which one it is.
+        if spread.kind == "labels" and (not column or self.sampled.are_classes(labels)):
+            yield self._of_labels(spread)
+        else:
+            yield self._of_same_answers(spread, column, bits)
+
+    def _of_same_answers(self, spread: AnswerSpread, column: str, bits: float) -> Finding:
+        """The answers look as if another column was meant.
+
+        Args:
+            spread: how different they are.
+            column: an unused column that holds far more; empty where there is none.
+            bits: what it holds, a row.
+        """
         meant = spread.common if spread.kind in ("handful", "labels") else spread.common[:1]
+        message = _describe_answers(spread)
         evidence = [f"the answers hold {spread.entropy:.2f} bits a row"]
         if column:
+            message += f", and the column {column!r}, which holds more, is not learned"
             evidence.append(
                 f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
                 " of it is learned"
             )
-        yield self.finding(
-            _describe_answers(spread)
-            + (f", and the column {column!r}, which holds more, is not learned" if column else ""),
+        return self.finding(
+            message,
             "train the column that holds the answers (--map output=COLUMN)",
             severity="error" if spread.kind == "alike" else "warning",
             evidence=evidence,
@@ -129,7 +146,7 @@ class AnswersNearlyAllAlike(DataRule):
             total=spread.total,
         )
 
-    def _labels(self, spread: AnswerSpread) -> Finding:
+    def _of_labels(self, spread: AnswerSpread) -> Finding:
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
         is_one_sided = spread.largest >= ONE_SIDED_SHARE
         remedy = (
@@ -155,6 +172,7 @@ class AnswersNearlyAllAlike(DataRule):
 
 
 def _describe_answers(spread: AnswerSpread) -> str:
+    """How many rows have the same answer, or one of a handful."""
     if spread.kind in ("alike", "repeated"):
         rows = spread.common[0][1]
         return (
@@ -169,6 +187,7 @@ def _describe_answers(spread: AnswerSpread) -> str:
 
 
 def _describe_shares(spread: AnswerSpread) -> str:
+    """`'yes' 61%, 'no' 39%`: the three commonest answers, and how many more there are"""
     shares = [
         f"{answer[:SHOWN_CHARACTERS]!r} {rows / spread.total:.0%}"
         for answer, rows in spread.common[:3]

@@ -56,7 +56,10 @@ from truetune.encoding.batch import Batch
 CHUNK_ROWS = 1_000
 """Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
 on: a shift stays to the end of the file"""
+# Chosen, not measured: words count as rare by the rows of the chunk, and of fewer rows nearly all
+# words are rare.
 MIN_ROWS = 40
+"""Rows of a chunk from which it is judged"""
 SHOWN_CASES = 20
 
 
@@ -147,6 +150,7 @@ class AnswersOfOtherRows(DataRule):
         self.compared += len(chunk)
         self.pairs += pairs
         self.own_pairs += own
+        # One finding is enough; the later chunks only add to the figure.
         if self.shift is not None or self.apart is not None:
             return
         self.shift = find_shift(affinity, chunk)

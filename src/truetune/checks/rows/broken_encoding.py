@@ -40,9 +40,13 @@ MOJIBAKE = re.compile(
     "[\u00c2\u00c3\u00e2\u00e3-\u00ef\u00d0\u00d1\u00d8\u00d9][^\\x00-\\x7f]{1,3}"
 )
 """A first byte of UTF-8 with what follows it, each read as a character of its own"""
+# C0 and C1 without tab, line ends, form feed, escape (terminal colours) and U+0085, which Unicode
+# calls a line end.
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
 REPLACEMENT_CHARACTER = "\ufffd"
 SHOWN_CHARACTERS = 20
+# Chosen, not measured: sets scraped from the web hold some broken rows, and a reader with the wrong
+# encoding breaks every row that has an accent.
 WARNING_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is a warning"""
 
@@ -83,6 +87,7 @@ class BrokenEncoding(AnswerTextRule):
 
 
 def _find_first(pattern: re.Pattern[str], text: str) -> int:
+    """Where a pattern matches first; -1 where it does not."""
     match = pattern.search(text)
     return -1 if match is None else match.start()
 
@@ -91,6 +96,7 @@ def _find_mojibake(text: str) -> int:
     """Where UTF-8 stands that was read as Latin-1 or Windows-1252; -1 where none does."""
     for match in MOJIBAKE.finditer(text):
         stretch = match[0]
+        # How many bytes the character had is not known beforehand: the most is tried first.
         for length in range(len(stretch), 1, -1):
             for encoding in ("cp1252", "latin-1"):
                 try:

@@ -54,6 +54,8 @@ COPIES = {
 }
 MAX_SHOWN_GROUPS = 5
 """Groups of copies, and rows of each, that a report names"""
+# Chosen, not measured: public sets of instructions hold up to some hundredths of copies. At 0.01
+# most of them would warn; at 0.04 a file that holds a small source twice would not.
 WARNING_SHARE = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
@@ -79,19 +81,17 @@ class DuplicateRows(DataRule):
         for row in batch.rows:
             if not self.files or row.origin.file != self.files[-1]:
                 self.files.append(row.origin.file)
+        # Files are numbered, so that a place is three numbers: Origins of all rows would take ten
+        # times the memory.
         places = [
-            (
-                (
-                    len(self.files) - 1
-                    if row.origin.file == self.files[-1]
-                    else self.files.index(row.origin.file)
-                ),
-                row.origin.line,
-                row.origin.row,
-            )
+            (self._number_of(row.origin.file), row.origin.line, row.origin.row)
             for row in batch.rows
         ]
         self.lines.add(np.array(places, dtype=np.int64).reshape(-1, 3))
+
+    def _number_of(self, file: str) -> int:
+        """The number of a file; mostly it is the last one."""
+        return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
     def figure(self) -> Measurement:
         return counted("rows that are equal or nearly equal to an earlier one", 0, len(self.places))
@@ -113,6 +113,8 @@ class DuplicateRows(DataRule):
                 )
 
     def report_data(self) -> dict[str, Any]:
+        # A copy of a copy belongs to the group of the first: pairs come in the order of the earlier
+        # row.
         first: dict[int, int] = {}
         groups: dict[int, list[int]] = {}
         for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):
@@ -160,6 +162,7 @@ class DuplicateRows(DataRule):
         return copies
 
     def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
+        """(earlier row, copy) of one kind, by the fingerprints of all rows."""
         if not len(values):
             return []
         if kind != "near":
@@ -167,6 +170,7 @@ class DuplicateRows(DataRule):
         return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
 
     def _place(self, lines: NDArray[Any], row: int) -> Origin:
+        """Where a row stands."""
         file, line, number = lines[row].tolist()
         return Origin(self.files[file], line, number)
 

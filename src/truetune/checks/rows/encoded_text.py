@@ -51,7 +51,9 @@ ABOUT_ENCODING = re.compile(
     re.IGNORECASE,
 )
 """Words of a prompt that asks for such an answer"""
+# Chosen, not measured: where half of the rows are so, the reader never decoded the column.
 ERROR_SHARE = 0.5
+"""Share of the rows from which it is an error"""
 
 
 class EncodedText(RowTextRule):
@@ -61,6 +63,8 @@ class EncodedText(RowTextRule):
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
         encoding = encoding_of(CODE.sub(" ", text.text))
+        # A prompt may show a list as Python prints it, as its subject; an answer in words is no
+        # list.
         if encoding is None or (encoding.name == "Python's repr" and not text.is_answer):
             return None
         if text.is_answer and _asks_for_it(row):

@@ -61,7 +61,10 @@ QUOTED_SEQUENCE = re.compile(
     r"""(["'\u201c\u2018(])[^"'\n]{0,12}?(?:\\[ntr"]|&\w+;|<br ?/?>)[^"'\n]{0,12}?["'\u201d\u2019)]"""
 )
 """A sequence that is talked of stands in quotes of its own"""
+# C:\new holds a backslash and an n, and so does \\server\name.
 WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\\S+|\\\\\w+\\\S+")
+# `\n` and `\t` before a small letter may be the beginning of a command or a path (\nabla, \theta):
+# they are left alone.
 SEQUENCES = {
     r"\n": re.compile(r"(?:\\r)?\\n(?![a-z])|(?:\\r)?\\n(?=\\n)"),
     r"\t": re.compile(r"\\t(?![a-z])"),
@@ -115,19 +118,8 @@ class EscapeSequencesAsText(RowTextRule):
         if _is_json(text.text):
             return None
         prose = QUOTED_SEQUENCE.sub(" ", WINDOWS_PATH.sub(" ", CODE.sub(" ", text.text)))
-        if text.is_answer:
-            markup = _find_markup(prose, row)
-            if markup is not None:
-                return markup
-        for name, pattern in SEQUENCES.items():
-            match = pattern.search(prose)
-            if match is None or (name in LINE_BREAKS and "\n" in text.text.strip()):
-                continue
-            if MARKUP_SOURCE.search(prose) or LOOKS_LIKE_CODE.search(prose):
-                return None
-            near = prose[max(0, match.start() - SHOWN_CHARACTERS) : match.end() + SHOWN_CHARACTERS]
-            return TextFault(name, f"{name} as text: {near.strip()!r}")
-        return None
+        markup = _find_markup(prose, row) if text.is_answer else None
+        return markup or _find_sequence(prose, has_line_breaks="\n" in text.text.strip())
 
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
@@ -160,6 +152,28 @@ class EscapeSequencesAsText(RowTextRule):
         if set(self.kinds) <= markup:
             return "HTML markup, which the model learns to write", to_text
         return f"{sequences} or HTML markup", f"{to_text}; {to_characters}"
+
+
+def _find_sequence(prose: str, *, has_line_breaks: bool) -> TextFault | None:
+    """The first kind of escape sequence in a text.
+
+    Args:
+        prose: the text without code, paths and quoted sequences.
+        has_line_breaks: has the whole text real ones?
+
+    Returns:
+        None where there is none, and where the text is code or markup, in which sequences are right.
+    """
+    for name, pattern in SEQUENCES.items():
+        match = pattern.search(prose)
+        if match is None or (name in LINE_BREAKS and has_line_breaks):
+            continue
+        # Only now: these searches cost more than all sequences, and most texts have none.
+        if MARKUP_SOURCE.search(prose) or LOOKS_LIKE_CODE.search(prose):
+            return None
+        near = prose[max(0, match.start() - SHOWN_CHARACTERS) : match.end() + SHOWN_CHARACTERS]
+        return TextFault(name, f"{name} as text: {near.strip()!r}")
+    return None
 
 
 def _find_markup(prose: str, row: Conversation) -> TextFault | None:

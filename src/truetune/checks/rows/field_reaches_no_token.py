@@ -90,14 +90,17 @@ class FieldReachesNoToken(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.chats += batch.chats
+        # A row may have several examples, one after the other: a field is lost if it stands in none
+        # of them.
         for side in filter(None, (batch, batch.other)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
-                self._take(
+                self._count(
                     side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own])
                 )
 
-    def _take(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+    def _count(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+        """Count the lost fields of one row, each field once a row."""
         for field in lost:
             severity = _severity_of_loss(row, field)
             if field.is_known:

@@ -53,7 +53,10 @@ PLACEHOLDERS = {
         re.IGNORECASE,
     ),
 }
+# Models that write letters leave "[Your name]" for their user to fill in, and are right to do so.
 LETTER_FORM = "[Your name]"
+# Chosen, not measured: public sets of instructions hold some templates of mails and code. A
+# generator that forgot to fill in its template does so in every row of its kind.
 WARNING_ONE_IN = 20
 """Share of rows, as 1 in so many, from which it is a warning"""
 
@@ -85,6 +88,7 @@ class PlaceholderInAnswer(AnswerTextRule):
             or LOOKS_LIKE_CODE.search(prose)
         ):
             return None
+        # An opening tag with its end is XML.
         if form == "<NAME>" and f"</{text[1:]}" in answer.text:
             return None
         return form, f"{text!r} stands in the answer"

@@ -77,8 +77,11 @@ REFUSALS = {
         re.IGNORECASE,
     ),
 }
+# Chosen, not measured: of a few hundred rows a single refusal is no fact about the data.
 NOTE_ONE_IN = 200
 """Share of the rows, as 1 in so many, from which it is told"""
+# Chosen, not measured. At 0.1 sets that mix in safety data would warn; at 0.4 a teacher that
+# refused every third request would pass.
 WARNING_SHARE = 0.2
 """Share of the rows from which refusing is a habit that is learned: sets for safety mix in a few hundredths"""
 

@@ -65,6 +65,8 @@ class ResponseMarkerNotFound(DataRule):
         if not self.marker or not len(self.ids):
             return
         self.examples += len(batch.examples)
+        # Where each id of the marker follows the one before it: one comparison of the whole batch
+        # for each id.
         hits = np.ones(max(0, len(batch.ids) - len(self.ids) + 1), dtype=np.bool_)
         for i, id in enumerate(self.ids):
             hits &= batch.ids[i : len(hits) + i] == id

@@ -50,11 +50,17 @@ from truetune.checks.shared_text import Shared, Tokens, shared_tokens
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
+# Comparing costs the product of examples and tokens; a text that most rows share is in 500 of them
+# as well.
 MAX_EXAMPLES = 500
 """Distinct examples that are compared"""
+# Chosen, not measured: of a few rows one subject alone shares long passages.
 MIN_EXAMPLES = 20
 MAX_TOKENS = 8_192
 """Tokens of an example that are compared, from its beginning"""
+# Chosen, not measured: from half on, the loss says more about the shared text, which is known after
+# some steps, than about the answers. At 0.25 plain text with a short system prompt in each row
+# would warn.
 LEARNED_SHARE = 0.5
 """Share of what is learned, from which it is a warning"""
 TOTAL_SHARE = 0.8
@@ -85,7 +91,9 @@ class SharedTextIsLearned(DataRule):
             start = int(batch.offsets[i])
             part = slice(start, min(int(batch.offsets[i + 1]), start + MAX_TOKENS))
             ids = batch.ids[part].copy()
-            if (key := ids.tobytes()) not in self.known:
+            key = ids.tobytes()
+            # Copies share all of their text, and are duplicate-rows'.
+            if key not in self.known:
                 self.known.add(key)
                 is_prompt = IS_PROMPT[batch.source[part]]
                 self.examples.append(Tokens(ids, is_prompt, batch.supervised[part].copy()))
@@ -137,10 +145,12 @@ class SharedTextIsLearned(DataRule):
             )
 
     def _compared(self) -> Shared:
+        """What the examples have in common; computed once."""
         if self.shared is None:
             self.shared = shared_tokens(self.examples)
         return self.shared
 
     def _beginning(self, shared: Shared) -> str:
+        """The first characters of the text that they share."""
         ids = self.examples[0].ids[shared.begins]
         return str(self.tokenizer.backend.decode(ids.tolist())).strip()[:40]

@@ -67,6 +67,7 @@ class SpecialTokenInContent(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        # Added tokens may lie beyond the vocabulary's size, which some files count without them.
         size = max([setup.tokenizer.vocabulary - 1, *setup.tokenizer.control, 0]) + 1
         self.control = np.zeros(size, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = True
@@ -108,6 +109,8 @@ class SpecialTokenInContent(DataRule):
                 f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content:"
                 f" {names}",
                 "drop these rows, or encode them with truetune encode --content-specials text",
+                # Of a token that ends turns, what follows it is read as another turn; others only
+                # mislead.
                 severity="error" if forged else "warning",
                 evidence=[
                     (

@@ -57,6 +57,7 @@ class SpecialTokenInStructure(DataRule):
         tokens = sorted(
             str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control
         )
+        # "(?!)" matches nothing: a tokenizer without control tokens has none to forge.
         self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
         self.rows = self.odd = 0
         self.cases: list[Case] = []
@@ -64,7 +65,8 @@ class SpecialTokenInStructure(DataRule):
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
         for row in batch.rows:
-            if forged := find_forged_token(row, self.controls):
+            forged = find_forged_token(row, self.controls)
+            if forged:
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(self._case(batch, row, forged))

@@ -60,7 +60,10 @@ ANSWER_HEAD = re.compile(
     r"(?:#{2,3} ?(?:Response|Assistant|Answer|Output)|(?:^|\n)(?:Assistant|ASSISTANT|AI|Bot|Model)):?\Z"
 )
 """The head that a prompt in text ends with; chats leave it to the template"""
+# Chosen, not measured: half of the rows come from rows that were rendered before, not from talk
+# about templates.
 ERROR_SHARE = 0.5
+"""Share of the rows from which it is an error"""
 SHOWN_CHARACTERS = 50
 MAX_NAMED_MARKS = 3
 """Marks of a text that name its kind"""
@@ -89,6 +92,8 @@ class TemplateInsideTemplate(RowTextRule):
         marks = [mark for mark in TEMPLATE_MARK.finditer(prose) if mark[0] not in self.own]
         if marks:
             first, last = marks[0], marks[-1]
+            # A mark in the middle of a text may be its subject; at an end, or beside another one,
+            # it frames a turn.
             if first.start() == 0 or last.end() == len(prose) or _are_two_turns(marks):
                 return _fault_of_mark(
                     " ".join(dict.fromkeys(mark[0] for mark in marks[:MAX_NAMED_MARKS])), prose

@@ -108,11 +108,11 @@ class TrainEvalLeak(DataRule):
         return {
             "leaks": {
                 "of": len(self.origins),
-                "rows": {kind: len(leaked) for kind, leaked in self._mine().items()},
+                "rows": {kind: len(leaked) for kind, leaked in self._leaks_by_kind().items()},
             }
         }
 
-    def _mine(self) -> dict[str, dict[int, Origin]]:
+    def _leaks_by_kind(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
         seen: set[int] = set()
         leaks = {}
@@ -127,11 +127,13 @@ class TrainEvalLeak(DataRule):
         return counted("rows of the evaluation data in the training data", 0, len(self.origins))
 
     def findings(self) -> Iterator[Finding]:
-        for kind, leaked in self._mine().items():
+        for kind, leaked in self._leaks_by_kind().items():
             if leaked:
                 yield self.finding(
                     f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
                     "take them out of one of the two sets; split before any augmentation",
+                    # Questions are asked again in any log; that the model saw the answer is what
+                    # spoils a score.
                     severity="warning" if kind == "prompt" else "error",
                     cases=[
                         Case(f"the same as {origin}", self.origins[row])

@@ -118,6 +118,7 @@ class ValuesPrintedAsPython(DataRule):
         return counted("values that the template prints as Python text", 0, self.values.looked_at)
 
     def _look_at(self, batch: Batch, i: int, example: Example, *, is_other: bool) -> None:
+        """Count a row in which a value is printed; its other examples are not looked at then."""
         number = example.row.origin.row
         if number in self.rows:
             return

@@ -35,6 +35,8 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
+# Chosen, not measured: some answers end with a line end in nearly every set, which does no harm
+# where others do not.
 NOTE_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is told"""
 
@@ -54,7 +56,9 @@ class WhitespaceAroundAnswers(AnswerTextRule):
         ):
             return None
         before, after = text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :]
-        kind = "before and behind" if before and after else "before" if before else "behind"
+        kind = "before" if before else "behind"
+        if before and after:
+            kind = "before and behind"
         return kind, f"the answer has {before + after!r} {kind} it"
 
     def _is_stripped(self) -> bool:
