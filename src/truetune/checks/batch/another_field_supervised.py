@@ -71,23 +71,11 @@ class AnotherFieldSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples = self._samples
-        seen = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
-        answers = [
-            field
-            for record in self.subject.records
-            for row in record.rows
-            for field in list_row_fields(row, 0)
-            if field.source in ANSWER_SOURCES
-        ]
-        texts = {field.text.strip() for field in answers}
-        learned = Counter(
-            _column_of(field)
-            for sample in samples
-            for field in _fields_in_line(sample, supervised=True)
-            if field.source == Source.OTHER and field.text.strip() not in texts
-        )
-        if not learned or not answers or any(field.source in ANSWER_SOURCES for field in seen):
+        samples, answers = self._samples, self._answers
+        read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
+        learned = self._learned_columns(answers)
+        # Where even one line holds an answer, it is the mask that is wrong and not the column.
+        if not learned or not answers or any(field.source in ANSWER_SOURCES for field in read):
             return
         (column, count), answer = learned.most_common(1)[0], _column_of(answers[-1])
         yield self.finding(
@@ -95,24 +83,46 @@ class AnotherFieldSupervised(BatchRule):
             " line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
             evidence=[
-                f"columns in the batches: {name_list(sorted({_column_of(field) for field in seen}))}"
+                f"columns in the batches: {name_list(sorted({_column_of(field) for field in read}))}"
             ],
-            cases=[
-                Case(
-                    f"{sample.place}: a label on"
-                    f" {text_around(sample, int(np.flatnonzero(sample.supervised)[0]) + 5)}"
-                )
-                for sample in samples[:MAX_CASES]
-            ],
+            cases=[Case(self._show_label(sample)) for sample in samples[:MAX_CASES]],
             count=count,
             total=len(samples),
         )
 
+    @cached_property
+    def _answers(self) -> list[Field]:
+        """The texts of the given rows that are answers by their format."""
+        return [
+            field
+            for record in self.subject.records
+            for row in record.rows
+            for field in list_row_fields(row, 0)
+            if field.source in ANSWER_SOURCES
+        ]
+
+    def _learned_columns(self, answers: list[Field]) -> Counter[str]:
+        """Columns that no format knows as an answer, and that have labels; by how often."""
+        # A column may be a copy of the answer under another name: then the right text is learned.
+        texts = {field.text.strip() for field in answers}
+        return Counter(
+            _column_of(field)
+            for sample in self._samples
+            for field in _fields_in_line(sample, supervised=True)
+            if field.source == Source.OTHER and field.text.strip() not in texts
+        )
+
+    @staticmethod
+    def _show_label(sample: Sample) -> str:
+        """The first tokens of a line that have labels."""
+        first = int(np.flatnonzero(sample.supervised)[0])
+        return f"{sample.place}: a label on {text_around(sample, first + 5)}"
+
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet()
-            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS

@@ -96,7 +96,8 @@ class AnswerPartlySupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._learned:
+        lacking = super().unmet()
+        if lacking is not None or self._learned:
             return lacking
         lines = lines_of_known_rows(self.subject)
         return (
@@ -114,22 +115,25 @@ class AnswerPartlySupervised(BatchRule):
     @cached_property
     def _learned(self) -> list[UnlabelledEnds]:
         """Of each answer with a label."""
-        return [
-            ends for answer in answers_in_batches(self.subject) if (ends := _measure_ends(answer))
-        ]
+        measured = [_measure_ends(answer) for answer in answers_in_batches(self.subject)]
+        return [ends for ends in measured if ends is not None]
 
 
 def _measure_ends(answer: Answer) -> UnlabelledEnds | None:
-    """None where the answer has no label at all."""
+    """None where the answer has no label at all.
+
+    Reasoning between the two ends is not looked at: many leave it out of the loss on purpose.
+    """
     source = answer.sample.source[answer.start : answer.end]
-    known = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
-    if not known.any():
+    learned = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
+    if not learned.any():
         return None
-    places = np.flatnonzero(known)
-    return UnlabelledEnds(answer, int(places[0]), len(known) - 1 - int(places[-1]))
+    places = np.flatnonzero(learned)
+    return UnlabelledEnds(answer, int(places[0]), len(learned) - 1 - int(places[-1]))
 
 
 def _show_labels(ends: UnlabelledEnds) -> str:
+    """The answer's text, and what of it has labels: other tokens are drawn as underscores."""
     sample, start, end = ends.answer.sample, ends.answer.start, ends.answer.end
     learned = "".join(
         sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i])

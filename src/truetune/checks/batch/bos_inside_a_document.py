@@ -96,11 +96,13 @@ class BosInsideADocument(BatchRule):
 
     def unmet(self) -> Unmet | None:
         tokenizer = self.subject.facts["tokenizer"]
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if tokenizer is None:
             return NO_TOKENIZER
-        if (bos := tokenizer.get("bos")) is None:
+        bos = tokenizer.get("bos")
+        if bos is None:
             return NO_BOS
         if bos in (tokenizer.get("pad"), *self.subject.stops):
             return Unmet(
@@ -131,6 +133,7 @@ def _bos_places(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int
     """BOS where an answer begins, or between texts of the same row."""
     for start, end in document_spans(sample):
         for i in np.flatnonzero(sample.ids[start + 1 : end - 1] == bos) + start + 1:
+            # Behind a stop token another document may begin; behind BOS it is bos-twice-in-batch's.
             if int(sample.ids[i - 1]) in (*stops, bos):
                 continue
             begins = sample.supervised[i + 1] and not sample.supervised[start:i].any()
@@ -143,6 +146,7 @@ def _bos_places(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int
 
 
 def _is_within_one_row(sample: Sample, start: int, place: int, end: int) -> bool:
+    """Are the texts on both sides of a place those of one row? Else documents that nothing parts meet there."""
     before = {sample.fields[f].row for f in sample.field[start:place].tolist() if f >= 0}
     after = {sample.fields[f].row for f in sample.field[place:end].tolist() if f >= 0}
     return len(before | after) == 1 and before == after

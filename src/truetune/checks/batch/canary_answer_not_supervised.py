@@ -66,28 +66,28 @@ class CanaryAnswerNotSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if all(sample.labels is None for sample in self.subject.samples):
             return
-        every = texts_of_canary(self.subject)
-        wanted = answers_of_canary(every)
-        learned = [text for text in every if text.seen == LEARNED]
-        unlearned = [text for text in wanted if text.seen in (LOST, CONTEXT)]
-        lost = [text for text in wanted if text.seen == LOST and text.role]
-        if wanted and len(unlearned) == len(wanted):
-            instead = (
-                f"; learned: {', '.join(text.path for text in learned)}"
-                if learned
-                else "; nothing is learned"
+        texts = texts_of_canary(self.subject)
+        answers = answers_of_canary(texts)
+        unlearned = _unlearned_texts(answers)
+        lost = [text for text in answers if text.seen == LOST and text.role]
+        if answers and len(unlearned) == len(answers):
+            yield self._of_texts(
+                f"no answer of a marked row is learned; {_what_is_learned(texts)}",
+                unlearned,
+                answers,
             )
-            yield self._told(f"no answer of a marked row is learned{instead}", unlearned, wanted)
         elif lost:
-            yield self._told(
-                f"{len(lost)} of {len(wanted)} answers of a marked row are in no batch",
+            yield self._of_texts(
+                f"{len(lost)} of {len(answers)} answers of a marked row are in no batch",
                 lost,
-                wanted,
+                answers,
             )
-        elif every and not wanted and all(text.seen in (LOST, CONTEXT) for text in every):
-            yield self._told("no text of a marked row is learned", every, every)
+        # Nothing of the row is called an answer: as long as some text is learned, it may be one.
+        elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
+            yield self._of_texts("no text of a marked row is learned", texts, texts)
 
-    def _told(self, message: str, texts: list[CanaryText], total: list[CanaryText]) -> Finding:
+    def _of_texts(self, message: str, texts: list[CanaryText], total: list[CanaryText]) -> Finding:
+        """The fate of some texts, as cases, and of all they are compared with, as evidence."""
         return self.finding(
             message,
             "correct the formatting function or the column map, then look again with the canary",
@@ -98,7 +98,8 @@ class CanaryAnswerNotSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if all(sample.labels is None for sample in self.subject.samples):
             return NO_LABELS
@@ -110,3 +111,14 @@ class CanaryAnswerNotSupervised(BatchRule):
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return counted(f"{what} of a marked row that are learned", learned, len(wanted or every))
+
+
+def _what_is_learned(texts: list[CanaryText]) -> str:
+    """`learned: messages[0].content`: the texts that took the answer's place"""
+    learned = ", ".join(text.path for text in texts if text.seen == LEARNED)
+    return f"learned: {learned}" if learned else "nothing is learned"
+
+
+def _unlearned_texts(texts: list[CanaryText]) -> list[CanaryText]:
+    """Those that are only read, or in no batch. One that was cut off may have been learned otherwise."""
+    return [text for text in texts if text.seen in (LOST, CONTEXT)]

@@ -66,6 +66,9 @@ class CanaryFieldLost(BatchRule):
     def findings(self) -> Iterator[Finding]:
         every = texts_of_canary(self.subject)
         ignored = [text for text in every if text.formatted and text.seen == LOST]
+        lost = [text for text in every if text.seen == LOST and self._matters(text, every)]
+        # A function that is not used loses all that it writes: that is one fault, and not one of
+        # each column.
         if ignored:
             yield self.finding(
                 f"the formatting function is not used: {len(ignored)} texts that it writes are in"
@@ -76,7 +79,7 @@ class CanaryFieldLost(BatchRule):
                 count=len(ignored),
                 total=len(every),
             )
-        elif lost := [text for text in every if text.seen == LOST and self._matters(text, every)]:
+        elif lost:
             yield self.finding(
                 f"{len(lost)} of {len(every)} texts of a marked row reach no batch: "
                 + ", ".join(text.path for text in lost),

@@ -66,54 +66,61 @@ class ControlTokenSpelledAsText(BatchRule):
         self.lines = self.judged = self.names = 0
 
     def findings(self) -> Iterator[Finding]:
+        places = self._places()
+        lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in places}
+        self.lines = len(lines)
+        # In fewer lines it is a text that talks of such tokens; a wrong tokenizer spells them in
+        # all.
+        if not lines or 2 * len(lines) < self.judged:
+            return
+        spelled = sorted({name for _, name, *_ in places})
+        control = {name for name in spelled if self._is_control(name)}
+        remedy = (
+            "add them as special tokens and train their embeddings, or use the template of this"
+            " model"
+        )
+        if control:
+            remedy = "tokenize with the model's own tokenizer, and without split_special_tokens"
+        yield self.finding(
+            f"{len(places)} control tokens in {len(lines)} of {self.judged} lines are spelled by"
+            " several tokens",
+            remedy,
+            severity="error" if control else "warning",
+            evidence=[self._describe(name, name in control) for name in spelled],
+            cases=[
+                Case(f"{sample.place}: {' '.join(map(repr, sample.pieces[start:end]))}")
+                for sample, _, start, end in places[:MAX_CASES]
+            ],
+            count=len(places),
+        )
+
+    def _places(self) -> list[tuple[Sample, str, int, int]]:
+        """(line, marker, first token, one past the last) wherever several tokens spell a marker; counts what it saw."""
         names = _template_markers(self.subject)
         samples = list(lines_with_own_labels(self.subject))
-        places = [
+        self.judged, self.names = len(samples), len(names)
+        return [
             (sample, *place)
             for sample in samples
             for name in names
             for place in _spelled_places(sample, name)
         ]
-        lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in places}
-        self.lines, self.judged, self.names = len(lines), len(samples), len(names)
-        if not lines or 2 * len(lines) < len(samples):
-            return
-        control = {name for _, name, *_ in places if self._is_control(name)}
-        yield self.finding(
-            f"{len(places)} control tokens in {len(lines)} of {len(samples)} lines are spelled by"
-            " several tokens",
-            (
-                "tokenize with the model's own tokenizer, and without split_special_tokens"
-                if control
-                else (
-                    "add them as special tokens and train their embeddings, or use the template of"
-                    " this model"
-                )
-            ),
-            severity="error" if control else "warning",
-            evidence=[
-                f"{name}:"
-                f" {'one id in this tokenizer' if name in control else 'no token of this tokenizer'}"
-                for name in sorted({name for _, name, *_ in places})
-            ],
-            cases=[
-                Case(
-                    f"{sample.place}: {' '.join(repr(piece) for piece in sample.pieces[start:end])}"
-                )
-                for sample, _, start, end in places[:MAX_CASES]
-            ],
-            count=len(places),
-        )
+
+    @staticmethod
+    def _describe(name: str, is_control: bool) -> str:
+        """Whether this tokenizer has one id for a marker."""
+        what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
+        return f"{name}: {what}"
 
     def _is_control(self, name: str) -> bool:
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet()
-            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER

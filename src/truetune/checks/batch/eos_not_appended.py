@@ -70,10 +70,12 @@ class EosNotAppended(BatchRule):
         ]
         if open_:
             yield self._missing(open_, ends)
-        elif (other := _foreign_stop_token(self.subject, ends)) is not None:
+            return
+        other = _foreign_stop_token(self.subject, ends)
+        if other is not None:
             yield self.finding(
-                f"the answers end with {_token_name(self.subject, other)}, and the chat template ends"
-                " turns otherwise",
+                f"the answers end with {_token_name(self.subject, other)}, and the chat template"
+                " ends turns otherwise",
                 "end the answers as the template does: let it render them, or write its token"
                 " behind the text",
                 severity="warning",
@@ -83,6 +85,7 @@ class EosNotAppended(BatchRule):
             )
 
     def _missing(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+        """Answers without a stop token, of all last answers of documents."""
         return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
             "append the token that ends a turn to each answer, and give it a label: use the chat"
@@ -101,7 +104,8 @@ class EosNotAppended(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._ends:
+        lacking = super().unmet()
+        if lacking is not None or self._ends:
             return lacking
         if answers_in_batches(self.subject):
             return NO_ANSWER_LEARNED
@@ -126,34 +130,48 @@ class EosNotAppended(BatchRule):
 
 
 def _is_cut(answer: Answer, most: int | None, named: bool) -> bool:
-    """Does the line end with the answer, at the limit or before the end of the row's own text?"""
+    """Does the line end with the answer, at the limit or before the end of the row's own text?
+
+    Args:
+        answer: one without a stop token.
+        most: the length at which rows are cut; None where it is not known.
+        named: does a setting name it? Else it was guessed from lines of one length.
+    """
     sample, own = answer.sample, answer.sample.documents == answer.document
     if own[answer.end :].any():
         return False
     field = int(sample.field[answer.end - 1])
-    full = most is not None and int(own.sum()) >= most
-    return field in sample.cut or (full and (named or field < 0))
+    is_full = most is not None and int(own.sum()) >= most
+    # A guessed limit is believed only where the row's text is not known: else it is seen whether
+    # some is missing.
+    return field in sample.cut or (is_full and (named or field < 0))
 
 
 def _foreign_stop_token(audit: Audit, ends: list[Answer]) -> int | None:
-    """The one stop token of all answers, where the template that was used ends its turns with another."""
+    """The one stop token of all answers, where the template that was used ends its turns with another.
+
+    It was used where each line holds what the template writes before an answer, and where the answers are text of the
+    rows up to their end: then the stop token behind them is the trainer's.
+    """
     mark = audit.probes.terminator.token if audit.probes and audit.probes.terminator else None
     opening = find_answer_marker(audit.probes).decode("utf-8", "replace")
     used = {int(answer.sample.ids[answer.stop]) for answer in ends if answer.stop is not None}
     if mark is None or not opening or len(used) != 1 or mark.id in used:
         return None
-    whole = all(
+    by_template = all(
         opening in answer.sample.text(0, answer.start)
         and answer.sample.source[answer.end - 1] == Source.ASSISTANT
         for answer in ends
     )
-    return used.pop() if whole else None
+    return used.pop() if by_template else None
 
 
 def _token_name(audit: Audit, id: int) -> str:
+    """`'</s>' (2)`; the id alone where the tokenizer is not known"""
     token = audit.probes.tokenizer.backend.id_to_token(id) if audit.probes else None
     return f"{token!r} ({id})" if token else str(id)
 
 
 def _stop_token_names(audit: Audit) -> str:
+    """All tokens that end a turn."""
     return ", ".join(_token_name(audit, stop) for stop in sorted(audit.stops)) or "none"

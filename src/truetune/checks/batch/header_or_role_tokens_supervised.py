@@ -100,7 +100,8 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         lines = lines_of_known_rows(self.subject)
         if self.found:

@@ -40,12 +40,14 @@ from typing import Any
 
 import numpy as np
 
+from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
+# Multimodal models write an id without a row where a picture goes, and never look it up.
 MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 """With images or sounds an id may be a place for them"""
 
@@ -55,21 +57,12 @@ class IdsBeyondTheModel(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        model = self.subject.facts["model"]
         if self._holds_media():
             return
+        model = self.subject.facts["model"]
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
             limit = _row_limit(rows, model["config"])
-            beyond = [
-                (sample, int(values[wrong][0]), int(wrong.sum()))
-                for sample in self.subject.samples
-                for values in [sample.ids if what == "id" else sample.labels]
-                if values is not None
-                for wrong in [
-                    ((values < 0) | (values >= limit)) & ((values != IGNORED) | (what == "id"))
-                ]
-                if limit and wrong.any()
-            ]
+            beyond = list(self._beyond(what, limit)) if limit else []
             if beyond:
                 count = sum(number for _, _, number in beyond)
                 yield self.finding(
@@ -81,8 +74,21 @@ class IdsBeyondTheModel(BatchRule):
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
 
+    def _beyond(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
+        """(line, the first one, how many) of ids, or of labels, that have no row."""
+        for sample in self.subject.samples:
+            values = sample.ids if what == "id" else sample.labels
+            if values is None:
+                continue
+            wrong = (values < 0) | (values >= limit)
+            if what == "label":
+                wrong &= values != IGNORED
+            if wrong.any():
+                yield sample, int(values[wrong][0]), int(wrong.sum())
+
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if self._holds_media():
             return Unmet("it is about ids of text, and the batches hold images or sound too")

@@ -44,6 +44,7 @@ There is no automatic fix: leave the columns of ids out, and give the trainer te
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -56,8 +57,10 @@ from truetune.data.columns import token_columns
 from truetune.errors import name_list
 
 PREFERENCE_METHODS = ("dpo", "orpo", "kto", "reward")
+# Enough to tell any two answers apart; the last ids of a long one may be beyond the limit.
 MAX_COMPARED_IDS = 64
 """Ids of an answer that are compared: where a line was cut, its end is missing"""
+# Two ids ("Yes" and a stop token) stand in many lines that were made of text.
 MIN_COMPARED_IDS = 3
 """Ids by which an answer can be told from others"""
 
@@ -70,13 +73,7 @@ class IdsOfRowsNotUsed(BatchRule):
         super().__init__(subject)
         rows = [row for record in subject.records for row in record.rows]
         self.columns = sorted({name for row in rows for name in token_columns(row)})
-        answers = [name for name in self.columns if not name.startswith("prompt")]
-        self.ids = [
-            row[name][:MAX_COMPARED_IDS]
-            for row in rows
-            for name in token_columns(row)
-            if name in answers
-        ]
+        self.ids = [ids for row in rows for ids in _answer_ids(row)]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_ids(sample) for sample in self.lines)
 
@@ -103,7 +100,8 @@ class IdsOfRowsNotUsed(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if self.subject.kind not in PREFERENCE_METHODS or not any(
             len(ids) >= MIN_COMPARED_IDS for ids in self.ids
@@ -123,3 +121,10 @@ def _is_subsequence(ids: bytes, line: bytes) -> bool:
     while at >= 0 and at % 8:
         at = line.find(ids, at + 1)
     return at >= 0
+
+
+def _answer_ids(row: dict[str, Any]) -> Iterator[list[int]]:
+    """The first ids of each column of a row that holds those of an answer."""
+    for name in token_columns(row):
+        if not name.startswith("prompt"):
+            yield row[name][:MAX_COMPARED_IDS]

@@ -46,6 +46,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
+# By the modelling code of transformers: position_ids are an arange over the line where none are
+# given.
 ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "imagegpt"))
 """Model types with learned or fixed absolute positions that are counted from the first place of the line"""
 
@@ -79,7 +81,8 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
 
     def unmet(self) -> Unmet | None:
         kind = self.subject.facts["model"]["type"]
-        if (lacking := super().unmet()) is not None or kind in ABSOLUTE_POSITIONS:
+        lacking = super().unmet()
+        if lacking is not None or kind in ABSOLUTE_POSITIONS:
             return lacking
         return Unmet(
             f"it is about models that count positions from the first pad, and {kind} does not"

@@ -65,32 +65,18 @@ class LineWithoutLabel(BatchRule):
         dead = batches - {
             (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
         }
-        most, _ = length_limit(self.subject)
-        full = sum(count_tokens(sample) >= most for sample in empty) if most else 0
+        limit, _ = length_limit(self.subject)
+        full = sum(count_tokens(sample) >= limit for sample in empty) if limit else 0
+        remedy = "look at the first of them: the mask finds nothing to learn there"
+        if full == len(empty):
+            remedy = f"raise the length limit ({limit}), or cut the prompts"
         yield self.finding(
             f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)}"
             " micro-batches none",
-            (
-                f"raise the length limit ({most}), or cut the prompts"
-                if full == len(empty)
-                else "look at the first of them: the mask finds nothing to learn there"
-            ),
+            remedy,
+            # A line without labels teaches nothing; a micro-batch without any has no loss at all.
             severity="error" if dead else "warning",
-            evidence=[
-                *(
-                    [
-                        f"{full} of these lines are as long as the limit of {most} tokens: the"
-                        " answer was cut off"
-                    ]
-                    if full
-                    else []
-                ),
-                *(
-                    ["the loss of a micro-batch without labels is 0/0; the log shows 0.0"]
-                    if dead
-                    else []
-                ),
-            ],
+            evidence=_evidence(full, limit, bool(dead)),
             cases=[
                 Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}")
                 for sample in empty[:MAX_CASES]
@@ -104,3 +90,20 @@ class LineWithoutLabel(BatchRule):
 
     def figure(self) -> Measurement:
         return counted("lines without a label", 0, len(list(lines_with_own_labels(self.subject))))
+
+
+def _evidence(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
+    """Why there are no labels, as far as it is known, and what a log shows of it.
+
+    Args:
+        full: lines without a label that are as long as the limit.
+        limit: the length at which rows are cut.
+        is_dead: has a whole micro-batch no label?
+    """
+    if full:
+        yield (
+            f"{full} of these lines are as long as the limit of {limit} tokens: the answer was cut"
+            " off"
+        )
+    if is_dead:
+        yield "the loss of a micro-batch without labels is 0/0; the log shows 0.0"

@@ -69,15 +69,18 @@ class LossMaskDropped(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        remedy = self._remedy()
         on = how_mask_was_lost(self.subject)
         lost = dropped_mask(self.subject)
+        column = mask_column_without_effect(self.subject)
+        setting = setting_without_effect(self.subject) if on else None
+        # What is counted token by token says most; a column or a setting alone is told only where
+        # all is learned.
         if lost:
             sample, place = lost.places[0]
             yield self.finding(
                 f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves"
                 " out are in the loss",
-                remedy,
+                self._remedy(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
                     *self._on(on),
@@ -86,39 +89,37 @@ class LossMaskDropped(BatchRule):
                 count=lost.tokens,
                 total=lost.masked,
             )
-        elif column := mask_column_without_effect(self.subject):
+        elif column:
             yield self.finding(
                 f"the rows come with the column {column}, and every token of the batches is in the"
                 " loss",
-                remedy,
+                self._remedy(),
                 evidence=self._on(on),
             )
-        elif on and (name := setting_without_effect(self.subject)):
+        elif setting:
             yield self.finding(
-                f"{name} asks for a mask, {on} lost it, and every token of the batches is in the"
+                f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
                 " loss",
-                remedy,
+                self._remedy(),
                 evidence=self._on(on),
             )
 
     def _remedy(self) -> str:
+        """How the mask would reach the loss: by a setting, where the trainer has one that reads this column."""
         remedy = (
             "make labels from the mask while the rows are tokenized, so that nothing can lose it"
         )
+        # TRL's SFTTrainer reads completion_mask of tokenized rows, but only where the setting asks
+        # for it.
         is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
-        reads_it = (
-            is_sft
-            and mask_column_of_rows(self.subject) == "completion_mask"
-            and came_tokenized(self.subject)
-        )
+        has_column = mask_column_of_rows(self.subject) == "completion_mask"
         is_set = self.subject.facts["args"].get("completion_only_loss") is True
-        return (
-            f"set completion_only_loss=True, which reads it; or {remedy}"
-            if reads_it and not is_set
-            else remedy
-        )
+        if is_sft and has_column and came_tokenized(self.subject) and not is_set:
+            return f"set completion_only_loss=True, which reads it; or {remedy}"
+        return remedy
 
     def _on(self, on: str | None) -> list[str]:
+        """Evidence: the columns that the collator is given, and on which way the mask was lost."""
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
 

@@ -91,7 +91,8 @@ class MaskingSettingWithoutEffect(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if mask_setting(self.subject) is None:
             return Unmet("it is about settings that keep prompts out of the loss, and none is set")

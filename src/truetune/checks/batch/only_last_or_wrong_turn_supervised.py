@@ -69,16 +69,14 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
         if not wrong:
             return
         missed = [turn for turns in wrong for turn in turns if not _is_learned(turn)]
-        guessed = all(
-            turns[0].sample.placed_by == "markers" and _is_learned(turns[-1]) for turns in wrong
-        )
+        is_guess = all(map(_may_be_prompt, wrong))
+        total = sum(map(len, chats))
         yield self.finding(
-            f"{len(missed)} of {sum(map(len, chats))} assistant turns in conversations of several"
-            " have no label",
+            f"{len(missed)} of {total} assistant turns in conversations of several have no label",
             "supervise each assistant turn: find them by position while the text is made, not by a"
             " search in it",
-            severity="info" if guessed else "warning",
-            evidence=[*_counts_by_turn(chats), *([MAY_BE_PROMPTS] if guessed else [])],
+            severity="info" if is_guess else "warning",
+            evidence=[*_counts_by_turn(chats), *([MAY_BE_PROMPTS] if is_guess else [])],
             cases=[
                 Case(
                     f"{turn.sample.place}: turn {turn.turn + 1}:"
@@ -87,11 +85,12 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
                 for turn in missed[:MAX_CASES]
             ],
             count=len(missed),
-            total=sum(map(len, chats)),
+            total=total,
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if self.subject.kind in PREFERENCE_METHODS:
             return Unmet(
@@ -131,3 +130,8 @@ def _counts_by_turn(chats: list[list[Answer]]) -> Iterator[str]:
     for number in range(min(max(map(len, chats)), MAX_SHOWN_TURNS)):
         turns = [turns[number] for turns in chats if number < len(turns)]
         yield f"turn {number + 1}: {sum(map(_is_learned, turns))} of {len(turns)} supervised"
+
+
+def _may_be_prompt(turns: list[Answer]) -> bool:
+    """May the turns without a label be the prompt of a single answer? Only the rows tell, which are not known."""
+    return turns[0].sample.placed_by == "markers" and _is_learned(turns[-1])

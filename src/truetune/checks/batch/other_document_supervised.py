@@ -81,10 +81,10 @@ class OtherDocumentSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet()
-            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         return (
             None

@@ -54,7 +54,8 @@ class PackedWithoutBoundaries(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        open_ = [(sample, why) for sample in self._joined if (why := self._why(sample))]
+        reasons = [(sample, self._why(sample)) for sample in self._joined]
+        open_ = [(sample, why) for sample, why in reasons if why]
         if open_:
             yield self.finding(
                 f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and"
@@ -70,21 +71,21 @@ class PackedWithoutBoundaries(BatchRule):
 
     def _why(self, sample: Sample) -> str:
         """Why the model does not see where a row ends; empty where it does."""
+        # Lengths (flash attention) or a mask with document numbers part the rows for certain;
+        # positions may.
         if set(sample.separated_by) - {"position_ids"}:
             return ""
         if not sample.separated_by:
-            return (
-                "positions count on"
-                if sample.positions is not None
-                else "there are no positions that begin anew"
-            )
+            if sample.positions is not None:
+                return "positions count on"
+            return "there are no positions that begin anew"
         attention = self.subject.facts["model"]["attention"] or ""
         if "attention_mask" in self._batch(sample):
             return "an attention mask of ones overrules the positions that begin anew"
-        if (
-            not attention.startswith(("flash", "kernels", "flex"))
-            and self._version() < FIRST_RELEASE_WITH_POSITIONS
-        ):
+        # These take the borders from the positions themselves; for others a mask must be made of
+        # them.
+        reads_positions = attention.startswith(("flash", "kernels", "flex"))
+        if not reads_positions and self._version() < FIRST_RELEASE_WITH_POSITIONS:
             return (
                 f"{attention} attention of this transformers does not follow positions that begin"
                 " anew"
@@ -98,17 +99,20 @@ class PackedWithoutBoundaries(BatchRule):
         return not sample.separated_by and rows_before is not None and rows_before == prepared
 
     def _batch(self, sample: Sample) -> Arrays:
+        """The micro-batch that a line is from."""
         record = next(
             record for record in self.subject.records if record.facts["rank"] == sample.rank
         )
         return record.batches[sample.batch]
 
     def _version(self) -> tuple[int, ...]:
+        """Major and minor number of transformers; one that is not known counts as new, so that nothing is told."""
         numbers = str(self.subject.facts["versions"].get("transformers") or "999").split(".")[:2]
         return tuple(int(number) for number in numbers if number.isdigit())
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._joined:
+        lacking = super().unmet()
+        if lacking is not None or self._joined:
             return lacking
         if any(_count_rows(sample) > 1 for sample in self.subject.samples):
             return Unmet(

@@ -80,7 +80,8 @@ class PaddingSupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lines = list(lines_with_own_labels(self.subject))
-        if (lacking := super().unmet() or no_labels(self.subject, lines)) is not None:
+        lacking = super().unmet() or no_labels(self.subject, lines)
+        if lacking is not None:
             return lacking
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 

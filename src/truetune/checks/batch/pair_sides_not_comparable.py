@@ -50,7 +50,10 @@ from truetune.checks.needs import NO_PAIRS
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
+# Chosen, not measured: some pairs become equal at any limit; from a tenth on, the limit is too low
+# for these data.
 ERROR_SHARE = 0.1
+"""Share of the pairs from which it is an error"""
 
 
 METHODS_WITH_PAIRS = ("dpo", "orpo", "reward", "cpo", "simpo")
@@ -72,6 +75,8 @@ def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
     for record in audit.records:
         for number, batch in enumerate(record.batches):
             chosen, rejected = _pair_sides(batch, "chosen_"), _pair_sides(batch, "rejected_")
+            # TRL's collators stack both sides: the first half of the lines is chosen, the second
+            # rejected.
             if not chosen and audit.kind in METHODS_WITH_PAIRS:
                 whole = _pair_sides(batch, "")
                 chosen, rejected = whole[: len(whole) // 2], whole[len(whole) // 2 :]
@@ -80,6 +85,7 @@ def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
 
 
 def _pair_sides(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """(ids, is it of the answer?) of each line of one side, without padding; none where the batch has no such keys."""
     ids = batch.get(f"{prefix}input_ids")
     if ids is None or ids.ndim != 2:
         return []
@@ -138,6 +144,7 @@ class PairSidesNotComparable(BatchRule):
 
 
 def _prompt_length(answer: np.ndarray) -> int:
+    """Tokens before the answer; all where none is left of it."""
     return int(np.argmax(answer)) if answer.any() else len(answer)
 
 

@@ -127,7 +127,8 @@ class PromptSupervised(BatchRule):
         return "give the tokens of prompts the label -100"
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         lines = lines_of_known_rows(self.subject)
         if not lines:

@@ -91,7 +91,8 @@ class ResponseNotSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self.lines:
+        lacking = super().unmet()
+        if lacking is not None or self.lines:
             return lacking
         return no_answer(self.subject, lines_of_known_rows(self.subject))
 

@@ -49,7 +49,10 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
+# Chosen, not measured: filters take some rows out of any large set; from a hundredth on it is worth
+# to see which.
 WARNING_SHARE = 0.01
+"""Share of the rows from which it is a warning"""
 
 
 class RowsDroppedByTrainer(BatchRule):
@@ -57,39 +60,35 @@ class RowsDroppedByTrainer(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        rows_before, prepared = self._rows("given"), self._rows("prepared")
-        if (
-            not rows_before
-            or prepared is None
-            or prepared >= rows_before
-            or is_packed(self.subject)
-        ):
+        before, prepared = self._rows("given"), self._rows("prepared")
+        if not before or prepared is None or prepared >= before or is_packed(self.subject):
             return
-        every = sum(
-            (record.facts["data"]["prepared"] or {}).get("rows") or 0
-            for record in self.subject.records
-        )
-        if every == rows_before:  # each process has its own share
-            return
-        dropped = rows_before - prepared
-        args = self.subject.facts["args"]
-        limit = (
-            args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
-        )
+        tables = [record.facts["data"]["prepared"] or {} for record in self.subject.records]
+        if sum(table.get("rows") or 0 for table in tables) == before:
+            return  # each process has its own share
+        dropped = before - prepared
         yield self.finding(
-            f"{dropped:,} of {rows_before:,} given rows are not in the trainer's data set ({prepared:,}"
+            f"{dropped:,} of {before:,} given rows are not in the trainer's data set ({prepared:,}"
             " rows)",
             "look which rows these are: raise the length limit, or take them out before training"
             " and count them",
-            severity="warning" if dropped >= WARNING_SHARE * rows_before else "info",
-            evidence=[f"the limit is {limit} tokens"] if limit else [],
+            severity="warning" if dropped >= WARNING_SHARE * before else "info",
+            evidence=self._limit(),
             count=dropped,
-            total=rows_before,
+            total=before,
         )
+
+    def _limit(self) -> list[str]:
+        """The limit that may have dropped them, as evidence."""
+        args = self.subject.facts["args"]
+        names = ("max_length", "max_seq_length", "max_prompt_length")
+        limit = next((args[name] for name in names if args.get(name)), None)
+        return [f"the limit is {limit} tokens"] if limit else []
 
     def unmet(self) -> Unmet | None:
         rows_before, prepared = self._rows("given"), self._rows("prepared")
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not rows_before:
             return NO_ROWS

@@ -47,11 +47,16 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
+# Twelve rows are in the order of the file by chance once in 479 million draws (12!); audits see a
+# few batches only.
 MIN_ROWS = 12
 """Rows drawn from which an order says something"""
 MIN_TIMES_AS_MANY_ROWS = 4
 """So many times as many rows as are drawn: no epoch ends among them"""
+# Drawn with replacement, of n rows out of 4 n about an eighth comes again: a quarter is a sampler
+# that prefers some.
 REPEATED_SHARE = 0.25
+"""Share of the rows drawn that came before"""
 
 
 class RowsNotDrawnAtRandom(BatchRule):
@@ -94,7 +99,8 @@ class RowsNotDrawnAtRandom(BatchRule):
 
     def unmet(self) -> Unmet | None:
         drawn = len(self._drawn)
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not drawn:
             return Unmet(

@@ -96,7 +96,8 @@ class SameRowsOnEveryRank(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if len(self.subject.records) == 1:
             return ONE_PROCESS
@@ -118,9 +119,11 @@ class SameRowsOnEveryRank(BatchRule):
 
 
 def _batch_ids(record: Record) -> list[np.ndarray]:
+    """The ids of each batch of one process."""
     return [batch["input_ids"] for batch in record.batches if "input_ids" in batch]
 
 
+# Only as far as both go: one process may have seen a batch less when the audit stopped.
 def _are_equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
     both = list(zip(ids, others, strict=False))
     return bool(both) and all(np.array_equal(one, other) for one, other in both)

@@ -84,10 +84,9 @@ class StopTokenNeverSupervised(BatchRule):
         )
 
     def _pad(self) -> Iterator[str]:
-        pad, collator = (
-            (self.subject.facts["tokenizer"] or {}).get("pad"),
-            self.subject.facts["trainer"]["collator"],
-        )
+        """Evidence: the pad token is a stop token, by which most collators that mask by id lose it."""
+        pad = (self.subject.facts["tokenizer"] or {}).get("pad")
+        collator = self.subject.facts["trainer"]["collator"]
         if pad in self.subject.stops:
             yield (
                 f"the pad token is a stop token (id {pad}); the collator is"

@@ -49,6 +49,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.row_texts import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.spec.run import Severity
 
 SHOWN_TOKENS = 6
 
@@ -62,36 +63,46 @@ class StopTokenTwiceInBatch(BatchRule):
     def findings(self) -> Iterator[Finding]:
         stops = np.array(sorted(self._stops()), np.int64)
         own = self._own(stops)
-        found = [
-            (sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)
-        ]
+        ends = [(sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)]
         double = [
-            (sample, i) for sample, i in found if _count_stops_in_a_row(sample, i, stops) > own
+            (sample, i) for sample, i in ends if _count_stops_in_a_row(sample, i, stops) > own
         ]
-        documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
-        total = len(documents) if len(double) <= len(documents) else len(found)
+        # An answer may hold a stop token in its midst, and then has two ends: documents are what is
+        # counted, unless more ends than documents are doubled.
+        documents = {(sample.place, int(sample.documents[i])) for sample, i in ends}
+        total = len(documents) if len(double) <= len(documents) else len(ends)
         self.ended = total
         if double:
-            by_trainer = not self._in_the_rows()
-            ends = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
-            yield self.finding(
-                f"{len(double)} of {total} supervised answers end with two stop tokens"
-                + (", the second of which the trainer appends" if by_trainer else ""),
-                self._remedy(by_trainer=by_trainer, ends=ends),
-                severity=(
-                    ("info" if ends else "warning")
-                    if by_trainer
-                    else "error"
-                    if 2 * len(double) > total
-                    else "warning"
-                ),
-                cases=[
-                    Case(f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 3)!r}")
-                    for sample, i in double
-                ],
-                count=len(double),
-                total=total,
-            )
+            yield self._of_doubled_stops(double, total)
+
+    def _of_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
+        """Answers that end with more stop tokens than the template writes.
+
+        Args:
+            double: lines, and the first stop token of each such answer.
+            total: supervised answers with a stop token.
+        """
+        by_trainer = not self._in_the_rows()
+        message = f"{len(double)} of {total} supervised answers end with two stop tokens"
+        if by_trainer:
+            message += ", the second of which the trainer appends"
+        # Generation ends at the first one: the second does harm only where the first one does not
+        # end it.
+        ends_generation = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
+        severity: Severity = "error" if 2 * len(double) > total else "warning"
+        if by_trainer:
+            severity = "info" if ends_generation else "warning"
+        return self.finding(
+            message,
+            self._remedy(by_trainer=by_trainer, ends=ends_generation),
+            severity=severity,
+            cases=[
+                Case(f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 3)!r}")
+                for sample, i in double
+            ],
+            count=len(double),
+            total=total,
+        )
 
     def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
         if by_trainer and ends:
@@ -146,6 +157,8 @@ class StopTokenTwiceInBatch(BatchRule):
 def _answer_ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
     ends: list[int] = []
+    # Closed: no text was learned since the last stop token. The line begins so, and each prompt
+    # makes it so again.
     closed = True
     for i, (id, learned) in enumerate(
         zip(sample.ids.tolist(), sample.supervised.tolist(), strict=True)

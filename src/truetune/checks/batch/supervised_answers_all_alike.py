@@ -70,6 +70,8 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.spec.run import Severity
 
+# Audits see a few batches: with 8 for a warning most of them would say nothing, with 2 each binary
+# task would warn.
 WARNING_DOCUMENTS = 4
 """Documents; of two classes drawn alike, 4 are of one class in one draw of 8"""
 ERROR_DOCUMENTS = 8
@@ -82,35 +84,39 @@ class SupervisedAnswersAllAlike(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        documents, spread = self._learned, self._spread
-        if (
-            len(documents) < WARNING_DOCUMENTS
-            or len({one.context for one in documents}) < WARNING_DOCUMENTS
-        ):
-            return
+        spread = self._spread
         is_one = spread.largest == 1.0
-        if not is_one and (len(documents) < MIN_DOCUMENTS or spread.kind == "varied"):
+        if not self._are_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
         beside = columns_beside(self.subject)
         if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
-            certain = len(documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
-            yield self._finding(spread, beside, "error" if certain else "warning")
+            is_certain = len(self._learned) >= ERROR_DOCUMENTS or bool(beside.untaught)
+            yield self._of_spread(spread, beside, "error" if is_certain else "warning")
+        # Answers of a few texts may be the classes of a classifier: only a column that holds more
+        # speaks against it.
         elif beside.untaught:
-            yield self._finding(spread, beside, "info" if spread.kind == "labels" else "warning")
+            yield self._of_spread(spread, beside, "info" if spread.kind == "labels" else "warning")
 
-    def _finding(self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity) -> Finding:
-        untaught = [one.name for one in beside.untaught]
-        message, remedy = describe_answers(spread), "train the column that holds the answers"
-        if untaught:
-            learned = (
-                f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
-            )
-            message += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
-            remedy = f"train {untaught[0]}, if it holds the answers"
-        elif not (self.subject.facts.get("canary") or {}).get("fields"):
-            remedy += (
-                "; truetune run --canary says which column is learned, and which reaches no label"
-            )
+    def _are_enough(self, is_one: bool) -> bool:
+        """Are there documents enough, with prompts enough? Answers that are not all one text take more."""
+        documents = len(self._learned)
+        if not is_one and documents < MIN_DOCUMENTS:
+            return False
+        # One prompt again and again has one answer by right.
+        contexts = {document.context for document in self._learned}
+        return documents >= WARNING_DOCUMENTS and len(contexts) >= WARNING_DOCUMENTS
+
+    def _of_spread(
+        self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity
+    ) -> Finding:
+        """The answers in the loss are alike.
+
+        Args:
+            spread: how different they are.
+            beside: the columns of their rows, and which of them reach no label.
+            severity: of the finding.
+        """
+        message, remedy = self._message_and_remedy(spread, beside)
         common = {answer for answer, _ in spread.common}
         return self.finding(
             message,
@@ -121,22 +127,38 @@ class SupervisedAnswersAllAlike(BatchRule):
                     f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that,"
                     " and no prompt is read"
                 ),
-                *(one.shown for one in beside.untaught),
+                *(column.shown for column in beside.untaught),
             ],
             cases=[
-                Case(f"{one.sample.place}: learns {one.answer[:SHOWN_CHARACTERS]!r}")
-                for one in self._learned
-                if one.answer in common
+                Case(f"{document.sample.place}: learns {document.answer[:SHOWN_CHARACTERS]!r}")
+                for document in self._learned
+                if document.answer in common
             ][:MAX_CASES],
             count=sum(rows for _, rows in spread.common),
             total=spread.total,
         )
 
+    def _message_and_remedy(self, spread: AnswerSpread, beside: ColumnsBeside) -> tuple[str, str]:
+        """What is wrong, and what to do: train a column that is known, or find it out with the canary."""
+        message, remedy = describe_answers(spread), "train the column that holds the answers"
+        untaught = [column.name for column in beside.untaught]
+        if untaught:
+            learned = ""
+            if beside.learned:
+                learned = f"the labels are of {name_list(beside.learned)}, and "
+            message += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
+            return message, f"train {untaught[0]}, if it holds the answers"
+        if not (self.subject.facts.get("canary") or {}).get("fields"):
+            remedy += (
+                "; truetune run --canary says which column is learned, and which reaches no label"
+            )
+        return message, remedy
+
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet()
-            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if self._spread.total >= WARNING_DOCUMENTS and self._spread.largest < 1.0:
             return None

@@ -79,10 +79,10 @@ class TemplateNeverApplied(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet()
-            or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
@@ -113,12 +113,20 @@ def _template_markers(audit: Audit) -> dict[int, str]:
         return {}
     tokenizer = audit.probes.tokenizer
     ids = tokenizer.backend.encode(text, add_special_tokens=False).ids
-    special = [tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special]
-    seldom = {id for id in special if ids.count(id) <= 1} | {
-        id for id in special[-1:] if id in audit.stops
-    }
+    ignored = _ids_of_trainers(audit, ids)
     return {
         id: tokenizer.backend.id_to_token(id) or ""
         for id in ids
-        if id in tokenizer.control and id not in seldom
+        if id in tokenizer.control and id not in ignored
     }
+
+
+def _ids_of_trainers(audit: Audit, ids: list[int]) -> set[int]:
+    """BOS and EOS as trainers add them to plain text, which say nothing about a template.
+
+    Where the template writes one of them several times, it marks turns with it, and counts.
+    """
+    special = audit.probes.tokenizer.special if audit.probes else {}
+    own = [special[name].id for name in ("bos", "eos") if name in special]
+    # EOS stands last in `own`; where it ends turns, plain text that a trainer ends has it as well.
+    return {id for id in own if ids.count(id) <= 1} | {id for id in own[-1:] if id in audit.stops}

@@ -101,7 +101,8 @@ class TokenizedRowsWithoutLabels(BatchRule):
         return Case(f"{sample.place}: a label on {text_around(sample, first)}")
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not came_tokenized(self.subject):
             return Unmet("it is about rows that came tokenized")
@@ -114,7 +115,8 @@ class TokenizedRowsWithoutLabels(BatchRule):
             )
         if self.subject.facts["args"].get("completion_only_loss") is False:
             return Unmet("the settings ask for a loss on whole rows: completion_only_loss=False")
-        if (bare := prompts_of_bare_rows(self.subject)) is not None:
+        bare = prompts_of_bare_rows(self.subject)
+        if bare is not None:
             return SOME_LEARNED if bare.learned else None
         supervised, total = count_learned_tokens(self.subject)
         return Unmet(
@@ -126,7 +128,8 @@ class TokenizedRowsWithoutLabels(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        if (bare := prompts_of_bare_rows(self.subject)) is not None:
+        bare = prompts_of_bare_rows(self.subject)
+        if bare is not None:
             return counted(
                 "prompt tokens of rows without labels that are in the loss",
                 bare.learned,

@@ -49,8 +49,8 @@ from truetune.spec.run import Severity
 MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
 """Recommended by the KTO paper (equation 8) and TRL"""
 # Chosen, not measured: a tenth beyond the range is what a random split of some hundred rows does to
-# it; at twice, one kind has half of the recommended weight. With a warning from 1.5 on, most sets
-# of thumbs up and down would have one.
+# it; at twice, one kind has half of the recommended weight. At 1.5 a set with two ups to each down
+# would warn.
 NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 """How many times outside of that range"""
 

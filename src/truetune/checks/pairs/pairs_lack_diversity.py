@@ -61,9 +61,8 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
-# Chosen, not measured: one word in twenty. At 0.9 two samples of one short answer ("Yes, that is
-# right.") would count as the same; at 0.99 only answers that differ in a single token of a hundred
-# would.
+# Chosen, not measured: one word in twenty. At 0.9 short answers that differ in one word of ten
+# would count as the same; at 0.99 only answers that differ in a single token of a hundred would.
 ALIKE_SHARE = 0.95
 """Tokens in common, in order, of both answers together, from which they are nearly the same"""
 # Chosen, not measured. The interval's lower end is compared, so that a tenth must be sure and not

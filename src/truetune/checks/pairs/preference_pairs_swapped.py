@@ -66,9 +66,9 @@ SIGNS = {
     "open": "the chosen side alone has no stop token",
 }
 # Refusals, empty and open answers speak against their side in nearly every right set: 0.6 leaves
-# room for a set that mixes both, at 0.5 chance alone would speak. Cut answers are 0.75, because
-# long answers are cut more often and are often the better ones (the page says so). Chosen, not
-# measured.
+# room for a set in which a sign speaks a little against the labels by design. Cut answers are 0.75,
+# because long answers are cut more often and are often the better ones (the page says so). Chosen,
+# not measured.
 MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
 # Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
 MIN_PAIRS = 8
@@ -145,12 +145,16 @@ class PreferencePairsSwapped(PairRule):
             if good or bad:
                 yield "empty", not good
             return
-        if (refused := begins_with_refusal(good)) != begins_with_refusal(bad):
+        refused = begins_with_refusal(good)
+        if refused != begins_with_refusal(bad):
             self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
             yield "refused", refused
-        if (stopped := is_cut(good)) != is_cut(bad):
+        stopped = is_cut(good)
+        if stopped != is_cut(bad):
             yield "cut", stopped
-        if not row.is_chat and (ended := good.endswith(self.stops)) != bad.endswith(self.stops):
+        ended = good.endswith(self.stops)
+        # Of chats the template writes the stop tokens.
+        if not row.is_chat and ended != bad.endswith(self.stops):
             yield "open", not ended
 
     def unmet(self) -> Unmet | None:

@@ -140,12 +140,13 @@ class FieldReachesNoToken(DataRule):
             )
 
     def _evidence(self, field: str) -> Iterator[str]:
-        if empty := self.effects[field, "empties"]:
+        empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
+        if empty:
             yield (
                 f"trained turns that are empty without them: {empty:,}; the model learns to answer"
                 " nothing"
             )
-        if changed := self.effects[field, "changes"]:
+        if changed:
             yield (
                 f"trained turns that have other content: {changed:,}; it ends them without the call"
             )

@@ -94,7 +94,8 @@ class RefusalsInAnswers(AnswerTextRule):
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
         beginning = answer.text[:SEARCHED_CHARACTERS]
         for kind, pattern in REFUSALS.items():
-            if match := pattern.search(beginning):
+            match = pattern.search(beginning)
+            if match:
                 return kind, f"the answer {kind}: {match[0][:80]!r}"
         return None
 

@@ -74,7 +74,8 @@ class PlainStringPairSkipsTemplate(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.pairs:
             return Unmet("it is about prompts and completions in plain strings, and there are none")
-        if (lacking := no_template(self.probes)) is not None:
+        lacking = no_template(self.probes)
+        if lacking is not None:
             return lacking
         return (
             None

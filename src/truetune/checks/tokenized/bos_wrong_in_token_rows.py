@@ -86,8 +86,8 @@ class BosWrongInTokenRows(TokenizedRule):
         if bos is None:
             return False
         text = probes.text(chat(QUESTION, ANSWER)) or ""
-        # A template that opens every turn with BOS (Mistral's do) says nothing about the first one
-        # of a row.
+        # A template that opens every turn with BOS (Llama 2's does) says nothing about the first
+        # one of a row.
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
         return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 

@@ -34,9 +34,9 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
-# Chosen, not measured. Padding to the longest row of a file is mostly a third of it or more, runs
-# of stop tokens at the ends of texts are one or two places a row. At 0.01 short rows that end so
-# would warn; at 0.04 little padding passes.
+# Chosen, not measured. Padding to the longest row is a large part of a file; runs of stop tokens at
+# the ends of texts are one or two places a row. At 0.01 short rows that end so would warn; at 0.04
+# little padding passes.
 MIN_SHARE = 0.02
 """Of all places: a run of stop tokens at the ends of some texts looks like padding"""
 

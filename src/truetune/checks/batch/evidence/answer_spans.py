@@ -1,4 +1,9 @@
-"""Answers: what a served model must produce, found in the batches, and what is supervised of it."""
+"""Answers in the batches: where each stands that a served model must produce, and what of it has labels.
+
+An audit knows of each token which field it comes from, and whether inference must produce it. From that, an answer is a
+run of expected tokens, whatever the template. Only lines whose labels are of their own tokens are looked at: where
+labels are shifted, each rule on single tokens would fire, and one rule names the cause.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,14 @@ PROMPT_SOURCES = (Source.SYSTEM, Source.USER, Source.TOOL_RESULT, Source.TOOLS)
 ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL)
 LENGTH_SETTINGS = ("max_length", "max_seq_length", "max_seq_len", "cutoff_len", "sequence_len")
 """Names of the setting that cuts rows"""
+# Two documents of one length may be chance or copies. With five, audits of a few batches would
+# seldom see a limit.
 MIN_LONGEST_DOCUMENTS = 3
 """So many documents of one length, none longer, stand for a limit that no setting names"""
+# Half or less is a shift, or a collator for masked language models, of whose labels one in ten is
+# its place's id.
+OWN_LABEL_SHARE = 0.5
+"""Share of the labels that are the id of their place, above which labels are not shifted"""
 SHOWN_TOKENS = 10
 """Tokens shown around a place"""
 
@@ -52,17 +63,21 @@ class Answer:
 
 
 def lines_with_own_labels(audit: Audit) -> Iterator[Sample]:
-    """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault."""
+    """The lines with a loss on them, as long as each label is its own token's: others are shifted, another fault.
+
+    KTO's lines of prompts with answers of other rows are left out: nothing of them is learned.
+    """
     lines = [
         (sample, sample.labels[sample.supervised] == sample.ids[sample.supervised])
         for sample in audit.samples
         if sample.labels is not None and sample.side != "kl" and not sample.padding.all()
     ]
+    # First over all lines: of a short line, labels that are shifted may equal their ids by chance.
     all_own = np.concatenate([own for _, own in lines] or [np.ones(0, np.bool_)])
-    if all_own.size and all_own.mean() <= 0.5:
+    if all_own.size and all_own.mean() <= OWN_LABEL_SHARE:
         return
     for sample, own in lines:
-        if own.size == 0 or own.mean() > 0.5:
+        if own.size == 0 or own.mean() > OWN_LABEL_SHARE:
             yield sample
 
 
@@ -72,30 +87,29 @@ def lines_of_known_rows(audit: Audit) -> list[Sample]:
 
 
 def answers_in_line(sample: Sample, stops: frozenset[int]) -> list[Answer]:
-    """In order. Plain text has none."""
+    """The answers of one line, in order. Plain text has none.
+
+    Args:
+        sample: the line.
+        stops: ids that end a turn.
+    """
     if sample.expected is None:
         return []
+    # A run is a stretch of tokens that inference must produce, in one document: an answer with its
+    # stop token. Where documents follow each other without a gap, their numbers part the runs.
     owner = np.where(sample.expected, sample.documents, PAD)
-    content = np.isin(sample.source, ANSWER_SOURCES)
+    is_answer = np.isin(sample.source, ANSWER_SOURCES)
     edges = np.flatnonzero(np.diff(owner, prepend=PAD - 1, append=PAD - 1)).tolist()
-    runs = [run for run in pairwise(edges) if owner[run[0]] != PAD and content[slice(*run)].any()]
+    # A run without text of an answer is an empty one, or what the generation prompt writes ahead.
+    runs = [run for run in pairwise(edges) if owner[run[0]] != PAD and is_answer[slice(*run)].any()]
     answers: list[Answer] = []
     for document, turns in groupby(runs, lambda run: int(owner[run[0]])):
         spans = list(turns)
         for turn, (start, end) in enumerate(spans):
             stop = _stop_place(sample, start, end, stops)
-            last = turn == len(spans) - 1
-            answers.append(
-                Answer(
-                    sample,
-                    document,
-                    turn,
-                    start,
-                    end if stop is None else min(end, stop),
-                    stop,
-                    last,
-                )
-            )
+            answer_end = end if stop is None else min(end, stop)
+            is_last = turn == len(spans) - 1
+            answers.append(Answer(sample, document, turn, start, answer_end, stop, is_last))
     return answers
 
 
@@ -104,6 +118,7 @@ def _stop_place(sample: Sample, start: int, end: int, stops: frozenset[int]) -> 
     inside = np.flatnonzero(sample.source[start:end] == Source.STOP)
     if len(inside):
         return start + int(inside[0])
+    # A stop token that the row itself brings is text of the answer: it is known by its id alone.
     last = end
     while last > start and int(sample.ids[last - 1]) in stops:
         last -= 1
@@ -137,14 +152,16 @@ def prompt_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
 
 
 def answer_header_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
-    """(tokens,) what the template writes right before each answer."""
-    headers, most = (
-        np.zeros(len(sample.ids), np.bool_),
-        len(find_answer_marker(audit.probes).decode("utf-8", "replace")),
-    )
+    """(tokens,) what the template writes right before each answer.
+
+    Where lines were placed by the template's markers alone, its headers count as text: they are taken off by their
+    length in characters, from each answer backwards.
+    """
+    headers = np.zeros(len(sample.ids), np.bool_)
+    marker = find_answer_marker(audit.probes).decode("utf-8", "replace")
     for answer in answers_in_line(sample, audit.stops):
         first, size = answer.start, 0
-        while first and size < most:
+        while first and size < len(marker):
             first -= 1
             size += len(sample.pieces[first])
         headers[first : answer.start] = True
@@ -181,17 +198,18 @@ def length_limit(audit: Audit) -> tuple[int | None, bool]:
 def row_format(audit: Audit) -> str | None:
     """The format of the given rows, by their columns where none is at hand; None where they are not known."""
     row = next((row for record in audit.records for row in record.rows), None)
-    if row is not None and (talk := parse_row(row, 0)):
-        return talk.format
+    conversation = None if row is None else parse_row(row, 0)
+    if conversation:
+        return conversation.format
     data = audit.facts["data"]
-    columns = [
-        name
-        for table in (data["given"], data["prepared"])
-        if table
-        for name in table["columns"] or ()
-    ]
-    known = (format for format in row_formats().values() if format.columns)
-    return next((f.name for f in known if set(f.columns) <= set(columns)), None)
+    columns: set[str] = set()
+    for table in (data["given"], data["prepared"]):
+        if table:
+            columns |= set(table["columns"] or ())
+    for format in row_formats().values():
+        if format.columns and set(format.columns) <= columns:
+            return format.name
+    return None
 
 
 def text_around(sample: Sample, place: int) -> str:

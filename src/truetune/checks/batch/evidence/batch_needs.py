@@ -1,4 +1,7 @@
-"""Needs: why rules on batches can say nothing, where several say the same."""
+"""Needs: why rules on batches can say nothing, where several say the same.
+
+Each is told once for all rules that have it, so the words must be the same: they stand here and not in the rules.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What became of the canary: a copied row with a string of its own in each text."""
+"""What became of the canary: a copied row with a string of its own in each text.
+
+The probe sends it through the trainer's preparation and collator, and looks in which tokens each string comes out. So
+it is known of each column and turn whether it is learned, only read, cut off or lost, whatever code made the batch.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import NamedTuple
 
 from truetune.auditing.audit import Audit
 
+# Columns that formats without turns call their answer.
 ANSWER_COLUMNS = frozenset(("output", "response", "answer", "completion", "chosen"))
 LEARNED, CONTEXT, LOST = "supervised", "context", "lost"
 

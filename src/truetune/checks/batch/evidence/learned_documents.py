@@ -14,8 +14,12 @@ from truetune.checks.answer_spread import AnswerSpread
 from truetune.errors import name_list
 from truetune.render.rendering import Source
 
+# As for `answers-nearly-all-alike`: of fewer documents two classes at even odds look like one by
+# chance.
 MIN_DOCUMENTS = 20
 """Documents from which answers that are not all one text are counted"""
+# Chosen, not measured: batches are a draw of the rows. At 0.9 one draw of 13 of 20 rows, from rows
+# of which 95 % are alike, would fall below; at 0.5 batches of other rows would pass for these.
 MIN_COMMON_SHARE = 0.8
 """Share of the documents that have the commonest answer of the given rows, from which the batches are of these rows"""
 SHOWN_CHARACTERS = 60

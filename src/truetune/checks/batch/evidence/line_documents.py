@@ -1,4 +1,8 @@
-"""Lines of a batch: where their documents begin and end, whether they are packed, the two sides of pairs."""
+"""Documents in the lines of a batch: where they begin and end, whether lines are packed, which hold a prompt.
+
+A line is a row of the batch's tensors. Packing puts several rows of the data, its documents, into one line; the audit
+numbers them. Everything here also holds for lines whose rows are not known.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +54,8 @@ def is_chat(sample: Sample, start: int, end: int, ends: Collection[int | None]) 
         & ~np.isin(sample.ids[start:end], [id for id in ends if id is not None])
     )
     return bool(read.any() or np.isin(sample.source[start:end], CHAT_SOURCES).any())
+
+
+def keys_of_batches(audit: Audit) -> set[str]:
+    """The names under which any batch of any process holds something."""
+    return {name for record in audit.records for batch in record.batches for name in batch}

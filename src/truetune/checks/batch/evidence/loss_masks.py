@@ -1,4 +1,9 @@
-"""Masks: what the rows said about the loss before the collator, against what the batch says."""
+"""Loss masks: what the rows and the settings said about the loss before the collator, against what the batch says.
+
+A mask gets lost in three ways: the collator makes labels of its own, the column is removed on the way, or the setting
+never applied to rows of this form. Several rules tell them, each its own way, so all of it is asked here: a rule stays
+silent where another one knows more (`prompt_loss_is_explained`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 from truetune.probe.run_record import Record
 from truetune.render.rendering import IGNORED
 
+# As TRL, Axolotl, transformers' apply_chat_template and hand-made data name them.
 MASK_COLUMNS = (
     "assistant_masks",
     "assistant_mask",
@@ -26,6 +32,8 @@ MASK_COLUMNS = (
     "loss_weights",
 )
 MASK_SETTINGS = ("assistant_only_loss", "completion_only_loss")
+# At 0.9 rows whose short prompts are masked as they should be would count as all learned; at 1, a
+# BOS that a collator masks would hide that the prompts are in the loss.
 ALL_LEARNED_SHARE = 0.99
 """Share of supervised tokens from which all are said to be: the first of each document may be masked"""
 
@@ -62,26 +70,48 @@ def align_column(audit: Audit, column: str) -> Iterator[AlignedColumn]:
     for record in audit.records:
         at = 0
         for number, batch in enumerate(record.facts["batches"]):
+            # The rows of all batches lie end to end, in the order in which the collator was given
+            # them.
             rows = record.prepared[at : at + _row_count(record, batch)]
             at += len(rows)
             lines = by_batch.get((record.facts["rank"], number), [])
-            values, ids = _column_end_to_end(rows, column), _column_end_to_end(rows, "input_ids")
-            padded = ids.size > sum(map(count_tokens, lines))
-            kept = [np.ones_like(sample.padding) if padded else ~sample.padding for sample in lines]
-            if values.size and values.size == ids.size == sum(int(k.sum()) for k in kept):
-                if np.array_equal(
-                    np.concatenate([s.ids[k] for s, k in zip(lines, kept, strict=True)]), ids
-                ):
-                    yield AlignedColumn(
-                        values,
-                        np.concatenate([s.supervised[k] for s, k in zip(lines, kept, strict=True)]),
-                        lines,
-                        np.repeat(np.arange(len(lines)), [int(k.sum()) for k in kept]),
-                        np.concatenate([np.flatnonzero(k) for k in kept]),
-                    )
+            aligned = _align_rows(rows, lines, column)
+            if aligned is not None:
+                yield aligned
+
+
+def _align_rows(
+    rows: list[dict[str, Any]], lines: list[Sample], column: str
+) -> AlignedColumn | None:
+    """A column of some rows beside the lines that were made of them.
+
+    Rows may be packed, so that rows and lines are compared end to end and not one by one.
+
+    Returns:
+        None where the column is no list of numbers, or where the tokens of rows and lines are not the same: then the
+        collator has cut or changed them, and places can't be told.
+    """
+    values, ids = _column_end_to_end(rows, column), _column_end_to_end(rows, "input_ids")
+    # Rows that are padded already bring their pads along, and their mask with values for these.
+    is_padded = ids.size > sum(map(count_tokens, lines))
+    kept = [np.ones_like(line.padding) if is_padded else ~line.padding for line in lines]
+    counts = [int(places.sum()) for places in kept]
+    if not values.size or not values.size == ids.size == sum(counts):
+        return None
+    both = list(zip(lines, kept, strict=True))
+    if not np.array_equal(np.concatenate([line.ids[places] for line, places in both]), ids):
+        return None
+    return AlignedColumn(
+        values,
+        np.concatenate([line.supervised[places] for line, places in both]),
+        lines,
+        np.repeat(np.arange(len(lines)), counts),
+        np.concatenate([np.flatnonzero(places) for places in kept]),
+    )
 
 
 def _row_count(record: Record, batch: dict[str, Any]) -> int:
+    """Rows of one micro-batch: as drawn, else an even share of all that were seen."""
     if batch["indices"] is not None:
         return len(batch["indices"])
     return len(record.prepared) // max(len(record.facts["batches"]), 1)
@@ -90,13 +120,14 @@ def _row_count(record: Record, batch: dict[str, Any]) -> int:
 def _column_end_to_end(rows: list[dict[str, Any]], column: str) -> NDArray[np.float64]:
     """A column of lists end to end; empty where a row has none."""
     values = [row.get(column) for row in rows]
-    whole = all(
-        isinstance(value, list) and all(isinstance(v, int | float) for v in value)
-        for value in values
-    )
-    return (
-        np.array([v for value in values for v in value or ()], np.float64) if whole else np.empty(0)
-    )
+    if not all(_is_list_of_numbers(value) for value in values):
+        return np.empty(0)
+    return np.array([number for value in values for number in value or ()], np.float64)
+
+
+def _is_list_of_numbers(value: Any) -> bool:
+    """Is a value a list of numbers? One of nothing is."""
+    return isinstance(value, list) and all(isinstance(number, int | float) for number in value)
 
 
 def overwritten_labels(audit: Audit) -> MaskLoss | None:
@@ -131,17 +162,24 @@ def _is_switched_off(audit: Audit, column: str) -> bool:
 
 
 def _compare_column(audit: Audit, column: str, masked: int) -> MaskLoss:
+    """What a column leaves out of the loss, against the labels of the batches.
+
+    Args:
+        audit: the run.
+        column: a column of the rows with one number for each token.
+        masked: the number by which it leaves a token out: 0 in a mask, -100 in labels.
+    """
     tokens = total = 0
     first: dict[str, tuple[Sample, int]] = {}
     for batch in align_column(audit, column):
-        out = batch.values == masked
-        wrong = np.flatnonzero(out & batch.supervised)
-        total, tokens = total + int(out.sum()), tokens + len(wrong)
+        is_masked = batch.values == masked
+        wrong = np.flatnonzero(is_masked & batch.supervised)
+        total += int(is_masked.sum())
+        tokens += len(wrong)
         for owner in np.unique(batch.owners[wrong]).tolist():
             sample = batch.lines[owner]
-            first.setdefault(
-                sample.place, (sample, int(batch.places[wrong[batch.owners[wrong] == owner][0]]))
-            )
+            place = batch.places[wrong[batch.owners[wrong] == owner][0]]
+            first.setdefault(sample.place, (sample, int(place)))
     return MaskLoss(column, tokens, total, tuple(first.values()))
 
 
@@ -153,10 +191,11 @@ def all_tokens_learned(audit: Audit) -> bool:
 
 def count_learned_tokens(audit: Audit) -> tuple[int, int]:
     """Tokens of the batches that are in the loss, and all of them, without padding."""
-    kept = [(~sample.padding, sample.supervised) for sample in lines_with_own_labels(audit)]
-    return sum(int((real & known).sum()) for real, known in kept), sum(
-        int(real.sum()) for real, _ in kept
-    )
+    supervised = total = 0
+    for sample in lines_with_own_labels(audit):
+        supervised += int((~sample.padding & sample.supervised).sum())
+        total += int((~sample.padding).sum())
+    return supervised, total
 
 
 def mask_column_without_effect(audit: Audit) -> str | None:

@@ -25,6 +25,8 @@ ENCODE_REMEDY = (
     " train on encoded/data/; or give the rows labels, -100 wherever no answer is"
 )
 """The remedy where rows came tokenized"""
+# Chosen, not measured. At 0.5 a collator that masks most prompts would count as none; at 1 a single
+# pad would.
 UNMASKED_SHARE = 0.9
 """Share of the prompts' tokens that is learned where nothing masks them. Not all: a collator that masks padding by its
 id, or the first token of each document, takes some out"""
@@ -94,23 +96,28 @@ def _keeps_columns(audit: Audit) -> bool:
 
 
 def prompts_of_bare_rows(audit: Audit) -> BarePrompts | None:
-    """The prompts of rows that came tokenized, without labels; None where the rows did not, where less than half of the
-    lines are known to hold any, or where `completion_only_loss=False` asks for a loss on them."""
+    """The prompts of rows that came tokenized, without labels.
+
+    Returns:
+        None where the rows came otherwise, where less than half of the lines are known to hold prompts, or where
+        `completion_only_loss=False` asks for a loss on them.
+    """
     if audit.kind not in ("sft", "loop") or not came_without_labels(audit):
         return None
     if audit.facts["args"].get("completion_only_loss") is False:
         return None
-    lines = [sample for sample in lines_of_known_rows(audit) if _learns_an_answer(audit, sample)]
-    prompts = [(sample, prompt_mask(audit, sample)) for sample in lines]
-    prompts = [(sample, is_prompt) for sample, is_prompt in prompts if is_prompt.any()]
-    if not prompts or len(prompts) < MIN_CHAT_SHARE * len(audit.samples):
+    lines: list[Sample] = []
+    learned = prompts = labels = 0
+    for sample in lines_of_known_rows(audit):
+        is_prompt = prompt_mask(audit, sample)
+        if is_prompt.any() and _learns_an_answer(audit, sample):
+            lines.append(sample)
+            learned += int((is_prompt & sample.supervised).sum())
+            prompts += int(is_prompt.sum())
+            labels += int(sample.supervised.sum())
+    if not lines or len(lines) < MIN_CHAT_SHARE * len(audit.samples):
         return None
-    return BarePrompts(
-        tuple(sample for sample, _ in prompts),
-        learned=sum(int((is_prompt & sample.supervised).sum()) for sample, is_prompt in prompts),
-        prompts=sum(int(is_prompt.sum()) for _, is_prompt in prompts),
-        labels=sum(int(sample.supervised.sum()) for sample, _ in prompts),
-    )
+    return BarePrompts(tuple(lines), learned=learned, prompts=prompts, labels=labels)
 
 
 def _learns_an_answer(audit: Audit, sample: Sample) -> bool:
