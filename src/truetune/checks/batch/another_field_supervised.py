@@ -154,4 +154,5 @@ def _fields_in_line(sample: Sample, *, supervised: bool) -> list[Field]:
 
 
 def _column_of(field: Field) -> str:
+    """The column that a text stands in: `messages` of `messages[1].content`."""
     return re.split(r"[.\[]", field.path, maxsplit=1)[0]

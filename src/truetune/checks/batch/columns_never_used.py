@@ -138,6 +138,7 @@ class ColumnsNeverUsed(BatchRule):
 
     @cached_property
     def _use(self) -> ColumnUse:
+        """What became of the columns; found once."""
         return _find_column_use(self.subject)
 
 

@@ -113,6 +113,7 @@ class ControlTokenSpelledAsText(BatchRule):
         return f"{name}: {what}"
 
     def _is_control(self, name: str) -> bool:
+        """Has this tokenizer one id for a marker?"""
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 

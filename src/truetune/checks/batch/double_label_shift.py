@@ -107,6 +107,7 @@ class DoubleLabelShift(BatchRule):
         )
 
     def _shifts_itself(self) -> bool:
+        """Is it a causal model of transformers under its own loss? Such a one shifts the labels that it is given."""
         facts = self.subject.facts
         causal = facts["model"]["class"].endswith(
             ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
@@ -156,6 +157,7 @@ class DoubleLabelShift(BatchRule):
 
     @cached_property
     def _samples(self) -> list[Sample]:
+        """Lines with labels."""
         return [
             sample
             for sample in self.subject.samples
@@ -164,10 +166,12 @@ class DoubleLabelShift(BatchRule):
 
     @cached_property
     def _total(self) -> int:
+        """Labels in all lines."""
         return sum(int(sample.supervised.sum()) for sample in self._samples)
 
 
 def _show_label(sample: Sample, shift: int) -> str:
+    """The first label of the first line, by the token that it is in truth."""
     at = int(np.flatnonzero(sample.supervised)[0])
     label = int(sample.labels[at]) if sample.labels is not None else -100
     own = sample.text(at, at + 1)

@@ -137,4 +137,5 @@ def _learned_template_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
 
 
 def _text_with_context(sample: Sample, start: int, end: int) -> str:
+    """The text of some tokens, and of four on either side."""
     return sample.text(max(start - 4, 0), min(end + 4, len(sample.ids)))

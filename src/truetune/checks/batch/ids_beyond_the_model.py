@@ -99,6 +99,7 @@ class IdsBeyondTheModel(BatchRule):
         return counted("ids that are not in the model", 0, ids, f"; it has {self._limit():,} rows")
 
     def _holds_media(self) -> bool:
+        """Does any batch hold images or sound?"""
         return any(
             name in batch
             for name in MEDIA_KEYS

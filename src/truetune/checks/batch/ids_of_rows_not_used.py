@@ -78,6 +78,7 @@ class IdsOfRowsNotUsed(BatchRule):
         self.used = sum(self._holds_ids(sample) for sample in self.lines)
 
     def _holds_ids(self, sample: Sample) -> bool:
+        """Does a line hold the ids of an answer of any row?"""
         text = sample.ids.astype(np.int64).tobytes()
         wanted = (
             np.array(ids, np.int64).tobytes() for ids in self.ids if len(ids) >= MIN_COMPARED_IDS

@@ -86,6 +86,7 @@ class MaskingSettingWithoutEffect(BatchRule):
         )
 
     def _cause(self) -> str:
+        """Why the setting has no effect, where it is known; the end of a message."""
         return (
             ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
         )

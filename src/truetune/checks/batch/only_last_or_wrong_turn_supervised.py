@@ -118,10 +118,12 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
 
 
 def _document_key(answer: Answer) -> tuple[int, int, int, int]:
+    """What the answers of one document have in common."""
     return answer.sample.rank, answer.sample.batch, answer.sample.line, answer.document
 
 
 def _is_learned(answer: Answer) -> bool:
+    """Has a token of the answer's own text a label?"""
     return bool((answer.supervised & answer.content).any())
 
 

@@ -113,12 +113,14 @@ class PromptSupervised(BatchRule):
         )
 
     def _is_explained(self) -> bool:
+        """Does another finding say why prompts are in the loss?"""
         return (
             prompt_loss_is_explained(self.subject)
             or prompts_without_labels(self.subject) is not None
         )
 
     def _remedy(self) -> str:
+        """What keeps prompts out of the loss of this trainer, for rows of this format."""
         if came_tokenized(self.subject):
             return ENCODE_REMEDY
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):

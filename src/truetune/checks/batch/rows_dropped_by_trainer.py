@@ -106,4 +106,5 @@ class RowsDroppedByTrainer(BatchRule):
         return counted("given rows that are not in the trainer's data set", 0, rows_before, more)
 
     def _rows(self, of: str) -> int | None:
+        """Rows of a data set, `given` or `prepared`; None where it has no length."""
         return (self.subject.facts["data"][of] or {}).get("rows")

@@ -122,6 +122,7 @@ class RowsNotDrawnAtRandom(BatchRule):
 
     @cached_property
     def _drawn(self) -> list[int]:
+        """Numbers of the rows, in the order in which they were drawn."""
         return [i for batch in self.subject.facts["batches"] for i in batch["indices"] or ()]
 
     @property

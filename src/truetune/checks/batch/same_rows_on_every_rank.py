@@ -125,6 +125,7 @@ def _batch_ids(record: Record) -> list[np.ndarray]:
 
 # Only as far as both go: one process may have seen a batch less when the audit stopped.
 def _are_equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    """Are the batches of two processes equal, as far as both go?"""
     both = list(zip(ids, others, strict=False))
     return bool(both) and all(np.array_equal(one, other) for one, other in both)
 

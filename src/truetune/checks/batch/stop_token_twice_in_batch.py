@@ -105,6 +105,7 @@ class StopTokenTwiceInBatch(BatchRule):
         )
 
     def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
+        """What to do: it depends on who wrote the second token, and whether generation ends at the first."""
         if by_trainer and ends:
             return (
                 "nothing: generation ends at the first of them, so the second is learned in vain"

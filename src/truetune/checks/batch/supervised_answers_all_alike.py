@@ -176,6 +176,7 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     @cached_property
     def _spread(self) -> AnswerSpread:
+        """How different the learned answers are."""
         return measure_spread(one.answer for one in self._learned)
 
     @cached_property

@@ -79,9 +79,8 @@ class TemplateNeverApplied(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lacking = super().unmet() or no_labels(
-            self.subject, list(lines_with_own_labels(self.subject))
-        )
+        lines = list(lines_with_own_labels(self.subject))
+        lacking = super().unmet() or no_labels(self.subject, lines)
         if lacking is not None:
             return lacking
         if self.subject.probes is None:
@@ -89,13 +88,9 @@ class TemplateNeverApplied(BatchRule):
         if not _template_markers(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
         kind = row_format(self.subject)
-        return (
-            Unmet("it is not known what the rows are")
-            if kind is None
-            else PLAIN_TEXT
-            if kind == "text"
-            else None
-        )
+        if kind is None:
+            return Unmet("it is not known what the rows are")
+        return PLAIN_TEXT if kind == "text" else None
 
     def figure(self) -> Measurement:
         markers, samples = (

@@ -96,6 +96,7 @@ class TokenizedRowsWithoutLabels(BatchRule):
         )
 
     def _case(self, bare: BarePrompts, number: int) -> Case:
+        """The first learned token of the prompt of one line."""
         sample = bare.lines[number]
         first = int(np.flatnonzero(prompt_mask(self.subject, sample) & sample.supervised)[0])
         return Case(f"{sample.place}: a label on {text_around(sample, first)}")

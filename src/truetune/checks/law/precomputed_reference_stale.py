@@ -71,4 +71,5 @@ class PrecomputedReferenceStale(LawRule):
 
 
 def _show_two_sides(values: list[float]) -> str:
+    """The log-probabilities of chosen and rejected."""
     return " and ".join(f"{value:.2f}" for value in values[:2])

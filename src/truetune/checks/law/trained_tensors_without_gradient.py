@@ -59,7 +59,7 @@ class TrainedTensorsWithoutGradient(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         if not evidence["trained"]:
             yield self.finding(
-                "no tensor is trained" + ": the adapter is frozen" * evidence["adapter"],
+                "no tensor is trained" + (": the adapter is frozen" if evidence["adapter"] else ""),
                 "load an adapter with is_trainable=True, or unfreeze what is to be learned",
             )
             return

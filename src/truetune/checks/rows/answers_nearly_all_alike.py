@@ -47,7 +47,7 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
 from truetune.encoding.batch import Batch
 
-# Chosen, not measured: of 20 rows with two classes at even odds, 19 or 20 are of one class in one
+# Of 20 rows with two classes at even odds, 19 or 20 are of one class in one
 # draw of 25,000; of ten rows, 9 or 10 are in one of 47.
 MIN_ROWS = 20
 """Rows from which it says something"""

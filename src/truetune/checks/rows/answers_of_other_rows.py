@@ -123,6 +123,7 @@ class AnswersOfOtherRows(DataRule):
             )
 
     def _of_shift(self, shift: Shift) -> Finding:
+        """From some row on, the answers are those of the rows before or behind."""
         rows = abs(shift.offset)
         where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
         count = shift.last - shift.first + 1

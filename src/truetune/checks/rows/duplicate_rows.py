@@ -54,8 +54,9 @@ COPIES = {
 }
 MAX_SHOWN_GROUPS = 5
 """Groups of copies, and rows of each, that a report names"""
-# Chosen, not measured: public sets of instructions hold up to some hundredths of copies. At 0.01
-# most of them would warn; at 0.04 a file that holds a small source twice would not.
+# Measured on LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows): sets
+# of instructions have up to 1.7 %, one of pairs 3.7 %, two of tool calls 13 and 14 %. At 0.01 two
+# sets of instructions would warn as well; at 0.04 the pairs would not.
 WARNING_SHARE = 0.02
 """Share of the rows from which copies are a warning and not a note."""
 
@@ -120,26 +121,24 @@ class DuplicateRows(DataRule):
         for early, late in sorted(pair for pairs in self.copies.values() for pair in pairs):
             first[late] = first.get(early, early)
             groups.setdefault(first[late], []).append(late)
-        largest = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))[
-            :MAX_SHOWN_GROUPS
-        ]
+        by_size = sorted(groups.items(), key=lambda group: (-len(group[1]), group[0]))
         kinds = {late: kind for kind, pairs in self.copies.items() for _, late in pairs}
+        largest = by_size[:MAX_SHOWN_GROUPS]
         return {
             "copies": {
                 "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
                 "groups": len(groups),
-                "largest": [
-                    {
-                        "rows": len(late) + 1,
-                        "kind": max((kinds[i] for i in late), key=list(COPIES).index),
-                        "places": [
-                            self._place(self.places, i)._asdict()
-                            for i in (row, *late[: MAX_SHOWN_GROUPS - 1])
-                        ],
-                    }
-                    for row, late in largest
-                ],
+                "largest": [self._group(row, late, kinds) for row, late in largest],
             }
+        }
+
+    def _group(self, row: int, copies: list[int], kinds: dict[int, str]) -> dict[str, Any]:
+        """A row with its copies: how many they are, the loosest kind among them, and the first places."""
+        first_rows = [row, *copies[: MAX_SHOWN_GROUPS - 1]]
+        return {
+            "rows": len(copies) + 1,
+            "kind": max((kinds[i] for i in copies), key=list(COPIES).index),
+            "places": [self._place(self.places, i)._asdict() for i in first_rows],
         }
 
     @cached_property

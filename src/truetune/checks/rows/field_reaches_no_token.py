@@ -128,7 +128,7 @@ class FieldReachesNoToken(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for (severity, field), rows in sorted(self.rows.items(), key=lambda one: -len(one[1])):
-            count = f"{len(rows):,} row" + "s" * (len(rows) != 1)
+            count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
             yield self.finding(
                 f"{field} of {count} reach no token: this template does not write them",
                 NOTHING_TO_DO if severity == "info" else WRITE_FIELDS,
@@ -140,6 +140,7 @@ class FieldReachesNoToken(DataRule):
             )
 
     def _evidence(self, field: str) -> Iterator[str]:
+        """What is left of the turns that lose a field."""
         empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
         if empty:
             yield (

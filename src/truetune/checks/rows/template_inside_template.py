@@ -129,6 +129,7 @@ def _are_two_turns(marks: list[re.Match[str]]) -> bool:
 
 
 def _fault_of_mark(mark: str, text: str) -> TextFault:
+    """The fault of a text with such a mark: its beginning and end are shown."""
     excerpt = (
         text
         if len(text) <= 2 * SHOWN_CHARACTERS

@@ -112,4 +112,5 @@ class UnusedColumns(DataRule):
 
 
 def _column_name(column: str) -> str:
+    """The name without the note that it is not mapped."""
     return column.removesuffix(" (not mapped)")

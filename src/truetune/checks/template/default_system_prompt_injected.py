@@ -101,6 +101,7 @@ class DefaultSystemPromptInjected(DataRule):
             )
 
     def _cases(self, injected: str) -> Iterator[Case]:
+        """The first chat that gets the injected prompt."""
         if self.first is not None:
             at = self.first.examples[0].rendering.text.find(injected)
             yield at_character(self.first, 0, at, "no system message in this row")

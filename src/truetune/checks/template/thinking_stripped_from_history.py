@@ -124,6 +124,7 @@ class ThinkingStrippedFromHistory(DataRule):
         return {i for i, weight in weights.items() if weight and holds_reasoning(row.messages[i])}
 
     def _keep_case(self, case: Case) -> None:
+        """Keep a case, as long as there is room."""
         if len(self.cases) < MAX_CASES:
             self.cases.append(case)
 

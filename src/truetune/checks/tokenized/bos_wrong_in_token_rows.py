@@ -81,6 +81,7 @@ class BosWrongInTokenRows(TokenizedRule):
             )
 
     def _expects_bos(self) -> bool:
+        """Do the template or the tokenizer write BOS before each row of this kind?"""
         probes = self.subject.probes
         bos = probes.tokenizer.special.get("bos")
         if bos is None:

@@ -62,6 +62,7 @@ class CacheMadeWithOtherSettings(TokenizedRule):
             )
 
     def _longer(self) -> int:
+        """Rows that are longer than the run's limit."""
         limit = self.subject.spec.max_length
         # lengths[n] is the number of rows of n tokens.
         return int(self.subject.summary.lengths[limit + 1 :].sum()) if limit else 0

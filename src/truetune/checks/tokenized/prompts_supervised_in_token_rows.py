@@ -64,6 +64,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         )
 
     def _prompt_tokens(self) -> tuple[int, int]:
+        """Tokens of system, user and tool text that are in the loss, and all of them."""
         counts = self.subject.summary.counts[list(CONTENT)]
         return int(counts[:, 1].sum()), int(counts.sum())
 

@@ -82,6 +82,7 @@ class StopMaskedInTokenRows(TokenizedRule):
         return 0 if self.subject.is_plain_text else find_open_rows(self.subject.summary).elsewhere
 
     def _about_pad(self) -> list[str]:
+        """Evidence: the pad token is a stop token, which a mask by id hides with it."""
         special = self.subject.probes.tokenizer.special
         pad = special.get("pad")
         is_stop = pad is not None and pad.id in self.subject.placer.stops

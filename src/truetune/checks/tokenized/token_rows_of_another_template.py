@@ -93,6 +93,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         return self.subject.trainer.template.value != "own"
 
     def _header(self) -> str:
+        """The header of an answer, else the first one that the template writes."""
         headers = self.subject.placer.layout.headers
         answers = [header.text for header in headers if header.role is Source.ASSISTANT]
         return (answers or [headers[0].text])[0].decode("utf-8", "replace")

@@ -114,6 +114,7 @@ class PadIsStopToken(DataRule):
         return "warning" if {"tokenizer", "template"} & set(clash.origins) else "info"
 
     def _lost(self) -> Iterator[str]:
+        """Evidence: how many supervised tokens a mask by id takes."""
         if self.supervised:
             yield (
                 f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are"

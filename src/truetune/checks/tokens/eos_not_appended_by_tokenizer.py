@@ -103,7 +103,7 @@ class EosNotAppendedByTokenizer(DataRule):
                 f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",
                 evidence=[
                     "encoding with special tokens appends no EOS with this tokenizer",
-                    *([appends] * known),
+                    *([appends] if known else []),
                 ],
                 cases=self.cases,
                 count=self.open,

@@ -54,6 +54,7 @@ class Answer:
 
     @property
     def supervised(self) -> NDArray[np.bool_]:
+        """(end - start,) has the token a label?"""
         return self.sample.supervised[self.start : self.end]
 
     @property

@@ -29,10 +29,12 @@ class CanaryText(NamedTuple):
 
     @property
     def column(self) -> str:
+        """The column that it stands in: `messages` of `messages[1].content`."""
         return re.split(r"[.\[]", self.path, maxsplit=1)[0]
 
     @property
     def shown(self) -> str:
+        """`messages[1].content (assistant): supervised`"""
         return f"{self.path}{f' ({self.role})' if self.role else ''}: {self.seen}"
 
 

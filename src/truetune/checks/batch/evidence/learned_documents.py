@@ -92,5 +92,6 @@ def describe_answers(spread: AnswerSpread) -> str:
 
 
 def _text_of_tokens(sample: Sample, chosen: NDArray[np.bool_]) -> str:
+    """The text of some tokens of a line; the bytes of a letter that is cut through become U+FFFD."""
     whole = "".join(sample.pieces[i] for i in np.flatnonzero(chosen).tolist())
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()

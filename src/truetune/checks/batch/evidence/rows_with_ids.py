@@ -121,6 +121,7 @@ def prompts_of_bare_rows(audit: Audit) -> BarePrompts | None:
 
 
 def _learns_an_answer(audit: Audit, sample: Sample) -> bool:
+    """Has an answer of this line a label?"""
     return any(answer.supervised.any() for answer in answers_in_line(sample, audit.stops))
 
 
