@@ -35,8 +35,8 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
-# Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no
-# answer has any. It does harm only where most answers have it and serving strips it.
+# Chosen; in LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) no answer
+# has any. A single one is a slip, one in twenty a habit of whatever wrote them.
 NOTE_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is told"""
 
