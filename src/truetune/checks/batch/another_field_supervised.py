@@ -71,7 +71,7 @@ class AnotherFieldSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples, answers = self._samples, self._answers
+        samples, answers = self._placed_lines, self._row_answers
         read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
         learned = self._learned_columns(answers)
         # Where even one line holds an answer, it is the mask that is wrong and not the column.
@@ -91,7 +91,7 @@ class AnotherFieldSupervised(BatchRule):
         )
 
     @cached_property
-    def _answers(self) -> list[Field]:
+    def _row_answers(self) -> list[Field]:
         """The texts of the given rows that are answers by their format."""
         return [
             field
@@ -107,7 +107,7 @@ class AnotherFieldSupervised(BatchRule):
         texts = {field.text.strip() for field in answers}
         return Counter(
             _column_of(field)
-            for sample in self._samples
+            for sample in self._placed_lines
             for field in _fields_in_line(sample, supervised=True)
             if field.source == Source.OTHER and field.text.strip() not in texts
         )
@@ -128,19 +128,19 @@ class AnotherFieldSupervised(BatchRule):
             return NO_ROWS
         return (
             None
-            if self._samples
+            if self._placed_lines
             else Unmet("no text of the given rows was recognised in the lines")
         )
 
     def figure(self) -> Measurement:
         held = sum(
             any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
-            for line in self._samples
+            for line in self._placed_lines
         )
-        return counted("lines that hold an answer of the given rows", held, len(self._samples))
+        return counted("lines that hold an answer of the given rows", held, len(self._placed_lines))
 
     @cached_property
-    def _samples(self) -> list[Sample]:
+    def _placed_lines(self) -> list[Sample]:
         """Lines in which texts of the given rows are recognised."""
         return [
             sample for sample in lines_with_own_labels(self.subject) if (sample.field >= 0).any()

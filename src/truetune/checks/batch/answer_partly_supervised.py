@@ -72,7 +72,7 @@ class AnswerPartlySupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        learned = self._learned
+        learned = self._learned_answers
         wrong = [ends for ends in learned if ends.head or ends.tail]
         if not wrong:
             return
@@ -93,7 +93,7 @@ class AnswerPartlySupervised(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or self._learned:
+        if lacking is not None or self._learned_answers:
             return lacking
         lines = lines_of_known_rows(self.subject)
         return (
@@ -103,13 +103,13 @@ class AnswerPartlySupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        learned = len(self._learned)
+        learned = len(self._learned_answers)
         return counted(
             "supervised answers with a label on their first and last token", learned, learned
         )
 
     @cached_property
-    def _learned(self) -> list[UnlabelledEnds]:
+    def _learned_answers(self) -> list[UnlabelledEnds]:
         """Of each answer with a label."""
         measured = [_measure_ends(answer) for answer in answers_in_batches(self.subject)]
         return [ends for ends in measured if ends is not None]

@@ -71,12 +71,14 @@ class AnswersCutInBatch(BatchRule):
             if end - start == limit and self._is_cut(sample, start, end)
         ]
         if cut and (is_named or self._is_limit(len(cut), {id(sample) for sample, _ in cut})):
-            yield self._of_cut_answers(cut, limit, is_named)
+            yield self._report_cut_answers(cut, limit, is_named)
         # Packed lines are as long as they are packed; the limit is that of their documents.
         if is_named and not is_packed(self.subject):
-            yield from self._of_longer_lines(limit)
+            yield from self._report_longer_lines(limit)
 
-    def _of_cut_answers(self, cut: list[tuple[Sample, int]], limit: int, is_named: bool) -> Finding:
+    def _report_cut_answers(
+        self, cut: list[tuple[Sample, int]], limit: int, is_named: bool
+    ) -> Finding:
         """Answers that end at the limit, each with its line and one past its last token."""
         total = len(self._answers)
         evidence = []
@@ -96,7 +98,7 @@ class AnswersCutInBatch(BatchRule):
             total=total,
         )
 
-    def _of_longer_lines(self, limit: int) -> Iterator[Finding]:
+    def _report_longer_lines(self, limit: int) -> Iterator[Finding]:
         """Lines that are longer than a limit that the settings name."""
         longer = [
             (sample, end - start) for sample, start, end in self._documents if end - start > limit

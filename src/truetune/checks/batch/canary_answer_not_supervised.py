@@ -71,22 +71,24 @@ class CanaryAnswerNotSupervised(BatchRule):
         unlearned = _unlearned_texts(answers)
         lost = [text for text in answers if text.seen == LOST and text.role]
         if answers and len(unlearned) == len(answers):
-            yield self._of_texts(
+            yield self._report_texts(
                 f"no answer of a marked row is learned; {_what_is_learned(texts)}",
                 unlearned,
                 answers,
             )
         elif lost:
-            yield self._of_texts(
+            yield self._report_texts(
                 f"{len(lost)} of {len(answers)} answers of a marked row are in no batch",
                 lost,
                 answers,
             )
         # Nothing of the row is called an answer: as long as some text is learned, it may be one.
         elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
-            yield self._of_texts("no text of a marked row is learned", texts, texts)
+            yield self._report_texts("no text of a marked row is learned", texts, texts)
 
-    def _of_texts(self, message: str, texts: list[CanaryText], total: list[CanaryText]) -> Finding:
+    def _report_texts(
+        self, message: str, texts: list[CanaryText], total: list[CanaryText]
+    ) -> Finding:
         """The fate of some texts, as cases, and of all they are compared with, as evidence."""
         return self.finding(
             message,

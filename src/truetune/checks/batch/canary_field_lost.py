@@ -66,7 +66,7 @@ class CanaryFieldLost(BatchRule):
     def findings(self) -> Iterator[Finding]:
         every = texts_of_canary(self.subject)
         ignored = [text for text in every if text.formatted and text.seen == LOST]
-        lost = [text for text in every if text.seen == LOST and self._matters(text, every)]
+        lost = [text for text in every if text.seen == LOST and self._is_missed(text, every)]
         # A function that is not used loses all that it writes: that is one fault, and not one of
         # each column.
         if ignored:
@@ -91,7 +91,7 @@ class CanaryFieldLost(BatchRule):
             )
 
     @staticmethod
-    def _matters(text: CanaryText, every: list[CanaryText]) -> bool:
+    def _is_missed(text: CanaryText, every: list[CanaryText]) -> bool:
         """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
         answered = answers_of_canary(every)
         if text in answered and all(answer.seen == LOST for answer in answered):

@@ -81,16 +81,16 @@ class ColumnsNeverUsed(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.facts["model"]["config"]
-        unused = {} if config.get("is_encoder_decoder") else self._use.unused
+        unused = {} if config.get("is_encoder_decoder") else self._column_use.unused
         by_name = {name: text for name, text in unused.items() if name.lower() in PROMPT_COLUMNS}
         # Of columns with other names only prose is told, as a note: they may be meant for people.
         by_text = {
             name: text for name, text in unused.items() if name not in by_name and is_prose(text)
         }
         if by_name:
-            yield self._of_columns(by_name, "warning")
+            yield self._report_columns(by_name, "warning")
         if by_text:
-            yield self._of_columns(by_text, "info")
+            yield self._report_columns(by_text, "info")
         lost = self._lost_weights()
         if lost:
             yield self.finding(
@@ -100,7 +100,7 @@ class ColumnsNeverUsed(BatchRule):
                 severity="warning",
             )
 
-    def _of_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
+    def _report_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
         """Columns, each with one of its texts, that reach no batch."""
         return self.finding(
             f"columns of the given rows whose text is in no batch: {name_list(columns)}",
@@ -124,20 +124,22 @@ class ColumnsNeverUsed(BatchRule):
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS
         return (
-            None if self._use.columns else Unmet("no line was recognised as one of the given rows")
+            None
+            if self._column_use.columns
+            else Unmet("no line was recognised as one of the given rows")
         )
 
     def figure(self) -> Measurement:
-        more = "; they hold no prose" if self._use.unused else ""
+        more = "; they hold no prose" if self._column_use.unused else ""
         return counted(
             "given columns whose text is in no batch",
-            len(self._use.unused),
-            self._use.columns,
+            len(self._column_use.unused),
+            self._column_use.columns,
             more,
         )
 
     @cached_property
-    def _use(self) -> ColumnUse:
+    def _column_use(self) -> ColumnUse:
         """What became of the columns; found once."""
         return _find_column_use(self.subject)
 

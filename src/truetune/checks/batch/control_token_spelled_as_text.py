@@ -66,7 +66,7 @@ class ControlTokenSpelledAsText(BatchRule):
         self.lines = self.judged = self.names = 0
 
     def findings(self) -> Iterator[Finding]:
-        places = self._places()
+        places = self._find_spelled_markers()
         lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in places}
         self.lines = len(lines)
         # In fewer lines it is a text that talks of such tokens; a wrong tokenizer spells them in
@@ -86,7 +86,7 @@ class ControlTokenSpelledAsText(BatchRule):
             " several tokens",
             remedy,
             severity="error" if control else "warning",
-            evidence=[self._describe(name, name in control) for name in spelled],
+            evidence=[self._describe_marker(name, name in control) for name in spelled],
             cases=[
                 Case(f"{sample.place}: {' '.join(map(repr, sample.pieces[start:end]))}")
                 for sample, _, start, end in places[:MAX_CASES]
@@ -94,7 +94,7 @@ class ControlTokenSpelledAsText(BatchRule):
             count=len(places),
         )
 
-    def _places(self) -> list[tuple[Sample, str, int, int]]:
+    def _find_spelled_markers(self) -> list[tuple[Sample, str, int, int]]:
         """(line, marker, first token, one past the last) wherever several tokens spell a marker; counts what it saw."""
         names = _template_markers(self.subject)
         samples = list(lines_with_own_labels(self.subject))
@@ -107,7 +107,7 @@ class ControlTokenSpelledAsText(BatchRule):
         ]
 
     @staticmethod
-    def _describe(name: str, is_control: bool) -> str:
+    def _describe_marker(name: str, is_control: bool) -> str:
         """Whether this tokenizer has one id for a marker."""
         what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
         return f"{name}: {what}"

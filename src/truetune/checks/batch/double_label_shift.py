@@ -66,16 +66,16 @@ class DoubleLabelShift(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples, total = self._samples, self._total
+        samples, total = self._labelled_lines, self._label_count
         if total < MIN_LABELS or not self._shifts_itself():
             return
-        right = self._share(samples, 0)
+        right = self._share_of_labels(samples, 0)
         if right > ALIGNED_SHARE:
             return
-        shares = {shift: self._share(samples, shift) for shift in SHIFTS}
+        shares = {shift: self._share_of_labels(samples, shift) for shift in SHIFTS}
         shift = max(shares, key=shares.__getitem__)
         if shares[shift] > ALIGNED_SHARE and shares[shift] > right:
-            yield self._of_shift(shift, shares[shift])
+            yield self._report_shift(shift, shares[shift])
         # Trainers for preferences may mask or change some labels of their own; of SFT, each label
         # is a token of its line.
         elif right < 1 - ALIGNED_SHARE or (
@@ -91,19 +91,19 @@ class DoubleLabelShift(BatchRule):
                 total=total,
             )
 
-    def _of_shift(self, shift: int, share: float) -> Finding:
+    def _report_shift(self, shift: int, share: float) -> Finding:
         """Nearly all labels are the token `shift` places further on."""
         side = "behind" if shift > 0 else "before"
         # The model shifts once more: the prediction at t is compared with the label at t + 1.
         learned = f"t{shift + 1:+d}" if shift != -1 else "t"
         return self.finding(
-            f"{share:.0%} of {self._total} labels are the token {abs(shift)} {side} their place, and"
+            f"{share:.0%} of {self._label_count} labels are the token {abs(shift)} {side} their place, and"
             " the model shifts labels itself",
             "give the model labels that stand at their own token; it shifts them",
-            cases=[Case(_show_label(sample, shift)) for sample in self._samples[:1]],
+            cases=[Case(_show_label(sample, shift)) for sample in self._labelled_lines[:1]],
             evidence=[f"position t learns token {learned}"],
-            count=round(share * self._total),
-            total=self._total,
+            count=round(share * self._label_count),
+            total=self._label_count,
         )
 
     def _shifts_itself(self) -> bool:
@@ -116,7 +116,7 @@ class DoubleLabelShift(BatchRule):
         return causal and not encodes and not facts["trainer"].get("own_loss", False)
 
     @staticmethod
-    def _share(samples: list[Sample], shift: int) -> float:
+    def _share_of_labels(samples: list[Sample], shift: int) -> float:
         """Share of the labels that are the id `shift` places further on."""
         equal = sum(
             # Modulo: the few places that point beyond an end count as any other token.
@@ -131,19 +131,19 @@ class DoubleLabelShift(BatchRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if not self._samples:
+        if not self._labelled_lines:
             return NO_LABELS
         if not self._shifts_itself():
             return Unmet(
                 "it is about causal models that shift labels themselves, and this one or its loss"
                 " does not"
             )
-        if self._total < MIN_LABELS:
+        if self._label_count < MIN_LABELS:
             return Unmet(
-                f"the batches have {self._total} labels, and it takes {MIN_LABELS}",
+                f"the batches have {self._label_count} labels, and it takes {MIN_LABELS}",
                 "audit more (--batches)",
             )
-        right = self._share(self._samples, 0)
+        right = self._share_of_labels(self._labelled_lines, 0)
         if right <= ALIGNED_SHARE:
             return Unmet(
                 f"it is about labels that are tokens of their line, and {1 - right:.0%} of these"
@@ -152,11 +152,11 @@ class DoubleLabelShift(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        right = round(self._share(self._samples, 0) * self._total)
-        return counted("labels that are the token at their place", right, self._total)
+        right = round(self._share_of_labels(self._labelled_lines, 0) * self._label_count)
+        return counted("labels that are the token at their place", right, self._label_count)
 
     @cached_property
-    def _samples(self) -> list[Sample]:
+    def _labelled_lines(self) -> list[Sample]:
         """Lines with labels."""
         return [
             sample
@@ -165,9 +165,9 @@ class DoubleLabelShift(BatchRule):
         ]
 
     @cached_property
-    def _total(self) -> int:
+    def _label_count(self) -> int:
         """Labels in all lines."""
-        return sum(int(sample.supervised.sum()) for sample in self._samples)
+        return sum(int(sample.supervised.sum()) for sample in self._labelled_lines)
 
 
 def _show_label(sample: Sample, shift: int) -> str:

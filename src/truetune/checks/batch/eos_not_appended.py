@@ -64,12 +64,12 @@ class EosNotAppended(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         most, named = length_limit(self.subject)
-        ends = self._ends
+        ends = self._last_answers
         open_ = [
             answer for answer in ends if answer.stop is None and not _is_cut(answer, most, named)
         ]
         if open_:
-            yield self._missing(open_, ends)
+            yield self._report_missing_stops(open_, ends)
             return
         other = _foreign_stop_token(self.subject, ends)
         if other is not None:
@@ -84,7 +84,7 @@ class EosNotAppended(BatchRule):
                 total=len(ends),
             )
 
-    def _missing(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+    def _report_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
         """Answers without a stop token, of all last answers of documents."""
         return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
@@ -105,22 +105,22 @@ class EosNotAppended(BatchRule):
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or self._ends:
+        if lacking is not None or self._last_answers:
             return lacking
         if answers_in_batches(self.subject):
             return NO_ANSWER_LEARNED
         return no_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
-        ended = sum(answer.stop is not None for answer in self._ends)
-        cut = len(self._ends) - ended
+        ended = sum(answer.stop is not None for answer in self._last_answers)
+        cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
         return counted(
-            "supervised answers with a stop token behind them", ended, len(self._ends), more
+            "supervised answers with a stop token behind them", ended, len(self._last_answers), more
         )
 
     @cached_property
-    def _ends(self) -> list[Answer]:
+    def _last_answers(self) -> list[Answer]:
         """The last answer of each document, where it has labels."""
         return [
             answer

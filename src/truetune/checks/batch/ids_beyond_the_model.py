@@ -62,7 +62,7 @@ class IdsBeyondTheModel(BatchRule):
         model = self.subject.facts["model"]
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
             limit = _row_limit(rows, model["config"])
-            beyond = list(self._beyond(what, limit)) if limit else []
+            beyond = list(self._ids_without_row(what, limit)) if limit else []
             if beyond:
                 count = sum(number for _, _, number in beyond)
                 yield self.finding(
@@ -74,7 +74,7 @@ class IdsBeyondTheModel(BatchRule):
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
 
-    def _beyond(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
+    def _ids_without_row(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
         """(line, the first one, how many) of ids, or of labels, that have no row."""
         for sample in self.subject.samples:
             values = sample.ids if what == "id" else sample.labels
@@ -92,11 +92,17 @@ class IdsBeyondTheModel(BatchRule):
             return lacking
         if self._holds_media():
             return Unmet("it is about ids of text, and the batches hold images or sound too")
-        return None if self._limit() else Unmet("it is not known how many rows the embedding has")
+        return (
+            None
+            if self._embedding_rows()
+            else Unmet("it is not known how many rows the embedding has")
+        )
 
     def figure(self) -> Measurement:
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
-        return counted("ids that are not in the model", 0, ids, f"; it has {self._limit():,} rows")
+        return counted(
+            "ids that are not in the model", 0, ids, f"; it has {self._embedding_rows():,} rows"
+        )
 
     def _holds_media(self) -> bool:
         """Does any batch hold images or sound?"""
@@ -107,7 +113,7 @@ class IdsBeyondTheModel(BatchRule):
             for batch in record.batches
         )
 
-    def _limit(self) -> int:
+    def _embedding_rows(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
         return _row_limit(model["embedding_rows"], model["config"])

@@ -76,7 +76,7 @@ class LineWithoutLabel(BatchRule):
             remedy,
             # A line without labels teaches nothing; a micro-batch without any has no loss at all.
             severity="error" if dead else "warning",
-            evidence=_evidence(full, limit, bool(dead)),
+            evidence=_explain_missing_labels(full, limit, bool(dead)),
             cases=[
                 Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}")
                 for sample in empty[:MAX_CASES]
@@ -92,7 +92,7 @@ class LineWithoutLabel(BatchRule):
         return counted("lines without a label", 0, len(list(lines_with_own_labels(self.subject))))
 
 
-def _evidence(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
+def _explain_missing_labels(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
     """Why there are no labels, as far as it is known, and what a log shows of it.
 
     Args:

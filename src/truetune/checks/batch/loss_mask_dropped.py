@@ -83,7 +83,7 @@ class LossMaskDropped(BatchRule):
                 self._remedy(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
-                    *self._on(on),
+                    *self._evidence_of_loss(on),
                 ],
                 cases=[Case(f"{sample.place}: a label on {text_around(sample, place)}")],
                 count=lost.tokens,
@@ -94,14 +94,14 @@ class LossMaskDropped(BatchRule):
                 f"the rows come with the column {column}, and every token of the batches is in the"
                 " loss",
                 self._remedy(),
-                evidence=self._on(on),
+                evidence=self._evidence_of_loss(on),
             )
         elif setting:
             yield self.finding(
                 f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
                 " loss",
                 self._remedy(),
-                evidence=self._on(on),
+                evidence=self._evidence_of_loss(on),
             )
 
     def _remedy(self) -> str:
@@ -118,7 +118,7 @@ class LossMaskDropped(BatchRule):
             return f"set completion_only_loss=True, which reads it; or {remedy}"
         return remedy
 
-    def _on(self, on: str | None) -> list[str]:
+    def _evidence_of_loss(self, on: str | None) -> list[str]:
         """Evidence: the columns that the collator is given, and on which way the mask was lost."""
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]

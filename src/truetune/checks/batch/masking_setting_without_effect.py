@@ -80,12 +80,12 @@ class MaskingSettingWithoutEffect(BatchRule):
             return
         columns = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
-            f"{name} asks for a mask, and every token of the batches is in the loss{self._cause()}",
+            f"{name} asks for a mask, and every token of the batches is in the loss{self._describe_cause()}",
             ENCODE_REMEDY if came_tokenized(self.subject) else TEXT_REMEDY,
             evidence=[f"columns of the rows given: {name_list(columns)}"] if columns else (),
         )
 
-    def _cause(self) -> str:
+    def _describe_cause(self) -> str:
         """Why the setting has no effect, where it is known; the end of a message."""
         return (
             ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""

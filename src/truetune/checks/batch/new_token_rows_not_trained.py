@@ -82,11 +82,11 @@ class NewTokenRowsNotTrained(BatchRule):
             # written never is.
             severity="error" if learned else "warning",
             cases=[
-                Case(f"{self._added[id]!r} (id {id}) in {used[id].place}")
+                Case(f"{self._added_tokens[id]!r} (id {id}) in {used[id].place}")
                 for id in sorted(learned or used)
             ],
             count=len(used),
-            total=len(self._added),
+            total=len(self._added_tokens),
         )
 
     def _lines_of_added(self, is_learned: bool) -> dict[int, Sample]:
@@ -94,11 +94,11 @@ class NewTokenRowsNotTrained(BatchRule):
         lines: dict[int, Sample] = {}
         for sample in self.subject.samples:
             ids = sample.ids[sample.supervised if is_learned else ~sample.padding]
-            lines.update({id: sample for id in np.unique(ids).tolist() if id in self._added})
+            lines.update({id: sample for id in np.unique(ids).tolist() if id in self._added_tokens})
         return lines
 
     @cached_property
-    def _added(self) -> dict[int, str]:
+    def _added_tokens(self) -> dict[int, str]:
         """Tokens that the tokenizer which this one was made from does not have; none where it is not at hand."""
         name, probes = (self.subject.facts["tokenizer"] or {}).get("name"), self.subject.probes
         if not name or probes is None:
@@ -124,8 +124,10 @@ class NewTokenRowsNotTrained(BatchRule):
         if any(part in name for name in names for part in EMBEDDING_NAMES):
             return Unmet("it is about fixed embeddings, and this run trains theirs")
         return (
-            None if self._added else Unmet("it is about tokens that were added, and none is known")
+            None
+            if self._added_tokens
+            else Unmet("it is about tokens that were added, and none is known")
         )
 
     def figure(self) -> Measurement:
-        return counted("added tokens that are in the batches", 0, len(self._added))
+        return counted("added tokens that are in the batches", 0, len(self._added_tokens))

@@ -64,7 +64,7 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind in PREFERENCE_METHODS:
             return
-        chats = self._chats
+        chats = self._conversations
         wrong = [turns for turns in chats if not all(map(_is_learned, turns))]
         if not wrong:
             return
@@ -98,18 +98,18 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
             )
         return (
             None
-            if self._chats
+            if self._conversations
             else Unmet("it is about conversations of several answers, and none has a label")
         )
 
     def figure(self) -> Measurement:
-        turns = sum(map(len, self._chats))
+        turns = sum(map(len, self._conversations))
         return counted(
             "assistant turns in conversations of several that have a label", turns, turns
         )
 
     @cached_property
-    def _chats(self) -> list[list[Answer]]:
+    def _conversations(self) -> list[list[Answer]]:
         """The answers of each conversation of several, where one has a label."""
         chats = [
             list(turns) for _, turns in groupby(answers_in_batches(self.subject), _document_key)

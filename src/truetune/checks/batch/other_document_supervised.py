@@ -61,7 +61,7 @@ class OtherDocumentSupervised(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        first = self._first
+        first = self._later_documents
         wrong = [(sample, i) for sample, i in first if sample.supervised[i]]
         if not wrong:
             return
@@ -88,15 +88,15 @@ class OtherDocumentSupervised(BatchRule):
             return lacking
         return (
             None
-            if self._first
+            if self._later_documents
             else Unmet("it is about lines of several documents that positions part")
         )
 
     def figure(self) -> Measurement:
-        return counted("documents in packs that begin with a label", 0, len(self._first))
+        return counted("documents in packs that begin with a label", 0, len(self._later_documents))
 
     @cached_property
-    def _first(self) -> list[tuple[Sample, int]]:
+    def _later_documents(self) -> list[tuple[Sample, int]]:
         """Lines, and where in them documents after the first begin."""
         return [
             (sample, int(i))

@@ -54,7 +54,9 @@ class PackedWithoutBoundaries(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        reasons = [(sample, self._why(sample)) for sample in self._joined]
+        reasons = [
+            (sample, self._why_not_separated(sample)) for sample in self._lines_of_several_rows
+        ]
         open_ = [(sample, why) for sample, why in reasons if why]
         if open_:
             yield self.finding(
@@ -69,7 +71,7 @@ class PackedWithoutBoundaries(BatchRule):
                 total=len(self.subject.samples),
             )
 
-    def _why(self, sample: Sample) -> str:
+    def _why_not_separated(self, sample: Sample) -> str:
         """Why the model does not see where a row ends; empty where it does."""
         # Lengths (flash attention) or a mask with document numbers part the rows for certain;
         # positions may.
@@ -80,39 +82,39 @@ class PackedWithoutBoundaries(BatchRule):
                 return "positions count on"
             return "there are no positions that begin anew"
         attention = self.subject.facts["model"]["attention"] or ""
-        if "attention_mask" in self._batch(sample):
+        if "attention_mask" in self._batch_of(sample):
             return "an attention mask of ones overrules the positions that begin anew"
         # These take the borders from the positions themselves; for others a mask must be made of
         # them.
         reads_positions = attention.startswith(("flash", "kernels", "flex"))
-        if not reads_positions and self._version() < FIRST_RELEASE_WITH_POSITIONS:
+        if not reads_positions and self._transformers_release() < FIRST_RELEASE_WITH_POSITIONS:
             return (
                 f"{attention} attention of this transformers does not follow positions that begin"
                 " anew"
             )
         return ""
 
-    def _kept_apart(self, sample: Sample) -> bool:
+    def _is_single_row(self, sample: Sample) -> bool:
         """The trainer has as many rows as it was given, and each line is one of them: it only looks like several."""
         data = self.subject.facts["data"]
         rows_before, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
         return not sample.separated_by and rows_before is not None and rows_before == prepared
 
-    def _batch(self, sample: Sample) -> Arrays:
+    def _batch_of(self, sample: Sample) -> Arrays:
         """The micro-batch that a line is from."""
         record = next(
             record for record in self.subject.records if record.facts["rank"] == sample.rank
         )
         return record.batches[sample.batch]
 
-    def _version(self) -> tuple[int, ...]:
+    def _transformers_release(self) -> tuple[int, ...]:
         """Major and minor number of transformers; one that is not known counts as new, so that nothing is told."""
         numbers = str(self.subject.facts["versions"].get("transformers") or "999").split(".")[:2]
         return tuple(int(number) for number in numbers if number.isdigit())
 
     def unmet(self) -> Unmet | None:
         lacking = super().unmet()
-        if lacking is not None or self._joined:
+        if lacking is not None or self._lines_of_several_rows:
             return lacking
         if any(_count_rows(sample) > 1 for sample in self.subject.samples):
             return Unmet(
@@ -121,11 +123,11 @@ class PackedWithoutBoundaries(BatchRule):
         return Unmet("it is about lines that hold several rows, and none does")
 
     def figure(self) -> Measurement:
-        lines = len(self._joined)
+        lines = len(self._lines_of_several_rows)
         return counted("lines of several rows that the model sees as several", lines, lines)
 
     @cached_property
-    def _joined(self) -> list[Sample]:
+    def _lines_of_several_rows(self) -> list[Sample]:
         """Lines of several rows that are prompts with answers."""
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
         return [
@@ -133,7 +135,7 @@ class PackedWithoutBoundaries(BatchRule):
             for sample in self.subject.samples
             if _count_rows(sample) > 1
             and is_chat(sample, 0, len(sample.ids), ends)
-            and not self._kept_apart(sample)
+            and not self._is_single_row(sample)
         ]
 
 

@@ -78,7 +78,7 @@ class ResponseNotSupervised(BatchRule):
             f"{len(wrong)} of {self.lines} lines have labels, and none on an answer",
             "put the labels on the assistant's turns, and -100 on all others",
             severity="error" if every else "warning",
-            evidence=[f"tokens with a label: {_by_source(wrong)}"],
+            evidence=[f"tokens with a label: {_count_by_source(wrong)}"],
             cases=[
                 Case(
                     f"{sample.place}: a label on"
@@ -100,7 +100,7 @@ class ResponseNotSupervised(BatchRule):
         return counted("lines with labels that have one on an answer", self.lines, self.lines)
 
 
-def _by_source(samples: list[Sample]) -> str:
+def _count_by_source(samples: list[Sample]) -> str:
     """What the tokens with labels are: `120 user, 40 template`."""
     source = np.concatenate([sample.source[sample.supervised] for sample in samples])
     counts = np.bincount(source, minlength=len(Source))

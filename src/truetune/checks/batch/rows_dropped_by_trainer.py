@@ -60,7 +60,7 @@ class RowsDroppedByTrainer(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        before, prepared = self._rows("given"), self._rows("prepared")
+        before, prepared = self._count_rows("given"), self._count_rows("prepared")
         if not before or prepared is None or prepared >= before or is_packed(self.subject):
             return
         tables = [record.facts["data"]["prepared"] or {} for record in self.subject.records]
@@ -73,12 +73,12 @@ class RowsDroppedByTrainer(BatchRule):
             "look which rows these are: raise the length limit, or take them out before training"
             " and count them",
             severity="warning" if dropped >= WARNING_SHARE * before else "info",
-            evidence=self._limit(),
+            evidence=self._evidence_of_limit(),
             count=dropped,
             total=before,
         )
 
-    def _limit(self) -> list[str]:
+    def _evidence_of_limit(self) -> list[str]:
         """The limit that may have dropped them, as evidence."""
         args = self.subject.facts["args"]
         names = ("max_length", "max_seq_length", "max_prompt_length")
@@ -86,7 +86,7 @@ class RowsDroppedByTrainer(BatchRule):
         return [f"the limit is {limit} tokens"] if limit else []
 
     def unmet(self) -> Unmet | None:
-        rows_before, prepared = self._rows("given"), self._rows("prepared")
+        rows_before, prepared = self._count_rows("given"), self._count_rows("prepared")
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -101,10 +101,10 @@ class RowsDroppedByTrainer(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        rows_before, prepared = self._rows("given") or 0, self._rows("prepared") or 0
+        rows_before, prepared = self._count_rows("given") or 0, self._count_rows("prepared") or 0
         more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
         return counted("given rows that are not in the trainer's data set", 0, rows_before, more)
 
-    def _rows(self, of: str) -> int | None:
+    def _count_rows(self, of: str) -> int | None:
         """Rows of a data set, `given` or `prepared`; None where it has no length."""
         return (self.subject.facts["data"][of] or {}).get("rows")

@@ -64,7 +64,7 @@ class RowsNotDrawnAtRandom(BatchRule):
     severity = "info"
 
     def findings(self) -> Iterator[Finding]:
-        drawn, rows = self._drawn, self._rows
+        drawn, rows = self._drawn_rows, self._row_count
         if len(drawn) < MIN_ROWS or rows < MIN_TIMES_AS_MANY_ROWS * len(drawn):
             return
         again = len(drawn) - len(set(drawn))
@@ -76,7 +76,7 @@ class RowsNotDrawnAtRandom(BatchRule):
                 count=again,
                 total=len(drawn),
             )
-        elif drawn == list(range(len(drawn))) and not self._mixed():
+        elif drawn == list(range(len(drawn))) and not self._is_order_chosen():
             yield self.finding(
                 f"the first {len(drawn)} rows come in the order of the data set, which has"
                 f" {rows:,}",
@@ -84,7 +84,7 @@ class RowsNotDrawnAtRandom(BatchRule):
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
             )
 
-    def _mixed(self) -> bool:
+    def _is_order_chosen(self) -> bool:
         """Did the trainer shuffle the rows before, or was an order asked for?"""
         args = self.subject.facts["args"]
         order_setting = (
@@ -98,7 +98,7 @@ class RowsNotDrawnAtRandom(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        drawn = len(self._drawn)
+        drawn = len(self._drawn_rows)
         lacking = super().unmet()
         if lacking is not None:
             return lacking
@@ -111,21 +111,21 @@ class RowsNotDrawnAtRandom(BatchRule):
                 f"{drawn} rows were drawn, and it takes {MIN_ROWS}", "audit more (--batches)"
             )
         return (
-            Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows")
-            if self._rows < MIN_TIMES_AS_MANY_ROWS * drawn
+            Unmet(f"{drawn} rows were drawn of {self._row_count:,}: too few rows")
+            if self._row_count < MIN_TIMES_AS_MANY_ROWS * drawn
             else None
         )
 
     def figure(self) -> Measurement:
-        again = len(self._drawn) - len(set(self._drawn))
-        return counted("drawn rows that came before", again, len(self._drawn))
+        again = len(self._drawn_rows) - len(set(self._drawn_rows))
+        return counted("drawn rows that came before", again, len(self._drawn_rows))
 
     @cached_property
-    def _drawn(self) -> list[int]:
+    def _drawn_rows(self) -> list[int]:
         """Numbers of the rows, in the order in which they were drawn."""
         return [i for batch in self.subject.facts["batches"] for i in batch["indices"] or ()]
 
     @property
-    def _rows(self) -> int:
+    def _row_count(self) -> int:
         """Of the trainer's data set"""
         return (self.subject.facts["data"]["prepared"] or {}).get("rows") or 0

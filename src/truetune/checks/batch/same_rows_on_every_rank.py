@@ -65,7 +65,7 @@ class SameRowsOnEveryRank(BatchRule):
     def findings(self) -> Iterator[Finding]:
         first, *others = self.subject.records
         ids = _batch_ids(first)
-        if not ids or not others or self._together() or _all_alike(ids):
+        if not ids or not others or self._one_reads_for_all() or _all_alike(ids):
             return
         same = [record for record in others if _are_equal(ids, _batch_ids(record))]
         if same:
@@ -86,7 +86,7 @@ class SameRowsOnEveryRank(BatchRule):
                 total=len(self.subject.records),
             )
 
-    def _together(self) -> bool:
+    def _one_reads_for_all(self) -> bool:
         """By its settings, or with a stream, that one process reads for all."""
         facts = self.subject.facts
         settings = {**facts["args"], **(facts["args"].get("accelerator_config") or {})}
@@ -102,7 +102,7 @@ class SameRowsOnEveryRank(BatchRule):
         if len(self.subject.records) == 1:
             return ONE_PROCESS
         ids = _batch_ids(self.subject.records[0])
-        if not ids or self._together():
+        if not ids or self._one_reads_for_all():
             return Unmet(
                 "it is about processes that read rows of their own, and here one may read for all"
             )

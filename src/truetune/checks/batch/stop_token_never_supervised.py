@@ -60,7 +60,7 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        stops = self._found
+        stops = self._stop_tokens
         masked = [(sample, i) for sample, i in stops if not sample.supervised[i]]
         if not masked:
             return
@@ -71,7 +71,7 @@ class StopTokenNeverSupervised(BatchRule):
             "mask padding by its place, not by its id: use a collator that pads labels with -100,"
             " and a pad token that is no stop token",
             severity="error" if every else "warning",
-            evidence=self._pad(),
+            evidence=self._evidence_of_pad(),
             cases=[
                 Case(
                     f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 1)!r}, its last token"
@@ -83,7 +83,7 @@ class StopTokenNeverSupervised(BatchRule):
             total=len(stops),
         )
 
-    def _pad(self) -> Iterator[str]:
+    def _evidence_of_pad(self) -> Iterator[str]:
         """Evidence: the pad token is a stop token, by which most collators that mask by id lose it."""
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")
         collator = self.subject.facts["trainer"]["collator"]
@@ -97,13 +97,15 @@ class StopTokenNeverSupervised(BatchRule):
         return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
 
     def figure(self) -> Measurement:
-        learned = sum(bool(sample.supervised[i]) for sample, i in self._found)
+        learned = sum(bool(sample.supervised[i]) for sample, i in self._stop_tokens)
         return counted(
-            "stop tokens behind supervised answers that are in the loss", learned, len(self._found)
+            "stop tokens behind supervised answers that are in the loss",
+            learned,
+            len(self._stop_tokens),
         )
 
     @cached_property
-    def _found(self) -> list[tuple[Sample, int]]:
+    def _stop_tokens(self) -> list[tuple[Sample, int]]:
         """Stop tokens behind a supervised token, in the loss or not."""
         return [
             (sample, i)

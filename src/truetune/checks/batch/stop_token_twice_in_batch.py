@@ -61,8 +61,8 @@ class StopTokenTwiceInBatch(BatchRule):
     """Supervised answers with a stop token"""
 
     def findings(self) -> Iterator[Finding]:
-        stops = np.array(sorted(self._stops()), np.int64)
-        own = self._own(stops)
+        stops = np.array(sorted(self._stop_ids()), np.int64)
+        own = self._count_template_stops(stops)
         ends = [(sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)]
         double = [
             (sample, i) for sample, i in ends if _count_stops_in_a_row(sample, i, stops) > own
@@ -73,16 +73,16 @@ class StopTokenTwiceInBatch(BatchRule):
         total = len(documents) if len(double) <= len(documents) else len(ends)
         self.ended = total
         if double:
-            yield self._of_doubled_stops(double, total)
+            yield self._report_doubled_stops(double, total)
 
-    def _of_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
+    def _report_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
         """Answers that end with more stop tokens than the template writes.
 
         Args:
             double: lines, and the first stop token of each such answer.
             total: supervised answers with a stop token.
         """
-        by_trainer = not self._in_the_rows()
+        by_trainer = not self._rows_hold_stops()
         message = f"{len(double)} of {total} supervised answers end with two stop tokens"
         if by_trainer:
             message += ", the second of which the trainer appends"
@@ -120,13 +120,15 @@ class StopTokenTwiceInBatch(BatchRule):
             "give the trainer the messages instead of rendered text, or keep it from appending EOS"
         )
 
-    def _in_the_rows(self) -> bool:
+    def _rows_hold_stops(self) -> bool:
         """Do the given rows themselves hold the text of a stop token, or are they not known?"""
         probes, rows = (
             self.subject.probes,
             [row for record in self.subject.records for row in record.rows],
         )
-        texts = [probes.tokenizer.backend.id_to_token(id) for id in self._stops()] if probes else []
+        texts = (
+            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids()] if probes else []
+        )
         encoded = any("input_ids" in row for row in rows)
         return (
             encoded
@@ -134,13 +136,13 @@ class StopTokenTwiceInBatch(BatchRule):
             or any(stop in text for row in rows for text in texts_in(row) for stop in texts if stop)
         )
 
-    def _stops(self) -> set[Any]:
+    def _stop_ids(self) -> set[Any]:
         """Those of tokenizer and template; a token that begins documents too says nothing here."""
         tokenizer, probes = self.subject.facts["tokenizer"] or {}, self.subject.probes
         stops = {stop.id for stop in probes.stops} if probes else {tokenizer.get("eos")}
         return {stop for stop in stops if stop not in (None, tokenizer.get("bos"))}
 
-    def _own(self, stops: NDArray[np.int64]) -> int:
+    def _count_template_stops(self, stops: NDArray[np.int64]) -> int:
         """How many the template itself writes behind the last answer: Phi-3's ends with two."""
         probes = self.subject.probes
         text = (probes.text(chat(QUESTION, ANSWER)) if probes else None) or ""

@@ -84,29 +84,31 @@ class SupervisedAnswersAllAlike(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        spread = self._spread
+        spread = self._answer_spread
         is_one = spread.largest == 1.0
         if not self._are_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
         beside = columns_beside(self.subject)
         if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
-            is_certain = len(self._learned) >= ERROR_DOCUMENTS or bool(beside.untaught)
-            yield self._of_spread(spread, beside, "error" if is_certain else "warning")
+            is_certain = len(self._learned_documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
+            yield self._report_spread(spread, beside, "error" if is_certain else "warning")
         # Answers of a few texts may be the classes of a classifier: only a column that holds more
         # speaks against it.
         elif beside.untaught:
-            yield self._of_spread(spread, beside, "info" if spread.kind == "labels" else "warning")
+            yield self._report_spread(
+                spread, beside, "info" if spread.kind == "labels" else "warning"
+            )
 
     def _are_enough(self, is_one: bool) -> bool:
         """Are there documents enough, with prompts enough? Answers that are not all one text take more."""
-        documents = len(self._learned)
+        documents = len(self._learned_documents)
         if not is_one and documents < MIN_DOCUMENTS:
             return False
         # One prompt again and again has one answer by right.
-        contexts = {document.context for document in self._learned}
+        contexts = {document.context for document in self._learned_documents}
         return documents >= WARNING_DOCUMENTS and len(contexts) >= WARNING_DOCUMENTS
 
-    def _of_spread(
+    def _report_spread(
         self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity
     ) -> Finding:
         """The answers in the loss are alike.
@@ -131,7 +133,7 @@ class SupervisedAnswersAllAlike(BatchRule):
             ],
             cases=[
                 Case(f"{document.sample.place}: learns {document.answer[:SHOWN_CHARACTERS]!r}")
-                for document in self._learned
+                for document in self._learned_documents
                 if document.answer in common
             ][:MAX_CASES],
             count=sum(rows for _, rows in spread.common),
@@ -160,27 +162,27 @@ class SupervisedAnswersAllAlike(BatchRule):
         )
         if lacking is not None:
             return lacking
-        if self._spread.total >= WARNING_DOCUMENTS and self._spread.largest < 1.0:
+        if self._answer_spread.total >= WARNING_DOCUMENTS and self._answer_spread.largest < 1.0:
             return None
-        prompts = len({one.context for one in self._learned})
+        prompts = len({one.context for one in self._learned_documents})
         return Unmet(
             f"{prompts} prompts have an answer in the loss, and it takes {WARNING_DOCUMENTS}",
             "audit more (--batches)",
         )
 
     def figure(self) -> Measurement:
-        different = len({one.answer for one in self._learned})
+        different = len({one.answer for one in self._learned_documents})
         return counted(
-            "different texts among the answers in the loss", different, len(self._learned)
+            "different texts among the answers in the loss", different, len(self._learned_documents)
         )
 
     @cached_property
-    def _spread(self) -> AnswerSpread:
+    def _answer_spread(self) -> AnswerSpread:
         """How different the learned answers are."""
-        return measure_spread(one.answer for one in self._learned)
+        return measure_spread(one.answer for one in self._learned_documents)
 
     @cached_property
-    def _learned(self) -> list[LearnedDocument]:
+    def _learned_documents(self) -> list[LearnedDocument]:
         """Documents with text in the loss."""
         return [
             one

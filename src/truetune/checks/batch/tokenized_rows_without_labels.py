@@ -90,12 +90,15 @@ class TokenizedRowsWithoutLabels(BatchRule):
             evidence=[
                 f"columns of the rows given: {name_list(sorted(columns_before_preparation(self.subject)))}"
             ],
-            cases=[self._case(bare, number) for number in range(min(len(bare.lines), MAX_CASES))],
+            cases=[
+                self._case_of_line(bare, number)
+                for number in range(min(len(bare.lines), MAX_CASES))
+            ],
             count=bare.learned,
             total=bare.prompts,
         )
 
-    def _case(self, bare: BarePrompts, number: int) -> Case:
+    def _case_of_line(self, bare: BarePrompts, number: int) -> Case:
         """The first learned token of the prompt of one line."""
         sample = bare.lines[number]
         first = int(np.flatnonzero(prompt_mask(self.subject, sample) & sample.supervised)[0])

@@ -82,7 +82,7 @@ class KtoImbalance(DataRule):
         if not self.good and not self.bad:
             return
         if not self.good or not self.bad:
-            yield self._of_one_label()
+            yield self._report_one_label()
             return
         training = self.spec.training
         up = 1.0 if training.desirable_weight is None else training.desirable_weight
@@ -90,9 +90,9 @@ class KtoImbalance(DataRule):
         self.ratio = up * self.good / (down * self.bad) if down else float("inf")
         off = max(MIN_RATIO / self.ratio if self.ratio else float("inf"), self.ratio / MAX_RATIO)
         if off > NOTE_TIMES:
-            yield self._of_weights(up, down, "warning" if off > WARNING_TIMES else "info")
+            yield self._report_weights(up, down, "warning" if off > WARNING_TIMES else "info")
 
-    def _of_one_label(self) -> Finding:
+    def _report_one_label(self) -> Finding:
         """All labels are true, or all are false."""
         total = self.good + self.bad
         only, other = ("true", "false") if self.good else ("false", "true")
@@ -103,7 +103,7 @@ class KtoImbalance(DataRule):
             total=total,
         )
 
-    def _of_weights(self, up: float, down: float, severity: Severity) -> Finding:
+    def _report_weights(self, up: float, down: float, severity: Severity) -> Finding:
         """The labels weigh too unequally.
 
         Args:

@@ -60,10 +60,10 @@ class PairSideNotTerminated(PairRule):
         self.pairs += len(batch.pairs.chosen.examples)
         chosen, rejected = batch.pairs
         for i, (good, bad) in enumerate(zip(chosen.examples, rejected.examples, strict=True)):
-            ended = self._ends(good)
+            ended = self._ends_with_stop(good)
             # A side without a span has nothing to learn, and rejected-side-empty or
             # no-supervised-token tells it.
-            if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
+            if ended != self._ends_with_stop(bad) and good.rendering.spans and bad.rendering.spans:
                 name, side = ("rejected", rejected) if ended else ("chosen", chosen)
                 self.open[name] += 1
                 if len(self.cases) < MAX_CASES:
@@ -72,7 +72,7 @@ class PairSideNotTerminated(PairRule):
                         in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name))
                     )
 
-    def _ends(self, example: Example) -> bool:
+    def _ends_with_stop(self, example: Example) -> bool:
         """Does an example end with a stop token? Of a chat, does each turn that is learned?"""
         rendering = example.rendering
         if example.row.is_chat:

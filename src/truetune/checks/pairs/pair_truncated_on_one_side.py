@@ -73,7 +73,7 @@ class PairTruncatedOnOneSide(PairRule):
             return
         self.pairs += len(batch.pairs.chosen.examples)
         self.media += batch.media
-        one, other = (self._lost(side) for side in batch.pairs)
+        one, other = (self._loses_answer_end(side) for side in batch.pairs)
         behind = [side.contexts >= self.limit.tokens for side in batch.pairs]
         if not self.limit.from_end:
             self.empty += int((behind[0] != behind[1]).sum())
@@ -95,7 +95,7 @@ class PairTruncatedOnOneSide(PairRule):
                 )
                 self.cases.append(in_example(side, i, cut, text, side=side_of(name)))
 
-    def _lost(self, side: Batch) -> NDArray[np.bool_]:
+    def _loses_answer_end(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
         if self.limit.from_end:
             return np.asarray(

@@ -97,10 +97,10 @@ class PairsLackDiversity(PairRule):
             zip(completion_ids(chosen), completion_ids(rejected), strict=True)
         ):
             hashes.append(hash(bad.tobytes()))
-            self._compare(good, bad, chosen, i)
+            self._compare_sides(good, bad, chosen, i)
         self.rejected.add(np.array(hashes, dtype=np.int64))
 
-    def _compare(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
+    def _compare_sides(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
         """Count a pair whose answers are nearly the same; equal ones are preference-pairs-identical's."""
         most = int((1 - ALIKE_SHARE) * (len(good) + len(bad)))
         one, other = without_common_ends(good, bad)

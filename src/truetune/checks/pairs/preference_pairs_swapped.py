@@ -196,15 +196,15 @@ class PreferencePairsSwapped(PairRule):
         # labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
         if by_scores:
-            yield self._of_signs("scores", clear, intervals)
+            yield self._report_signs("scores", clear, intervals)
         elif clear and not speaks_for_labels:
-            yield self._of_signs(clear[0], clear, intervals)
+            yield self._report_signs(clear[0], clear, intervals)
 
     def _is_enough(self, kind: str) -> bool:
         """Can this kind of evidence speak for itself? The row's own scores are judged otherwise."""
         return kind in MIN_SHARES and self.spoke[kind] >= MIN_PAIRS
 
-    def _of_signs(
+    def _report_signs(
         self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
     ) -> Finding:
         """The sides look exchanged.

@@ -83,7 +83,11 @@ class AnswerStandsInPrompt(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("prompts that end with their answer", self._ends(), len(self.prompts))
+        return counted(
+            "prompts that end with their answer",
+            self._count_prompts_ending_with_answer(),
+            len(self.prompts),
+        )
 
     def findings(self) -> Iterator[Finding]:
         if len(self.prompts) < MIN_ROWS:
@@ -94,17 +98,20 @@ class AnswerStandsInPrompt(DataRule):
             if not self._is_asked_for(field)
         ]
         if fields:
-            yield self._of_field(fields[0], fields[1:])
+            yield self._report_field(fields[0], fields[1:])
             return
-        if self._ends() >= TELLS * len(self.prompts) and len(set(self.answers)) > 1:
+        if (
+            self._count_prompts_ending_with_answer() >= TELLS * len(self.prompts)
+            and len(set(self.answers)) > 1
+        ):
             yield self.finding(
-                f"{self._ends():,} of {len(self.prompts):,} prompts end with their answer",
+                f"{self._count_prompts_ending_with_answer():,} of {len(self.prompts):,} prompts end with their answer",
                 "leave the answer out of the prompt: see which columns it is made of",
-                count=self._ends(),
+                count=self._count_prompts_ending_with_answer(),
                 total=len(self.prompts),
             )
 
-    def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+    def _report_field(self, field: TellingField, others: list[TellingField]) -> Finding:
         """One field tells the answer."""
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
         example = (
@@ -134,7 +141,7 @@ class AnswerStandsInPrompt(DataRule):
         prompt = self.prompts[field.example].casefold()
         return bool(words) and not is_label and prompt.count(words) > 1
 
-    def _ends(self) -> int:
+    def _count_prompts_ending_with_answer(self) -> int:
         """Prompts that end with their answer, and say more than that."""
         return sum(
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)

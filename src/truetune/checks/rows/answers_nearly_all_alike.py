@@ -115,11 +115,11 @@ class AnswersNearlyAllAlike(DataRule):
         # Few answers may be the classes of a classifier. Beside a column of prose they are so only
         # where the prompts name them, or their words tell which one it is.
         if spread.kind == "labels" and (not column or self.sampled.are_classes(labels)):
-            yield self._of_labels(spread)
+            yield self._report_labels(spread)
         else:
-            yield self._of_same_answers(spread, column, bits)
+            yield self._report_same_answers(spread, column, bits)
 
-    def _of_same_answers(self, spread: AnswerSpread, column: str, bits: float) -> Finding:
+    def _report_same_answers(self, spread: AnswerSpread, column: str, bits: float) -> Finding:
         """The answers look as if another column was meant.
 
         Args:
@@ -146,7 +146,7 @@ class AnswersNearlyAllAlike(DataRule):
             total=spread.total,
         )
 
-    def _of_labels(self, spread: AnswerSpread) -> Finding:
+    def _report_labels(self, spread: AnswerSpread) -> Finding:
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
         is_one_sided = spread.largest >= ONE_SIDED_SHARE
         remedy = (

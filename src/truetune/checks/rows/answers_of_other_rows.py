@@ -86,10 +86,10 @@ class AnswersOfOtherRows(DataRule):
                 self.chunk.append((question, answer, row.origin))
             self.seen += 1
             if len(self.chunk) == CHUNK_ROWS:
-                self._compare()
+                self._compare_chunk()
 
     def unmet(self) -> Unmet | None:
-        self._compare()
+        self._compare_chunk()
         if not self.compared:
             return Unmet(f"it is about {MIN_ROWS} questions with an answer or more")
         if self.pairs < MIN_PAIRS:
@@ -107,9 +107,9 @@ class AnswersOfOtherRows(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        self._compare()
+        self._compare_chunk()
         if self.shift is not None:
-            yield self._of_shift(self.shift)
+            yield self._report_shift(self.shift)
         elif self.apart is not None:
             pairs, own = self.apart
             yield self.finding(
@@ -122,7 +122,7 @@ class AnswersOfOtherRows(DataRule):
                 total=pairs,
             )
 
-    def _of_shift(self, shift: Shift) -> Finding:
+    def _report_shift(self, shift: Shift) -> Finding:
         """From some row on, the answers are those of the rows before or behind."""
         rows = abs(shift.offset)
         where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
@@ -140,7 +140,7 @@ class AnswersOfOtherRows(DataRule):
             total=self.compared,
         )
 
-    def _compare(self) -> None:
+    def _compare_chunk(self) -> None:
         """Judge the rows that were kept, and forget them."""
         chunk, self.chunk = self.chunk, []
         if len(chunk) < MIN_ROWS:

@@ -106,7 +106,10 @@ class DuplicateRows(DataRule):
                     "drop the copies, unless their weight is meant",
                     severity="warning" if len(pairs) > WARNING_SHARE * len(lines) else "info",
                     cases=[
-                        Case(f"the same as {self._place(lines, early)}", self._place(lines, late))
+                        Case(
+                            f"the same as {self._place_of(lines, early)}",
+                            self._place_of(lines, late),
+                        )
                         for early, late in pairs[:MAX_CASES]
                     ],
                     count=len(pairs),
@@ -128,17 +131,17 @@ class DuplicateRows(DataRule):
             "copies": {
                 "rows": {kind: len(pairs) for kind, pairs in self.copies.items()},
                 "groups": len(groups),
-                "largest": [self._group(row, late, kinds) for row, late in largest],
+                "largest": [self._describe_group(row, late, kinds) for row, late in largest],
             }
         }
 
-    def _group(self, row: int, copies: list[int], kinds: dict[int, str]) -> dict[str, Any]:
+    def _describe_group(self, row: int, copies: list[int], kinds: dict[int, str]) -> dict[str, Any]:
         """A row with its copies: how many they are, the loosest kind among them, and the first places."""
         first_rows = [row, *copies[: MAX_SHOWN_GROUPS - 1]]
         return {
             "rows": len(copies) + 1,
             "kind": max((kinds[i] for i in copies), key=list(COPIES).index),
-            "places": [self._place(self.places, i)._asdict() for i in first_rows],
+            "places": [self._place_of(self.places, i)._asdict() for i in first_rows],
         }
 
     @cached_property
@@ -154,13 +157,13 @@ class DuplicateRows(DataRule):
         for kind, grown in self.prints.items():
             copies[kind] = [
                 (early, late)
-                for early, late in self._pairs(kind, grown.whole())
+                for early, late in self._find_copies(kind, grown.whole())
                 if late not in taken
             ]
             taken |= {late for _, late in copies[kind]}
         return copies
 
-    def _pairs(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
+    def _find_copies(self, kind: str, values: NDArray[Any]) -> list[tuple[int, int]]:
         """(earlier row, copy) of one kind, by the fingerprints of all rows."""
         if not len(values):
             return []
@@ -168,7 +171,7 @@ class DuplicateRows(DataRule):
             return _equal_to_earlier(values)
         return near_copies(values, self.answers.whole(), self.answer_phrases.whole())
 
-    def _place(self, lines: NDArray[Any], row: int) -> Origin:
+    def _place_of(self, lines: NDArray[Any], row: int) -> Origin:
         """Where a row stands."""
         file, line, number = lines[row].tolist()
         return Origin(self.files[file], line, number)

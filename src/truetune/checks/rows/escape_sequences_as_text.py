@@ -124,7 +124,7 @@ class EscapeSequencesAsText(RowTextRule):
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        held, remedy = self._held()
+        held, remedy = self._describe_faults()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
             f"{self.share} hold {held}, in {self.where}: {self.shown_kinds}",
@@ -135,7 +135,7 @@ class EscapeSequencesAsText(RowTextRule):
             total=self.rows,
         )
 
-    def _held(self) -> tuple[str, str]:
+    def _describe_faults(self) -> tuple[str, str]:
         """What the rows hold, and what to do about it: sequences, markup, or both."""
         sequences = "escape sequences in place of their characters"
         to_characters = (

@@ -95,11 +95,11 @@ class FieldReachesNoToken(DataRule):
         for side in filter(None, (batch, batch.other)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
-                self._count(
+                self._count_lost_fields(
                     side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own])
                 )
 
-    def _count(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+    def _count_lost_fields(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
         """Count the lost fields of one row, each field once a row."""
         for field in lost:
             severity = _severity_of_loss(row, field)
@@ -133,13 +133,13 @@ class FieldReachesNoToken(DataRule):
                 f"{field} of {count} reach no token: this template does not write them",
                 NOTHING_TO_DO if severity == "info" else WRITE_FIELDS,
                 severity=severity,
-                evidence=self._evidence(field) if severity == "error" else (),
+                evidence=self._describe_effects(field) if severity == "error" else (),
                 cases=self.cases[severity, field],
                 count=len(rows),
                 total=self.chats,
             )
 
-    def _evidence(self, field: str) -> Iterator[str]:
+    def _describe_effects(self, field: str) -> Iterator[str]:
         """What is left of the turns that lose a field."""
         empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
         if empty:

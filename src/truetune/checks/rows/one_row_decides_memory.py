@@ -108,7 +108,7 @@ class OneRowDecidesMemory(DataRule):
 
     def figure(self) -> Measurement:
         lengths = np.concatenate(self.lengths)
-        usual = self._usual(lengths)
+        usual = self._usual_length(lengths)
         return counted(
             f"examples of more than {TIMES} times the usual length ({usual:,} tokens)",
             int((lengths > TIMES * usual).sum()),
@@ -119,7 +119,7 @@ class OneRowDecidesMemory(DataRule):
         lengths = np.concatenate(self.lengths) if self.lengths else np.zeros(0, int)
         if len(lengths) < MIN_EXAMPLES or not self.long:
             return
-        usual = self._usual(lengths)
+        usual = self._usual_length(lengths)
         far = lengths >= max(MIN_LENGTH, TIMES * usual)
         if not far.any():
             return
@@ -152,6 +152,6 @@ class OneRowDecidesMemory(DataRule):
         )
 
     @staticmethod
-    def _usual(lengths: np.ndarray) -> int:
+    def _usual_length(lengths: np.ndarray) -> int:
         """The 95th percentile of the lengths."""
         return int(np.percentile(lengths, 95))

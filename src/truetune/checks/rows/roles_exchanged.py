@@ -109,8 +109,8 @@ class RolesExchanged(DataRule):
         counts = f"{self.exchanged:,} of {self.chats:,} chats begin with the assistant and end with the user"
         yield self.finding(
             (
-                f"{counts}, by the roles of the settings: they take {self._names('assistant')} as"
-                f" assistant and {self._names('user')} as user"
+                f"{counts}, by the roles of the settings: they take {self._names_in_rows('assistant')} as"
+                f" assistant and {self._names_in_rows('user')} as user"
                 if self.roles
                 else f"{counts}: the roles of the rows look exchanged"
             ),
@@ -122,6 +122,6 @@ class RolesExchanged(DataRule):
             total=self.chats,
         )
 
-    def _names(self, role: str) -> str:
+    def _names_in_rows(self, role: str) -> str:
         """What the rows call a role, by the settings."""
         return ", ".join(name for name, meaning in self.roles.items() if meaning == role) or role

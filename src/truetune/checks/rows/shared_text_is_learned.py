@@ -104,7 +104,7 @@ class SharedTextIsLearned(DataRule):
         return Unmet(f"it is about {MIN_EXAMPLES} different examples or more")
 
     def figure(self) -> Measurement:
-        shared = self._compared()
+        shared = self._shared_text()
         return counted(
             "learned tokens of prompts and text that most rows share",
             shared.shared_learned,
@@ -114,14 +114,14 @@ class SharedTextIsLearned(DataRule):
     def findings(self) -> Iterator[Finding]:
         if len(self.examples) < MIN_EXAMPLES:
             return
-        shared = self._compared()
+        shared = self._shared_text()
         each = shared.shared / shared.examples
         if shared.shared_learned >= max(
             LEARNED_SHARE * shared.learned, MIN_TOKENS * shared.examples
         ):
             yield self.finding(
                 f"{shared.shared_learned / shared.learned:.0%} of the learned tokens are text that"
-                f" most rows share: about {each:,.0f} tokens of each row, from {self._beginning(shared)!r} on",
+                f" most rows share: about {each:,.0f} tokens of each row, from {self._shared_beginning(shared)!r} on",
                 "train the answers alone: give messages, or prompt and completion, in place of"
                 " text, and leave prompts out of the loss",
                 evidence=[
@@ -144,13 +144,13 @@ class SharedTextIsLearned(DataRule):
                 total=shared.tokens,
             )
 
-    def _compared(self) -> Shared:
+    def _shared_text(self) -> Shared:
         """What the examples have in common; computed once."""
         if self.shared is None:
             self.shared = shared_tokens(self.examples)
         return self.shared
 
-    def _beginning(self, shared: Shared) -> str:
+    def _shared_beginning(self, shared: Shared) -> str:
         """The first characters of the text that they share."""
         ids = self.examples[0].ids[shared.begins]
         return str(self.tokenizer.backend.decode(ids.tolist())).strip()[:40]

@@ -71,16 +71,16 @@ class WrongFieldMapped(DataRule):
             self.rows += 1
             bare = answer.strip()
             if not bare:
-                self._note("empty", batch, row, "the answer is empty")
+                self._count_fault("empty", batch, row, "the answer is empty")
                 continue
             if bare == prompt.strip():
-                self._note("same", batch, row, f"prompt and answer are {bare[:60]!r}")
+                self._count_fault("same", batch, row, f"prompt and answer are {bare[:60]!r}")
                 continue
             marker = _role_marker(bare)
             if marker:
-                self._note("marked", batch, row, f"the answer holds {marker!r}")
+                self._count_fault("marked", batch, row, f"the answer holds {marker!r}")
 
-    def _note(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
+    def _count_fault(self, kind: str, batch: Batch, row: Conversation, text: str) -> None:
         """Count a row with a fault of this kind, and keep it as a case."""
         self.counts[kind] += 1
         if len(self.cases[kind]) < MAX_CASES:

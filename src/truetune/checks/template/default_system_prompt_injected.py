@@ -87,7 +87,7 @@ class DefaultSystemPromptInjected(DataRule):
         return counted("chats to which the template adds a system prompt", 0, self.chats, more)
 
     def findings(self) -> Iterator[Finding]:
-        injected = self._injected() if self.without else ""
+        injected = self._find_injected_prompt() if self.without else ""
         if injected:
             yield self.finding(
                 f"the chat template adds a system prompt of its own to {self.without:,} of"
@@ -106,7 +106,7 @@ class DefaultSystemPromptInjected(DataRule):
             at = self.first.examples[0].rendering.text.find(injected)
             yield at_character(self.first, 0, at, "no system message in this row")
 
-    def _injected(self) -> str:
+    def _find_injected_prompt(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
         plain = self.probes.text(chat(QUESTION, ANSWER))
         with_system = self.probes.text(

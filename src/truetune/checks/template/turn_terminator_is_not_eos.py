@@ -78,11 +78,11 @@ class TurnTerminatorIsNotEos(DataRule):
         if not self.chats or terminator is None:
             return
         if terminator.token is None:
-            yield self._without_end(terminator.text)
+            yield self._report_missing_end(terminator.text)
         elif eos is None or terminator.token.id != eos.id:
-            yield self._with_other_end(terminator.token)
+            yield self._report_other_end(terminator.token)
 
-    def _without_end(self, text: str) -> Finding:
+    def _report_missing_end(self, text: str) -> Finding:
         """The template ends answers with text that is no control token, or with nothing."""
         eos = self.tokenizer.special.get("eos")
         message = "the chat template writes nothing after an answer, so no turn has an end"
@@ -96,7 +96,7 @@ class TurnTerminatorIsNotEos(DataRule):
             cases=filter(None, [self.first]),
         )
 
-    def _with_other_end(self, end: Special) -> Finding:
+    def _report_other_end(self, end: Special) -> Finding:
         """The template ends answers with a control token that is not the EOS."""
         eos = self.tokenizer.special.get("eos")
         eos_text = f"{eos.token} ({eos.id})" if eos else "none"

@@ -68,7 +68,7 @@ class BosWrongInTokenRows(TokenizedRule):
             self._expects_bos()
             and lacking >= MIN_ROWS
             and lacking >= MIN_ROW_SHARE * summary.rows
-            and not self._wraps()
+            and not self._are_rows_wrapped()
         ):
             yield self.finding(
                 f"{lacking:,} of {summary.rows:,} rows begin without BOS, which this tokenizer or its"
@@ -92,7 +92,7 @@ class BosWrongInTokenRows(TokenizedRule):
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
         return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 
-    def _wraps(self) -> bool:
+    def _are_rows_wrapped(self) -> bool:
         """Were texts joined and cut into rows of one length? Then most rows begin inside a document."""
         summary = self.subject.summary
         return (

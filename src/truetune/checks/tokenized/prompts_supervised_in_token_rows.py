@@ -45,7 +45,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         summary, prompts = self.subject.summary, self.subject.summary.prompts_learned
         if self.subject.learns_everything or not prompts.count or not summary.says_what_is_learned:
             return
-        learned, total = self._prompt_tokens()
+        learned, total = self._count_prompt_tokens()
         most = 2 * learned >= total
         everything = summary.all_supervised.count == summary.rows
         yield self.finding(
@@ -63,13 +63,15 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
             total=summary.rows,
         )
 
-    def _prompt_tokens(self) -> tuple[int, int]:
+    def _count_prompt_tokens(self) -> tuple[int, int]:
         """Tokens of system, user and tool text that are in the loss, and all of them."""
         counts = self.subject.summary.counts[list(CONTENT)]
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:
-        return counted("tokens of system, user and tool text in the loss", *self._prompt_tokens())
+        return counted(
+            "tokens of system, user and tool text in the loss", *self._count_prompt_tokens()
+        )
 
     def unmet(self) -> Unmet | None:
         if self.subject.learns_everything:

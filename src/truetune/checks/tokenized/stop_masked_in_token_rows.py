@@ -60,12 +60,12 @@ class StopMaskedInTokenRows(TokenizedRule):
                 "encode the rows again with labels on the stop tokens, or mask pads by their place"
                 " and not by their id",
                 severity="error" if 2 * masked >= answers.closed else "warning",
-                evidence=self._about_pad(),
+                evidence=self._evidence_of_pad(),
                 cases=cases_of(summary.stops_masked),
                 count=masked,
                 total=answers.closed,
             )
-        never = answers.open + self._ends_without_stop() if answers.learned else 0
+        never = answers.open + self._count_open_rows() if answers.learned else 0
         if never >= MIN_OPEN_ANSWERS and never >= MIN_OPEN_SHARE * answers.learned:
             yield self.finding(
                 f"{never:,} of {answers.learned:,} learned answers end without a stop token",
@@ -77,11 +77,11 @@ class StopMaskedInTokenRows(TokenizedRule):
                 total=answers.learned,
             )
 
-    def _ends_without_stop(self) -> int:
+    def _count_open_rows(self) -> int:
         """Rows that end without a stop token, and not at the limit, where a cut would have taken it."""
         return 0 if self.subject.is_plain_text else find_open_rows(self.subject.summary).elsewhere
 
-    def _about_pad(self) -> list[str]:
+    def _evidence_of_pad(self) -> list[str]:
         """Evidence: the pad token is a stop token, which a mask by id hides with it."""
         special = self.subject.probes.tokenizer.special
         pad = special.get("pad")

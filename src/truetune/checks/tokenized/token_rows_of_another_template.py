@@ -53,10 +53,10 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if len(trip.strange) >= STRANGE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
         has_headers = bool(self.subject.placer.layout.headers)
-        if self.subject.is_plain_text or not has_headers or not self._own_template():
+        if self.subject.is_plain_text or not has_headers or not self._uses_own_template():
             return
         if not summary.chats:
-            yield self._without_headers()
+            yield self._report_missing_headers()
         elif len(trip.differ) >= max(MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE * trip.rendered):
             yield self.finding(
                 f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
@@ -69,7 +69,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
                 total=trip.rendered,
             )
 
-    def _without_headers(self) -> Finding:
+    def _report_missing_headers(self) -> Finding:
         """No turn of this template is in the rows: are its headers there as plain text, or not at all?"""
         summary, foreign = self.subject.summary, self.subject.foreign_tokens()
         how = "never occur in the rows"
@@ -79,7 +79,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
         if foreign:
             evidence = [f"control tokens that the template does not write: {', '.join(foreign)}"]
         return self.finding(
-            f"the headers that this template writes ({self._header()!r}) {how}",
+            f"the headers that this template writes ({self._answer_header()!r}) {how}",
             "encode the rows again with this template, or name the one that made them:"
             " --template FILE",
             # Without either sign the rows may be plain text with stop tokens, which no template
@@ -88,11 +88,11 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             evidence=evidence,
         )
 
-    def _own_template(self) -> bool:
+    def _uses_own_template(self) -> bool:
         """LLaMA-Factory renders by templates of its own, which differ on purpose."""
         return self.subject.trainer.template.value != "own"
 
-    def _header(self) -> str:
+    def _answer_header(self) -> str:
         """The header of an answer, else the first one that the template writes."""
         headers = self.subject.placer.layout.headers
         answers = [header.text for header in headers if header.role is Source.ASSISTANT]
@@ -109,7 +109,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
-        if not self._own_template():
+        if not self._uses_own_template():
             return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
         if not self.subject.round_trip.rendered:
             return super().unmet() or Unmet("no row could be read back as a conversation")
