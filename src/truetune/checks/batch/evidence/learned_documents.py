@@ -1,7 +1,7 @@
 """The documents of a line, each with what is learned of it and what is only read; how alike the learned texts are.
 
-The text under the labels is taken as it stands, whatever column it is from: so it is seen as well where the wrong one is
-trained. Template and stop tokens are left out, which would make short answers look alike.
+The text under the labels is taken as it stands, whatever column it is from: so it is seen as well where the wrong one
+is trained. Template and stop tokens are left out, which would make short answers look alike.
 """
 
 from __future__ import annotations
