@@ -53,7 +53,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.data.columns import token_columns
+from truetune.data.columns import token_id_columns
 from truetune.errors import name_list
 
 PREFERENCE_METHODS = ("dpo", "orpo", "kto", "reward")
@@ -72,7 +72,7 @@ class IdsOfRowsNotUsed(BatchRule):
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)
         rows = [row for record in subject.records for row in record.rows]
-        self.columns = sorted({name for row in rows for name in token_columns(row)})
+        self.columns = sorted({name for row in rows for name in token_id_columns(row)})
         self.ids = [ids for row in rows for ids in _answer_ids(row)]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_ids(sample) for sample in self.lines)
@@ -126,6 +126,6 @@ def _is_subsequence(ids: bytes, line: bytes) -> bool:
 
 def _answer_ids(row: dict[str, Any]) -> Iterator[list[int]]:
     """The first ids of each column of a row that holds those of an answer."""
-    for name in token_columns(row):
+    for name in token_id_columns(row):
         if not name.startswith("prompt"):
             yield row[name][:MAX_COMPARED_IDS]

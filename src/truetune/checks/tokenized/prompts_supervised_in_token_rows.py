@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
-from truetune.tokenized.summary import CONTENT
+from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 
 class PromptsSupervisedInTokenRows(TokenizedRule):
@@ -65,7 +65,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
 
     def _count_prompt_tokens(self) -> tuple[int, int]:
         """Tokens of system, user and tool text that are in the loss, and all of them."""
-        counts = self.subject.summary.counts[list(CONTENT)]
+        counts = self.subject.summary.counts[list(PROMPT_SOURCES)]
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:

@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
-from truetune.tokenized.data import STRANGE
+from truetune.tokenized.tokenized_data import MIN_STRANGE_SHARE
 
 # Chosen, not measured. Read back from ids, a conversation loses what its template drops (the
 # reasoning of earlier turns, a date), so that some differ under the right template as well; another
@@ -50,7 +50,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         summary, trip = self.subject.summary, self.subject.round_trip
-        if len(trip.strange) >= STRANGE * trip.read > 0 or summary.beyond.count:
+        if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
         has_headers = bool(self.subject.placer.layout.headers)
         if self.subject.is_plain_text or not has_headers or not self._uses_own_template():

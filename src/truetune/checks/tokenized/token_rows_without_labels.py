@@ -35,8 +35,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.tokenized.summary import CONTENT
-from truetune.trainers.token_rows import rule_of
+from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
+from truetune.trainers.label_columns import label_columns_of
 
 LEARNS_EVERYTHING = "a trainer learns everything, prompts too"
 
@@ -50,11 +50,11 @@ class TokenRowsWithoutLabels(TokenizedRule):
         summary = self.subject.summary
         if summary.says_what_is_learned or self.subject.learns_everything:
             return
-        rule = rule_of(self.subject.trainer.name)
+        rule = label_columns_of(self.subject.trainer.name)
         does = f"{self.subject.trainer.called} {rule.without_labels}" if rule else LEARNS_EVERYTHING
         known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
         if summary.chats:
-            prompt_tokens = sum(int(summary.counts[source].sum()) for source in CONTENT)
+            prompt_tokens = sum(int(summary.counts[source].sum()) for source in PROMPT_SOURCES)
             yield self.finding(
                 f"{summary.rows:,} rows have input_ids and neither labels nor a mask: {does}",
                 "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",

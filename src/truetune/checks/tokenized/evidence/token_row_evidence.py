@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
-from truetune.tokenized.data import TokenizedData
-from truetune.tokenized.summary import Places, Summary
+from truetune.tokenized.tokenized_data import TokenizedData
+from truetune.tokenized.tokenized_summary import RowPlaces, TokenizedSummary
 
 # The longest row alone proves no limit: some row is always the longest. With 1, each set of rows
 # that never end would have its longest one called cut; with 4, small caches with two or three cut
@@ -20,7 +20,7 @@ MIN_ROWS_AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""
 
 
-def cases_of(places: Places) -> list[Case]:
+def cases_of(places: RowPlaces) -> list[Case]:
     """The first rows of a kind, each once."""
     return [Case(text, origin) for origin, text in dict(places.first).items()]
 
@@ -34,7 +34,7 @@ class OpenRows(NamedTuple):
     elsewhere: int
 
 
-def find_open_rows(summary: Summary) -> OpenRows:
+def find_open_rows(summary: TokenizedSummary) -> OpenRows:
     """Rows that a limit cut, and rows that never had an end.
 
     A limit cuts rows at one length, the greatest; rows of other lengths without an end never had one.
