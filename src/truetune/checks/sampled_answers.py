@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from truetune.checks.answer_spread import bits_per_row, most_telling
-from truetune.checks.batch.column_texts import is_prose
+from truetune.checks.column_texts import is_prose
 from truetune.data.conversation import Conversation
 from truetune.encoding.fingerprint import text_of
 

@@ -446,7 +446,7 @@ def test_answers_that_hardly_differ(found: Found) -> None:
 
 
 def test_what_would_take_too_long_is_said(found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pairs_lack_diversity, "PATIENCE", 0)
+    monkeypatch.setattr(pairs_lack_diversity, "MAX_STEPS", 0)
     rows = [
         {**row, "chosen": "one two " * 60 + "a", "rejected": "b " + "one two " * 60}
         for row in plain(4)

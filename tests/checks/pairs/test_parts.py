@@ -9,9 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.checks.pairs.edits import fewest, rest, within
-from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
-from truetune.checks.pairs.sides import wilson
+from truetune.checks.pairs.evidence.bad_answer_signs import (
+    HARM,
+    OpenEnds,
+    begins_with_refusal,
+    ends_open,
+    is_cut,
+)
+from truetune.checks.pairs.evidence.pair_sides import wilson_interval
+from truetune.checks.pairs.evidence.token_edits import (
+    is_within_edits,
+    min_edits,
+    without_common_ends,
+)
 from truetune.data.pair_scores import scores_of
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
@@ -31,17 +41,17 @@ def common(one: list[int], other: list[int]) -> int:
 def test_edits_are_those_of_the_textbook(one: list[int], other: list[int]) -> None:
     edits = len(one) + len(other) - 2 * common(one, other)
     a, b = np.array(one, dtype=np.int32), np.array(other, dtype=np.int32)
-    short, shorter = rest(a, b)
+    short, shorter = without_common_ends(a, b)
     assert len(short) + len(shorter) - 2 * common(short.tolist(), shorter.tolist()) == edits
-    assert fewest(a, b) <= edits
-    assert not edits or not within(a, b, edits - 1)
-    assert within(a, b, edits)
+    assert min_edits(a, b) <= edits
+    assert not edits or not is_within_edits(a, b, edits - 1)
+    assert is_within_edits(a, b, edits)
 
 
 def test_wilson_is_the_published_interval() -> None:
-    assert wilson(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
-    assert wilson(0, 0) == (0, 1)
-    assert wilson(20, 20) == pytest.approx((0.8389, 1.0), abs=5e-5)
+    assert wilson_interval(81, 263) == pytest.approx((0.2553, 0.3662), abs=5e-5)
+    assert wilson_interval(0, 0) == (0, 1)
+    assert wilson_interval(20, 20) == pytest.approx((0.8389, 1.0), abs=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +72,7 @@ def test_wilson_is_the_published_interval() -> None:
     ],
 )
 def test_refusals(text: str, wanted: bool) -> None:
-    assert refuses(text) is wanted
+    assert begins_with_refusal(text) is wanted
 
 
 @pytest.mark.parametrize(
@@ -122,7 +132,7 @@ def test_priors_take_no_long_over_hostile_texts() -> None:
         is_cut(text)
         ends_open(text)
         OpenEnds().add(text)
-        refuses(text)
+        begins_with_refusal(text)
         HARM.search(text)
     assert time.perf_counter() - started < 5
 

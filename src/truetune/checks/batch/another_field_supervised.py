@@ -54,8 +54,8 @@ import numpy as np
 
 from truetune.auditing.audit import Field, Sample
 from truetune.auditing.row_fields import list_row_fields
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import NO_ROWS, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import NO_ROWS, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -63,7 +63,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.render.rendering import Source
 
-ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
+ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
 
 
 class AnotherFieldSupervised(BatchRule):
@@ -71,74 +71,88 @@ class AnotherFieldSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples = self._samples
-        seen = [field for sample in samples for field in _fields(sample, supervised=False)]
-        answers = [
-            field
-            for record in self.subject.records
-            for row in record.rows
-            for field in list_row_fields(row, 0)
-            if field.source in ANSWERS
-        ]
-        texts = {field.text.strip() for field in answers}
-        learned = Counter(
-            _column(field)
-            for sample in samples
-            for field in _fields(sample, supervised=True)
-            if field.source == Source.OTHER and field.text.strip() not in texts
-        )
-        if not learned or not answers or any(field.source in ANSWERS for field in seen):
+        samples, answers = self._placed_lines, self._row_answers
+        read = [field for sample in samples for field in _fields_in_line(sample, supervised=False)]
+        learned = self._learned_columns(answers)
+        # Where even one line holds an answer, it is the mask that is wrong and not the column.
+        if not learned or not answers or any(field.source in ANSWER_SOURCES for field in read):
             return
-        (column, count), answer = learned.most_common(1)[0], _column(answers[-1])
+        (column, count), answer = learned.most_common(1)[0], _column_of(answers[-1])
         yield self.finding(
             f"the column {column} is in the loss, and the answer of these rows, {answer}, is in no"
             " line",
             f"map the answer to {answer}; if {column} is meant, leave this rule out",
             evidence=[
-                f"columns in the batches: {name_list(sorted({_column(field) for field in seen}))}"
+                f"columns in the batches: {name_list(sorted({_column_of(field) for field in read}))}"
             ],
-            cases=[
-                Case(
-                    f"{sample.place}: a label on"
-                    f" {around(sample, int(np.flatnonzero(sample.supervised)[0]) + 5)}"
-                )
-                for sample in samples[:MAX_CASES]
-            ],
+            cases=[Case(self._show_label(sample)) for sample in samples[:MAX_CASES]],
             count=count,
             total=len(samples),
         )
 
+    @cached_property
+    def _row_answers(self) -> list[Field]:
+        """The texts of the given rows that are answers by their format."""
+        return [
+            field
+            for record in self.subject.records
+            for row in record.rows
+            for field in list_row_fields(row, 0)
+            if field.source in ANSWER_SOURCES
+        ]
+
+    def _learned_columns(self, answers: list[Field]) -> Counter[str]:
+        """Columns that no format knows as an answer, and that have labels; by how often."""
+        # A column may be a copy of the answer under another name: then the right text is learned.
+        texts = {field.text.strip() for field in answers}
+        return Counter(
+            _column_of(field)
+            for sample in self._placed_lines
+            for field in _fields_in_line(sample, supervised=True)
+            if field.source == Source.OTHER and field.text.strip() not in texts
+        )
+
+    @staticmethod
+    def _show_label(sample: Sample) -> str:
+        """The first tokens of a line that have labels."""
+        first = int(np.flatnonzero(sample.supervised)[0])
+        return f"{sample.place}: a label on {text_around(sample, first + 5)}"
+
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS
         return (
             None
-            if self._samples
+            if self._placed_lines
             else Unmet("no text of the given rows was recognised in the lines")
         )
 
     def figure(self) -> Measurement:
         held = sum(
-            any(one.source in ANSWERS for one in _fields(line, supervised=False))
-            for line in self._samples
+            any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
+            for line in self._placed_lines
         )
-        return counted("lines that hold an answer of the given rows", held, len(self._samples))
+        return counted("lines that hold an answer of the given rows", held, len(self._placed_lines))
 
     @cached_property
-    def _samples(self) -> list[Sample]:
+    def _placed_lines(self) -> list[Sample]:
         """Lines in which texts of the given rows are recognised."""
-        return [sample for sample in judged(self.subject) if (sample.field >= 0).any()]
+        return [
+            sample for sample in lines_with_own_labels(self.subject) if (sample.field >= 0).any()
+        ]
 
 
-def _fields(sample: Sample, *, supervised: bool) -> list[Field]:
+def _fields_in_line(sample: Sample, *, supervised: bool) -> list[Field]:
     """The texts in a line, or those of them that have labels."""
     owners = sample.field[sample.supervised] if supervised else sample.field
     return [sample.fields[i] for i in np.unique(owners[owners >= 0]).tolist()]
 
 
-def _column(field: Field) -> str:
+def _column_of(field: Field) -> str:
+    """The column that a text stands in: `messages` of `messages[1].content`."""
     return re.split(r"[.\[]", field.path, maxsplit=1)[0]

@@ -46,8 +46,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from truetune.checks.batch.answers import Answer, all_answers, recognised
-from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    Answer,
+    answers_in_batches,
+    lines_of_known_rows,
+)
+from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -55,7 +59,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
 
-class Missing(NamedTuple):
+class UnlabelledEnds(NamedTuple):
     """How many tokens of text at the ends of an answer have no label."""
 
     answer: Answer
@@ -68,61 +72,76 @@ class AnswerPartlySupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        learned = self._learned
-        wrong = [found for found in learned if found.head or found.tail]
+        learned = self._learned_answers
+        wrong = [ends for ends in learned if ends.head or ends.tail]
         if not wrong:
             return
         yield self.finding(
             f"{len(wrong)} of {len(learned)} supervised answers have no label on their first or"
             " last tokens",
             "take the mask from the ids of the batch itself: tokenize once, and mark the places",
+            # An offset is in all answers; single ones may hold what their writer masked on purpose.
             severity="error" if 2 * len(wrong) >= len(learned) else "warning",
             evidence=[
-                f"{text} of {sum(n > 0 for n in counts)} answers (up to {max(counts)} tokens) are"
-                " without a label"
-                for text, counts in (
-                    ("first tokens", [found.head for found in wrong]),
-                    ("last tokens", [found.tail for found in wrong]),
-                )
-                if any(counts)
+                *_describe_ends("first tokens", [ends.head for ends in wrong]),
+                *_describe_ends("last tokens", [ends.tail for ends in wrong]),
             ],
-            cases=[Case(_shown(found)) for found in wrong[:MAX_CASES]],
+            cases=[Case(_show_labels(ends)) for ends in wrong[:MAX_CASES]],
             count=len(wrong),
             total=len(learned),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._learned:
+        lacking = super().unmet()
+        if lacking is not None or self._learned_answers:
             return lacking
-        lines = recognised(self.subject)
-        return NO_ANSWER_LEARNED if all_answers(self.subject) else no_answer(self.subject, lines)
+        lines = lines_of_known_rows(self.subject)
+        return (
+            NO_ANSWER_LEARNED
+            if answers_in_batches(self.subject)
+            else no_answer(self.subject, lines)
+        )
 
     def figure(self) -> Measurement:
-        learned = len(self._learned)
+        learned = len(self._learned_answers)
         return counted(
             "supervised answers with a label on their first and last token", learned, learned
         )
 
     @cached_property
-    def _learned(self) -> list[Missing]:
+    def _learned_answers(self) -> list[UnlabelledEnds]:
         """Of each answer with a label."""
-        return [found for answer in all_answers(self.subject) if (found := _missing(answer))]
+        measured = [_measure_ends(answer) for answer in answers_in_batches(self.subject)]
+        return [ends for ends in measured if ends is not None]
 
 
-def _missing(answer: Answer) -> Missing | None:
-    """None where the answer has no label at all."""
+def _measure_ends(answer: Answer) -> UnlabelledEnds | None:
+    """None where the answer has no label at all.
+
+    Reasoning between the two ends is not looked at: many leave it out of the loss on purpose.
+    """
     source = answer.sample.source[answer.start : answer.end]
-    known = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
-    if not known.any():
+    learned = answer.supervised[np.isin(source, (int(Source.ASSISTANT), int(Source.TOOL_CALL)))]
+    if not learned.any():
         return None
-    places = np.flatnonzero(known)
-    return Missing(answer, int(places[0]), len(known) - 1 - int(places[-1]))
+    places = np.flatnonzero(learned)
+    return UnlabelledEnds(answer, int(places[0]), len(learned) - 1 - int(places[-1]))
 
 
-def _shown(found: Missing) -> str:
-    sample, start, end = found.answer.sample, found.answer.start, found.answer.end
+def _show_labels(ends: UnlabelledEnds) -> str:
+    """The answer's text, and what of it has labels: other tokens are drawn as underscores."""
+    sample, start, end = ends.answer.sample, ends.answer.start, ends.answer.end
     learned = "".join(
         sample.text(i, i + 1) if sample.supervised[i] else "_" * len(sample.pieces[i])
         for i in range(start, end)
     )
     return f"{sample.place}: of {sample.text(start, end)!r} the loss sees {learned!r}"
+
+
+def _describe_ends(what: str, counts: list[int]) -> Iterator[str]:
+    """How many answers lack labels at one end, by the tokens that each lacks there; nothing where none does."""
+    if any(counts):
+        yield (
+            f"{what} of {sum(n > 0 for n in counts)} answers (up to {max(counts)} tokens) are"
+            " without a label"
+        )

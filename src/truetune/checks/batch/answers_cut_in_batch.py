@@ -40,17 +40,21 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import limit as limit_of
-from truetune.checks.batch.lines import documents, is_chat, is_packed
+from truetune.checks.batch.evidence.answer_spans import length_limit
+from truetune.checks.batch.evidence.line_documents import document_spans, is_chat, is_packed
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-MANY = 3
+# As in `length_limit`: two lines of one length may be chance.
+MIN_LINES_AT_LIMIT = 3
 """So many lines of one length, none longer, stand for a limit"""
-SEVERE = 0.2
-SHOWN = 12
+# Chosen, not measured: from every fifth answer on, to stop in the middle is common enough to be
+# learned.
+ERROR_SHARE = 0.2
+"""Share of the answers from which cuts are an error"""
+SHOWN_TOKENS = 12
 
 
 class AnswersCutInBatch(BatchRule):
@@ -58,61 +62,77 @@ class AnswersCutInBatch(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        whole, answers = self._documents, self._answers
-        limit, known = limit_of(self.subject)
+        limit, is_named = length_limit(self.subject)
         if limit is None:
             return
         cut = [
             (sample, end)
-            for sample, start, end in answers
+            for sample, start, end in self._answers
             if end - start == limit and self._is_cut(sample, start, end)
         ]
-        if cut and (known or self._is_limit(len(cut), answers, {id(sample) for sample, _ in cut})):
-            yield self.finding(
-                f"{len(cut)} of {len(answers)} answers of the batches are cut at {limit} tokens,"
-                " before they stop",
-                "raise the length limit, or leave out the rows that do not fit",
-                severity="error" if len(cut) > SEVERE * len(answers) else "warning",
-                evidence=(
-                    []
-                    if known
-                    else [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
-                ),
-                cases=[
-                    Case(f"{sample.place} ends with {sample.text(end - SHOWN, end)!r}")
-                    for sample, end in cut
-                ],
-                count=len(cut),
-                total=len(answers),
-            )
+        if cut and (is_named or self._is_limit(len(cut), {id(sample) for sample, _ in cut})):
+            yield self._report_cut_answers(cut, limit, is_named)
+        # Packed lines are as long as they are packed; the limit is that of their documents.
+        if is_named and not is_packed(self.subject):
+            yield from self._report_longer_lines(limit)
+
+    def _report_cut_answers(
+        self, cut: list[tuple[Sample, int]], limit: int, is_named: bool
+    ) -> Finding:
+        """Answers that end at the limit, each with its line and one past its last token."""
+        total = len(self._answers)
+        evidence = []
+        if not is_named:
+            evidence = [f"no argument names a limit; {len(cut)} lines share the length {limit}"]
+        return self.finding(
+            f"{len(cut)} of {total} answers of the batches are cut at {limit} tokens,"
+            " before they stop",
+            "raise the length limit, or leave out the rows that do not fit",
+            severity="error" if len(cut) > ERROR_SHARE * total else "warning",
+            evidence=evidence,
+            cases=[
+                Case(f"{sample.place} ends with {sample.text(end - SHOWN_TOKENS, end)!r}")
+                for sample, end in cut
+            ],
+            count=len(cut),
+            total=total,
+        )
+
+    def _report_longer_lines(self, limit: int) -> Iterator[Finding]:
+        """Lines that are longer than a limit that the settings name."""
         longer = [
-            (sample, end - start) for sample, start, end in whole if known and end - start > limit
+            (sample, end - start) for sample, start, end in self._documents if end - start > limit
         ]
-        if longer and not is_packed(self.subject):
+        if longer:
             yield self.finding(
-                f"{len(longer)} of {len(whole)} lines are longer than the limit of {limit} tokens:"
-                " it is not applied",
+                f"{len(longer)} of {len(self._documents)} lines are longer than the limit of"
+                f" {limit} tokens: it is not applied",
                 "cut or leave out long rows where they are tokenized; the trainer takes prepared"
                 " rows as they are",
                 severity="warning",
                 cases=[Case(f"{sample.place}: {length} tokens") for sample, length in longer],
                 count=len(longer),
-                total=len(whole),
+                total=len(self._documents),
             )
 
-    def _is_limit(self, cut: int, answers: list[tuple[Sample, int, int]], lines: set[int]) -> bool:
+    def _is_limit(self, cut: int, lines: set[int]) -> bool:
         """No setting names a limit: is it one nevertheless, or do lines share a length by chance?
 
         All lines have it, or other answers stop; and of the rows in these lines, where they are known, a part is
-        missing."""
-        if cut < MANY:
+        missing.
+
+        Args:
+            cut: answers that are as long as the longest.
+            lines: `id` of each of their lines.
+        """
+        if cut < MIN_LINES_AT_LIMIT:
             return False
         stops = list(self.subject.stops)
-        others = [(sample, start, end) for sample, start, end in answers if id(sample) not in lines]
+        others = [answer for answer in self._answers if id(answer[0]) not in lines]
         ended = any(np.isin(sample.ids[start:end], stops).any() for sample, start, end in others)
         whole = [
             sample
-            for sample, _, _ in answers
+            for sample, _, _ in self._answers
             if id(sample) in lines and sample.fields and not sample.cut
         ]
         return (ended or not others) and not whole
@@ -124,9 +144,10 @@ class AnswersCutInBatch(BatchRule):
         return bool(sample.supervised[end - 1]) and bool(sample.text(behind, end).strip())
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if limit_of(self.subject)[0] is None:
+        if length_limit(self.subject)[0] is None:
             return Unmet(
                 "it is not known at which length rows are cut", "set the limit (max_length)"
             )
@@ -137,7 +158,7 @@ class AnswersCutInBatch(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        limit, known = limit_of(self.subject)
+        limit, known = length_limit(self.subject)
         more = "" if known else "; no argument names a limit"
         return counted(f"answers that are cut at {limit} tokens", 0, len(self._answers), more)
 
@@ -145,7 +166,9 @@ class AnswersCutInBatch(BatchRule):
     def _documents(self) -> list[tuple[Sample, int, int]]:
         """Each with its first token and one past its last."""
         return [
-            (sample, *document) for sample in self.subject.samples for document in documents(sample)
+            (sample, *document)
+            for sample in self.subject.samples
+            for document in document_spans(sample)
         ]
 
     @cached_property

@@ -51,7 +51,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SHOWN = 12
+SHOWN_TOKENS = 12
 
 
 class AttentionMaskHidesText(BatchRule):
@@ -60,23 +60,23 @@ class AttentionMaskHidesText(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")
-        hidden = [
-            (sample, places)
-            for sample in self.subject.samples
-            if (places := _hidden(sample, pad)).any()
-        ]
+        masks = [(sample, _hidden_text_mask(sample, pad)) for sample in self.subject.samples]
+        hidden = [(sample, is_hidden) for sample, is_hidden in masks if is_hidden.any()]
         if not hidden:
             return
-        count = sum(int(places.sum()) for _, places in hidden)
+        count = sum(int(is_hidden.sum()) for _, is_hidden in hidden)
         yield self.finding(
             f"{count} tokens of {len(hidden)} of {len(self.subject.samples)} lines have attention 0"
             " and are no padding",
             "attend to all text (attention 1) and keep tokens out of the loss with the label -100",
-            evidence=_meaning([sample for sample, _ in hidden]),
+            evidence=_describe_mask([sample for sample, _ in hidden]),
             cases=[
-                Case(f"{sample.place}: hidden from token {at} on: {sample.text(at, at + SHOWN)!r}")
-                for sample, places in hidden
-                for at in [int(np.argmax(places))]
+                Case(
+                    f"{sample.place}: hidden from token {at} on:"
+                    f" {sample.text(at, at + SHOWN_TOKENS)!r}"
+                )
+                for sample, is_hidden in hidden
+                for at in [int(np.argmax(is_hidden))]
             ],
             count=len(hidden),
             total=len(self.subject.samples),
@@ -86,20 +86,28 @@ class AttentionMaskHidesText(BatchRule):
         return counted("lines whose attention mask hides text", 0, len(self.subject.samples))
 
 
-def _hidden(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
-    """(tokens,) Is it text with attention 0? A run of one id at either end of a line is padding."""
+def _hidden_text_mask(sample: Sample, pad: int | None) -> NDArray[np.bool_]:
+    """(tokens,) Is it text with attention 0? A run of one id at either end of a line is padding.
+
+    The pad's id is not enough: trainers pad with other ids (0, EOS), and the audit may not know which.
+    """
     hidden = ~sample.attended & (sample.ids != pad)
     if hidden.any():
         for order in (slice(None), slice(None, None, -1)):
             ids, unseen = sample.ids[order], ~sample.attended[order]
             run = np.logical_and.accumulate(unseen & (ids == ids[0]))
+            # A single token at an end is a run only where nothing else of the line is hidden.
             if run.sum() > 1 or unseen.sum() == 1:
                 hidden[order] &= ~run
     return np.asarray(hidden)
 
 
-def _meaning(samples: list[Sample]) -> Iterator[str]:
-    text = [sample.attended | sample.supervised | (_hidden(sample, None)) for sample in samples]
+def _describe_mask(samples: list[Sample]) -> Iterator[str]:
+    """What the attention mask is in truth, where it is the loss mask or its opposite."""
+    # Padding is in both masks 0: only what is attended, learned or hidden text is compared.
+    text = [
+        sample.attended | sample.supervised | _hidden_text_mask(sample, None) for sample in samples
+    ]
     if all((s.attended[t] == s.supervised[t]).all() for s, t in zip(samples, text, strict=True)):
         yield "the attention mask is the loss mask: the prompts are hidden"
     elif all(not (s.attended & s.supervised).any() for s in samples):

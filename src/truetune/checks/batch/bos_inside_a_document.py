@@ -50,8 +50,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.lines import documents
-from truetune.checks.batch.needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.batch_needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.line_documents import document_spans
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -59,7 +59,7 @@ from truetune.checks.rule import BatchRule
 from truetune.render.probes import chat
 from truetune.render.rendering import Source
 
-AROUND = 5
+SHOWN_TOKENS = 5
 
 
 class BosInsideADocument(BatchRule):
@@ -75,20 +75,20 @@ class BosInsideADocument(BatchRule):
             or _written_by_template(self.subject)
         ):
             return
-        found = [
+        places = [
             (sample, i)
             for sample in self.subject.samples
-            for i in _inside(sample, bos, self.subject.stops)
+            for i in _bos_places(sample, bos, self.subject.stops)
         ]
-        if found:
-            lines = len({id(sample) for sample, _ in found})
+        if places:
+            lines = len({id(sample) for sample, _ in places})
             yield self.finding(
                 f"{lines} of {len(self.subject.samples)} lines have a BOS token (id {bos}) between"
                 " prompt and answer",
                 "tokenize answers with add_special_tokens=False, or prompt and answer together",
                 cases=[
-                    Case(f"{sample.place}: {sample.text(i - AROUND, i + AROUND)!r}")
-                    for sample, i in found
+                    Case(f"{sample.place}: {sample.text(i - SHOWN_TOKENS, i + SHOWN_TOKENS)!r}")
+                    for sample, i in places
                 ],
                 count=lines,
                 total=len(self.subject.samples),
@@ -96,11 +96,13 @@ class BosInsideADocument(BatchRule):
 
     def unmet(self) -> Unmet | None:
         tokenizer = self.subject.facts["tokenizer"]
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if tokenizer is None:
             return NO_TOKENIZER
-        if (bos := tokenizer.get("bos")) is None:
+        bos = tokenizer.get("bos")
+        if bos is None:
             return NO_BOS
         if bos in (tokenizer.get("pad"), *self.subject.stops):
             return Unmet(
@@ -127,22 +129,24 @@ def _written_by_template(audit: Audit) -> bool:
     return bos in text[1:]
 
 
-def _inside(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
+def _bos_places(sample: Sample, bos: int, stops: frozenset[int]) -> Iterator[int]:
     """BOS where an answer begins, or between texts of the same row."""
-    for start, end in documents(sample):
+    for start, end in document_spans(sample):
         for i in np.flatnonzero(sample.ids[start + 1 : end - 1] == bos) + start + 1:
+            # Behind a stop token another document may begin; behind BOS it is bos-twice-in-batch's.
             if int(sample.ids[i - 1]) in (*stops, bos):
                 continue
             begins = sample.supervised[i + 1] and not sample.supervised[start:i].any()
             if (
                 begins
                 or sample.source[i + 1] == Source.ASSISTANT
-                or _same_row(sample, start, int(i), end)
+                or _is_within_one_row(sample, start, int(i), end)
             ):
                 yield int(i)
 
 
-def _same_row(sample: Sample, start: int, place: int, end: int) -> bool:
+def _is_within_one_row(sample: Sample, start: int, place: int, end: int) -> bool:
+    """Are the texts on both sides of a place those of one row? Else documents that nothing parts meet there."""
     before = {sample.fields[f].row for f in sample.field[start:place].tolist() if f >= 0}
     after = {sample.fields[f].row for f in sample.field[place:end].tolist() if f >= 0}
     return len(before | after) == 1 and before == after

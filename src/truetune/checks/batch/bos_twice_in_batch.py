@@ -43,14 +43,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.lines import documents
-from truetune.checks.batch.needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.batch_needs import NO_BOS, NO_TOKENIZER
+from truetune.checks.batch.evidence.line_documents import document_spans
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SHOWN = 8
+SHOWN_TOKENS = 8
 
 
 class BosTwiceInBatch(BatchRule):
@@ -62,20 +62,23 @@ class BosTwiceInBatch(BatchRule):
         if bos is None:
             return
         ends = bos in self.subject.stops
-        found = [
-            (sample, i) for sample in self.subject.samples for i in _doubled(sample, bos, ends=ends)
+        places = [
+            (sample, i)
+            for sample in self.subject.samples
+            for i in _double_bos_places(sample, bos, ends=ends)
         ]
-        if found:
-            total = sum(len(documents(sample)) for sample in self.subject.samples)
+        if places:
+            total = sum(len(document_spans(sample)) for sample in self.subject.samples)
             yield self.finding(
-                f"{len(found)} places of the batches hold two BOS tokens in a row (id {bos};"
+                f"{len(places)} places of the batches hold two BOS tokens in a row (id {bos};"
                 f" {total} documents)",
                 "tokenize rendered text with add_special_tokens=False, or take BOS out of the"
                 " template",
                 cases=[
-                    Case(f"{sample.place}: {sample.text(i, i + SHOWN)!r}") for sample, i in found
+                    Case(f"{sample.place}: {sample.text(i, i + SHOWN_TOKENS)!r}")
+                    for sample, i in places
                 ],
-                count=len(found),
+                count=len(places),
             )
 
     def unmet(self) -> Unmet | None:
@@ -85,11 +88,11 @@ class BosTwiceInBatch(BatchRule):
         return super().unmet() or (NO_BOS if tokenizer.get("bos") is None else None)
 
     def figure(self) -> Measurement:
-        total = sum(len(documents(sample)) for sample in self.subject.samples)
+        total = sum(len(document_spans(sample)) for sample in self.subject.samples)
         return counted("documents with two BOS tokens in a row", 0, total)
 
 
-def _doubled(sample: Sample, bos: int, *, ends: bool) -> list[int]:
+def _double_bos_places(sample: Sample, bos: int, *, ends: bool) -> list[int]:
     """Places of the first of two; where BOS also ends documents, only at the start of the line."""
     is_bos = (sample.ids == bos) & ~sample.padding
     first = np.flatnonzero(

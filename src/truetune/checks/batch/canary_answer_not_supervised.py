@@ -44,8 +44,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.canaries import LEARNED, LOST, READ, Text, answers, texts
-from truetune.checks.batch.needs import NO_CANARY, NO_LABELS
+from truetune.checks.batch.evidence.batch_needs import NO_CANARY, NO_LABELS
+from truetune.checks.batch.evidence.canary_texts import (
+    CONTEXT,
+    LEARNED,
+    LOST,
+    CanaryText,
+    answers_of_canary,
+    texts_of_canary,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -59,28 +66,30 @@ class CanaryAnswerNotSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         if all(sample.labels is None for sample in self.subject.samples):
             return
-        every = texts(self.subject)
-        wanted = answers(every)
-        learned = [text for text in every if text.seen == LEARNED]
-        unlearned = [text for text in wanted if text.seen in (LOST, READ)]
-        lost = [text for text in wanted if text.seen == LOST and text.role]
-        if wanted and len(unlearned) == len(wanted):
-            instead = (
-                f"; learned: {', '.join(text.path for text in learned)}"
-                if learned
-                else "; nothing is learned"
+        texts = texts_of_canary(self.subject)
+        answers = answers_of_canary(texts)
+        unlearned = _unlearned_texts(answers)
+        lost = [text for text in answers if text.seen == LOST and text.role]
+        if answers and len(unlearned) == len(answers):
+            yield self._report_texts(
+                f"no answer of a marked row is learned; {_what_is_learned(texts)}",
+                unlearned,
+                answers,
             )
-            yield self._told(f"no answer of a marked row is learned{instead}", unlearned, wanted)
         elif lost:
-            yield self._told(
-                f"{len(lost)} of {len(wanted)} answers of a marked row are in no batch",
+            yield self._report_texts(
+                f"{len(lost)} of {len(answers)} answers of a marked row are in no batch",
                 lost,
-                wanted,
+                answers,
             )
-        elif every and not wanted and all(text.seen in (LOST, READ) for text in every):
-            yield self._told("no text of a marked row is learned", every, every)
+        # Nothing of the row is called an answer: as long as some text is learned, it may be one.
+        elif texts and not answers and len(_unlearned_texts(texts)) == len(texts):
+            yield self._report_texts("no text of a marked row is learned", texts, texts)
 
-    def _told(self, message: str, texts: list[Text], total: list[Text]) -> Finding:
+    def _report_texts(
+        self, message: str, texts: list[CanaryText], total: list[CanaryText]
+    ) -> Finding:
+        """The fate of some texts, as cases, and of all they are compared with, as evidence."""
         return self.finding(
             message,
             "correct the formatting function or the column map, then look again with the canary",
@@ -91,15 +100,27 @@ class CanaryAnswerNotSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if all(sample.labels is None for sample in self.subject.samples):
             return NO_LABELS
-        return None if texts(self.subject) else NO_CANARY
+        return None if texts_of_canary(self.subject) else NO_CANARY
 
     def figure(self) -> Measurement:
-        every = texts(self.subject)
-        wanted = answers(every)
+        every = texts_of_canary(self.subject)
+        wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
         return counted(f"{what} of a marked row that are learned", learned, len(wanted or every))
+
+
+def _what_is_learned(texts: list[CanaryText]) -> str:
+    """`learned: messages[0].content`: the texts that took the answer's place"""
+    learned = ", ".join(text.path for text in texts if text.seen == LEARNED)
+    return f"learned: {learned}" if learned else "nothing is learned"
+
+
+def _unlearned_texts(texts: list[CanaryText]) -> list[CanaryText]:
+    """Those that are only read, or in no batch. One that was cut off may have been learned otherwise."""
+    return [text for text in texts if text.seen in (LOST, CONTEXT)]

@@ -45,12 +45,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.batch.canaries import LOST, Text, answers, texts
-from truetune.checks.batch.needs import NO_CANARY
+from truetune.checks.batch.evidence.batch_needs import NO_CANARY
+from truetune.checks.batch.evidence.canary_texts import (
+    LOST,
+    CanaryText,
+    answers_of_canary,
+    texts_of_canary,
+)
+from truetune.checks.column_texts import PROMPT_COLUMNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 
 
@@ -59,8 +64,11 @@ class CanaryFieldLost(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        every = texts(self.subject)
+        every = texts_of_canary(self.subject)
         ignored = [text for text in every if text.formatted and text.seen == LOST]
+        lost = [text for text in every if text.seen == LOST and self._is_missed(text, every)]
+        # A function that is not used loses all that it writes: that is one fault, and not one of
+        # each column.
         if ignored:
             yield self.finding(
                 f"the formatting function is not used: {len(ignored)} texts that it writes are in"
@@ -71,7 +79,7 @@ class CanaryFieldLost(BatchRule):
                 count=len(ignored),
                 total=len(every),
             )
-        elif lost := [text for text in every if text.seen == LOST and self._matters(text, every)]:
+        elif lost:
             yield self.finding(
                 f"{len(lost)} of {len(every)} texts of a marked row reach no batch: "
                 + ", ".join(text.path for text in lost),
@@ -83,20 +91,20 @@ class CanaryFieldLost(BatchRule):
             )
 
     @staticmethod
-    def _matters(text: Text, every: list[Text]) -> bool:
+    def _is_missed(text: CanaryText, every: list[CanaryText]) -> bool:
         """A turn of a conversation that is used, or a column whose name tells that it is to be read."""
-        answered = answers(every)
+        answered = answers_of_canary(every)
         if text in answered and all(answer.seen == LOST for answer in answered):
             return False
         if not any(other.column == text.column and other.seen != LOST for other in every):
-            return text.column.lower() in TELLING
+            return text.column.lower() in PROMPT_COLUMNS
         return bool(text.role) and re.search(r"\]\.(content|value)", text.path) is not None
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if texts(self.subject) else NO_CANARY)
+        return super().unmet() or (None if texts_of_canary(self.subject) else NO_CANARY)
 
     def figure(self) -> Measurement:
-        every = texts(self.subject)
+        every = texts_of_canary(self.subject)
         return counted(
             "texts of a marked row that reach a batch",
             sum(t.seen != LOST for t in every),

@@ -42,25 +42,36 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.column_texts import is_held, is_prose, plain, stands_in, texts
-from truetune.checks.batch.needs import NO_ROWS
+from truetune.checks.batch.evidence.batch_needs import NO_ROWS
+from truetune.checks.batch.evidence.line_documents import keys_of_batches
+from truetune.checks.column_texts import (
+    PROMPT_COLUMNS,
+    holds_media,
+    is_in_line,
+    is_prose,
+    single_spaced,
+    texts_of_row,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.rows.unused_columns import TELLING
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
+from truetune.spec.run import Severity
 
-WEIGHTS = frozenset(
+# Weights are numbers, which no batch shows as text: they are looked for by name.
+WEIGHT_COLUMNS = frozenset(
     ("weight", "weights", "loss_weight", "loss_weights", "sample_weight", "sample_weights")
 )
-QUIET = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
-RECOGNISED = 12
+TECHNICAL_COLUMNS = frozenset(("chosen", "rejected", "input_ids", "labels", "prompt_id"))
+# Chosen, not measured: about two words. "Yes" stands in many lines, and a row told by it alone may
+# be any row.
+MIN_ROW_CHARACTERS = 12
 """Characters of a text by which its row is recognised"""
 
 
@@ -70,25 +81,18 @@ class ColumnsNeverUsed(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.facts["model"]["config"]
-        unused = {} if config.get("is_encoder_decoder") else self._use.unused
-        for severity, telling in (("warning", True), ("info", False)):
-            mine = {
-                name: text for name, text in unused.items() if (name.lower() in TELLING) is telling
-            }
-            mine = {name: text for name, text in mine.items() if telling or is_prose(text)}
-            if mine:
-                yield self.finding(
-                    f"columns of the given rows whose text is in no batch: {name_list(mine)}",
-                    "write them into the messages or the prompt, or take them out of the rows",
-                    severity="warning" if severity == "warning" else "info",
-                    cases=[Case(f"{name}: {text[:60]!r}") for name, text in mine.items()],
-                )
-        data = self.subject.facts["data"]
-        given = set((data["given"] or {}).get("columns") or ()) & WEIGHTS
-        keys = {
-            name for record in self.subject.records for batch in record.batches for name in batch
+        unused = {} if config.get("is_encoder_decoder") else self._column_use.unused
+        by_name = {name: text for name, text in unused.items() if name.lower() in PROMPT_COLUMNS}
+        # Of columns with other names only prose is told, as a note: they may be meant for people.
+        by_text = {
+            name: text for name, text in unused.items() if name not in by_name and is_prose(text)
         }
-        if lost := sorted(given - set(data["used"]) - keys):
+        if by_name:
+            yield self._report_columns(by_name, "warning")
+        if by_text:
+            yield self._report_columns(by_text, "info")
+        lost = self._lost_weights()
+        if lost:
             yield self.finding(
                 f"the rows have {name_list(lost)}, which reaches neither collator nor loss",
                 "set remove_unused_columns=False, and use the weights in a collator and a loss of"
@@ -96,29 +100,48 @@ class ColumnsNeverUsed(BatchRule):
                 severity="warning",
             )
 
+    def _report_columns(self, columns: Mapping[str, str], severity: Severity) -> Finding:
+        """Columns, each with one of its texts, that reach no batch."""
+        return self.finding(
+            f"columns of the given rows whose text is in no batch: {name_list(columns)}",
+            "write them into the messages or the prompt, or take them out of the rows",
+            severity=severity,
+            cases=[Case(f"{name}: {text[:60]!r}") for name, text in columns.items()],
+        )
+
+    def _lost_weights(self) -> list[str]:
+        """Columns of weights that neither the collator is given nor the batches hold."""
+        data = self.subject.facts["data"]
+        weights = set((data["given"] or {}).get("columns") or ()) & WEIGHT_COLUMNS
+        return sorted(weights - set(data["used"]) - keys_of_batches(self.subject))
+
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if self.subject.facts["model"]["config"].get("is_encoder_decoder"):
             return Unmet("it is about decoders, and the inputs of an encoder are in other lines")
         if not any(record.rows for record in self.subject.records):
             return NO_ROWS
         return (
-            None if self._use.columns else Unmet("no line was recognised as one of the given rows")
+            None
+            if self._column_use.columns
+            else Unmet("no line was recognised as one of the given rows")
         )
 
     def figure(self) -> Measurement:
-        more = "; they hold no prose" if self._use.unused else ""
+        more = "; they hold no prose" if self._column_use.unused else ""
         return counted(
             "given columns whose text is in no batch",
-            len(self._use.unused),
-            self._use.columns,
+            len(self._column_use.unused),
+            self._column_use.columns,
             more,
         )
 
     @cached_property
-    def _use(self) -> ColumnUse:
-        return column_use(self.subject)
+    def _column_use(self) -> ColumnUse:
+        """What became of the columns; found once."""
+        return _find_column_use(self.subject)
 
 
 class ColumnUse(NamedTuple):
@@ -130,38 +153,53 @@ class ColumnUse(NamedTuple):
     """Of which no text is in the lines of its row: with one of their texts"""
 
 
-def column_use(audit: Audit) -> ColumnUse:
+def _find_column_use(audit: Audit) -> ColumnUse:
     """Which columns reach no line of the rows that are recognised."""
+    used = _columns_placed(audit)
+    first: dict[str, str] = {}
+    for row, lines in _rows_with_lines(audit):
+        for column, text in texts_of_row(row):
+            first.setdefault(column, text)
+            if column not in used and any(is_in_line(text, line) for line in lines):
+                used.add(column)
+    keys = keys_of_batches(audit)
+    unused = {name: text for name, text in first.items() if name not in used | TECHNICAL_COLUMNS}
+    return ColumnUse(
+        len(first), {name: text for name, text in unused.items() if not holds_media(name, keys)}
+    )
+
+
+def _rows_with_lines(audit: Audit) -> Iterator[tuple[dict[str, Any], list[str]]]:
+    """The given rows that are recognised in lines, with the texts of these.
+
+    A row that is in no line says nothing about its columns: the audit has seen a few batches only.
+    """
     lines: dict[tuple[int, int], list[str]] = {}
     for sample in audit.samples:
-        if (row := _row(sample)) is not None:
-            lines.setdefault((sample.rank, row), []).append(plain(sample.text(0, len(sample.ids))))
-    seen = {
+        number = _row_of_line(sample)
+        if number is not None:
+            text = single_spaced(sample.text(0, len(sample.ids)))
+            lines.setdefault((sample.rank, number), []).append(text)
+    for record in audit.records:
+        rank = int(record.facts["rank"])
+        for number, row in zip(record.facts["data"]["numbers"], record.rows, strict=True):
+            if (rank, number) in lines:
+                yield row, lines[rank, number]
+
+
+def _columns_placed(audit: Audit) -> set[str]:
+    """The columns of which a text was placed among the tokens of a line."""
+    return {
         re.split(r"[.\[]", sample.fields[i].path, maxsplit=1)[0]
         for sample in audit.samples
         for i in set(sample.field[sample.field >= 0].tolist())
     }
-    first: dict[str, str] = {}
-    for record in audit.records:
-        for number, given in zip(record.facts["data"]["numbers"], record.rows, strict=True):
-            if mine := lines.get((int(record.facts["rank"]), number)):
-                for column, text in texts(given):
-                    first.setdefault(column, text)
-                    if column not in seen and any(stands_in(text, line) for line in mine):
-                        seen.add(column)
-    keys = {name for record in audit.records for batch in record.batches for name in batch}
-    unused = {
-        name: text
-        for name, text in first.items()
-        if name not in seen and name not in QUIET and not is_held(name, keys)
-    }
-    return ColumnUse(len(first), unused)
 
 
-def _row(sample: Sample) -> int | None:
+def _row_of_line(sample: Sample) -> int | None:
     """The given row of which most stands in a line; rows share phrases."""
-    found: Counter[int] = Counter()
+    characters: Counter[int] = Counter()
     for text in sample.fields:
-        found[text.row] += len(text.text.strip())
-    (row, length), *_ = found.most_common(1) or [(0, 0)]
-    return row if length >= RECOGNISED else None
+        characters[text.row] += len(text.text.strip())
+    (row, length), *_ = characters.most_common(1) or [(0, 0)]
+    return row if length >= MIN_ROW_CHARACTERS else None

@@ -45,15 +45,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import judged
-from truetune.checks.batch.needs import NO_TOKENIZER, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-MARKER = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
+CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 """What is a control token in all templates that write it"""
 
 
@@ -66,53 +66,62 @@ class ControlTokenSpelledAsText(BatchRule):
         self.lines = self.judged = self.names = 0
 
     def findings(self) -> Iterator[Finding]:
-        names = _names(self.subject)
-        samples = list(judged(self.subject))
-        found = [
+        places = self._find_spelled_markers()
+        lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in places}
+        self.lines = len(lines)
+        # In fewer lines it is a text that talks of such tokens; a wrong tokenizer spells them in
+        # all.
+        if not lines or 2 * len(lines) < self.judged:
+            return
+        spelled = sorted({name for _, name, *_ in places})
+        control = {name for name in spelled if self._is_control(name)}
+        remedy = (
+            "add them as special tokens and train their embeddings, or use the template of this"
+            " model"
+        )
+        if control:
+            remedy = "tokenize with the model's own tokenizer, and without split_special_tokens"
+        yield self.finding(
+            f"{len(places)} control tokens in {len(lines)} of {self.judged} lines are spelled by"
+            " several tokens",
+            remedy,
+            severity="error" if control else "warning",
+            evidence=[self._describe_marker(name, name in control) for name in spelled],
+            cases=[
+                Case(f"{sample.place}: {' '.join(map(repr, sample.pieces[start:end]))}")
+                for sample, _, start, end in places[:MAX_CASES]
+            ],
+            count=len(places),
+        )
+
+    def _find_spelled_markers(self) -> list[tuple[Sample, str, int, int]]:
+        """(line, marker, first token, one past the last) wherever several tokens spell a marker; counts what it saw."""
+        names = _template_markers(self.subject)
+        samples = list(lines_with_own_labels(self.subject))
+        self.judged, self.names = len(samples), len(names)
+        return [
             (sample, *place)
             for sample in samples
             for name in names
-            for place in _spelled(sample, name)
+            for place in _spelled_places(sample, name)
         ]
-        lines = {(sample.rank, sample.batch, sample.line) for sample, *_ in found}
-        self.lines, self.judged, self.names = len(lines), len(samples), len(names)
-        if not lines or 2 * len(lines) < len(samples):
-            return
-        control = {name for _, name, *_ in found if self._is_control(name)}
-        yield self.finding(
-            f"{len(found)} control tokens in {len(lines)} of {len(samples)} lines are spelled by"
-            " several tokens",
-            (
-                "tokenize with the model's own tokenizer, and without split_special_tokens"
-                if control
-                else (
-                    "add them as special tokens and train their embeddings, or use the template of"
-                    " this model"
-                )
-            ),
-            severity="error" if control else "warning",
-            evidence=[
-                f"{name}:"
-                f" {'one id in this tokenizer' if name in control else 'no token of this tokenizer'}"
-                for name in sorted({name for _, name, *_ in found})
-            ],
-            cases=[
-                Case(
-                    f"{sample.place}: {' '.join(repr(piece) for piece in sample.pieces[start:end])}"
-                )
-                for sample, _, start, end in found[:MAX_CASES]
-            ],
-            count=len(found),
-        )
+
+    @staticmethod
+    def _describe_marker(name: str, is_control: bool) -> str:
+        """Whether this tokenizer has one id for a marker."""
+        what = "one id in this tokenizer" if is_control else "no token of this tokenizer"
+        return f"{name}: {what}"
 
     def _is_control(self, name: str) -> bool:
+        """Has this tokenizer one id for a marker?"""
         probes = self.subject.probes
         return probes is not None and probes.tokenizer.backend.token_to_id(name) is not None
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
@@ -129,14 +138,14 @@ class ControlTokenSpelledAsText(BatchRule):
         )
 
 
-def _names(audit: Audit) -> list[str]:
+def _template_markers(audit: Audit) -> list[str]:
     """Markers that the template writes and no given row contains."""
     text = (audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None) or ""
     rows = json.dumps([record.rows for record in audit.records], ensure_ascii=False)
-    return [name for name in dict.fromkeys(MARKER.findall(text)) if name not in rows]
+    return [name for name in dict.fromkeys(CONTROL_TOKEN.findall(text)) if name not in rows]
 
 
-def _spelled(sample: Sample, name: str) -> Iterator[tuple[str, int, int]]:
+def _spelled_places(sample: Sample, name: str) -> Iterator[tuple[str, int, int]]:
     """(name, first token, one past the last) wherever the text holds the name and no one token does."""
     text, begins = "".join(sample.pieces), np.cumsum([0, *map(len, sample.pieces)])
     for match in re.finditer(re.escape(name), text):

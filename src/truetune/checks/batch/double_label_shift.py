@@ -43,15 +43,21 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.needs import NO_LABELS
+from truetune.checks.batch.evidence.batch_needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
-NEARLY = 0.9
-SEVERAL = 8
+# Chosen, not measured. Right labels agree in all places, those of a masked-language collator in one
+# of ten; text that repeats itself agrees with its neighbours in few. Between them lies what code of
+# one's own changes on purpose.
+ALIGNED_SHARE = 0.9
+"""Share of the labels that are the token at a place, from which they are made from it"""
+# Chosen, not measured: of eight labels of one classification head, all may be one token, and agree
+# with any shift.
+MIN_LABELS = 8
 """Supervised tokens from which a share says something"""
 
 
@@ -60,45 +66,48 @@ class DoubleLabelShift(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples, total = self._samples, self._total
-        if (
-            total < SEVERAL
-            or not self._shifts_itself()
-            or (right := self._share(samples, 0)) > NEARLY
-        ):
+        samples, total = self._labelled_lines, self._label_count
+        if total < MIN_LABELS or not self._shifts_itself():
             return
-        shift, share = max(
-            ((shift, self._share(samples, shift)) for shift in SHIFTS), key=lambda found: found[1]
-        )
-        if share > NEARLY and share > right:
-            side = "behind" if shift > 0 else "before"
-            yield self.finding(
-                f"{share:.0%} of {total} labels are the token {abs(shift)} {side} their place, and"
-                " the model shifts labels itself",
-                "give the model labels that stand at their own token; it shifts them",
-                cases=[Case(_shown(sample, shift)) for sample in samples[:1]],
-                evidence=[
-                    (
-                        f"position t learns token t{shift + 1:+d}"
-                        if shift != -1
-                        else "position t learns token t"
-                    )
-                ],
-                count=round(share * total),
-                total=total,
-            )
-        elif right < 1 - NEARLY or (right < NEARLY and self.subject.kind in ("sft", "loop")):
+        right = self._share_of_labels(samples, 0)
+        if right > ALIGNED_SHARE:
+            return
+        shares = {shift: self._share_of_labels(samples, shift) for shift in SHIFTS}
+        shift = max(shares, key=shares.__getitem__)
+        if shares[shift] > ALIGNED_SHARE and shares[shift] > right:
+            yield self._report_shift(shift, shares[shift])
+        # Trainers for preferences may mask or change some labels of their own; of SFT, each label
+        # is a token of its line.
+        elif right < 1 - ALIGNED_SHARE or (
+            right < ALIGNED_SHARE and self.subject.kind in ("sft", "loop")
+        ):
             yield self.finding(
                 f"{1 - right:.0%} of {total} labels are not the token at their place, nor at one"
                 " nearby",
                 "make labels from input_ids; a collator for masked language models is none for a"
                 " causal one",
-                cases=[Case(_shown(sample, 0)) for sample in samples[:1]],
+                cases=[Case(_show_label(sample, 0)) for sample in samples[:1]],
                 count=round((1 - right) * total),
                 total=total,
             )
 
+    def _report_shift(self, shift: int, share: float) -> Finding:
+        """Nearly all labels are the token `shift` places further on."""
+        side = "behind" if shift > 0 else "before"
+        # The model shifts once more: the prediction at t is compared with the label at t + 1.
+        learned = f"t{shift + 1:+d}" if shift != -1 else "t"
+        return self.finding(
+            f"{share:.0%} of {self._label_count} labels are the token {abs(shift)} {side} their place, and"
+            " the model shifts labels itself",
+            "give the model labels that stand at their own token; it shifts them",
+            cases=[Case(_show_label(sample, shift)) for sample in self._labelled_lines[:1]],
+            evidence=[f"position t learns token {learned}"],
+            count=round(share * self._label_count),
+            total=self._label_count,
+        )
+
     def _shifts_itself(self) -> bool:
+        """Is it a causal model of transformers under its own loss? Such a one shifts the labels that it is given."""
         facts = self.subject.facts
         causal = facts["model"]["class"].endswith(
             ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
@@ -107,9 +116,10 @@ class DoubleLabelShift(BatchRule):
         return causal and not encodes and not facts["trainer"].get("own_loss", False)
 
     @staticmethod
-    def _share(samples: list[Sample], shift: int) -> float:
+    def _share_of_labels(samples: list[Sample], shift: int) -> float:
         """Share of the labels that are the id `shift` places further on."""
         equal = sum(
+            # Modulo: the few places that point beyond an end count as any other token.
             int((sample.labels[at] == sample.ids[(at + shift) % len(sample.ids)]).sum())
             for sample in samples
             if sample.labels is not None
@@ -118,22 +128,23 @@ class DoubleLabelShift(BatchRule):
         return equal / sum(int(sample.supervised.sum()) for sample in samples)
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if not self._samples:
+        if not self._labelled_lines:
             return NO_LABELS
         if not self._shifts_itself():
             return Unmet(
                 "it is about causal models that shift labels themselves, and this one or its loss"
                 " does not"
             )
-        if self._total < SEVERAL:
+        if self._label_count < MIN_LABELS:
             return Unmet(
-                f"the batches have {self._total} labels, and it takes {SEVERAL}",
+                f"the batches have {self._label_count} labels, and it takes {MIN_LABELS}",
                 "audit more (--batches)",
             )
-        right = self._share(self._samples, 0)
-        if right <= NEARLY:
+        right = self._share_of_labels(self._labelled_lines, 0)
+        if right <= ALIGNED_SHARE:
             return Unmet(
                 f"it is about labels that are tokens of their line, and {1 - right:.0%} of these"
                 " are not"
@@ -141,11 +152,12 @@ class DoubleLabelShift(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        right = round(self._share(self._samples, 0) * self._total)
-        return counted("labels that are the token at their place", right, self._total)
+        right = round(self._share_of_labels(self._labelled_lines, 0) * self._label_count)
+        return counted("labels that are the token at their place", right, self._label_count)
 
     @cached_property
-    def _samples(self) -> list[Sample]:
+    def _labelled_lines(self) -> list[Sample]:
+        """Lines with labels."""
         return [
             sample
             for sample in self.subject.samples
@@ -153,11 +165,13 @@ class DoubleLabelShift(BatchRule):
         ]
 
     @cached_property
-    def _total(self) -> int:
-        return sum(int(sample.supervised.sum()) for sample in self._samples)
+    def _label_count(self) -> int:
+        """Labels in all lines."""
+        return sum(int(sample.supervised.sum()) for sample in self._labelled_lines)
 
 
-def _shown(sample: Sample, shift: int) -> str:
+def _show_label(sample: Sample, shift: int) -> str:
+    """The first label of the first line, by the token that it is in truth."""
     at = int(np.flatnonzero(sample.supervised)[0])
     label = int(sample.labels[at]) if sample.labels is not None else -100
     own = sample.text(at, at + 1)

@@ -43,8 +43,14 @@ from functools import cached_property
 
 from truetune.auditing.audit import Audit
 from truetune.auditing.expected_tokens import find_answer_marker
-from truetune.checks.batch.answers import Answer, all_answers, around, limit, recognised
-from truetune.checks.batch.needs import NO_ANSWER_LEARNED, no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    Answer,
+    answers_in_batches,
+    length_limit,
+    lines_of_known_rows,
+    text_around,
+)
+from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -57,34 +63,39 @@ class EosNotAppended(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        most, named = limit(self.subject)
-        ends = self._ends
-        open_ = [answer for answer in ends if answer.stop is None and not _cut(answer, most, named)]
+        most, named = length_limit(self.subject)
+        ends = self._last_answers
+        open_ = [
+            answer for answer in ends if answer.stop is None and not _is_cut(answer, most, named)
+        ]
         if open_:
-            yield self._missing(open_, ends)
-        elif (other := _foreign(self.subject, ends)) is not None:
+            yield self._report_missing_stops(open_, ends)
+            return
+        other = _foreign_stop_token(self.subject, ends)
+        if other is not None:
             yield self.finding(
-                f"the answers end with {_name(self.subject, other)}, and the chat template ends"
-                " turns otherwise",
+                f"the answers end with {_token_name(self.subject, other)}, and the chat template"
+                " ends turns otherwise",
                 "end the answers as the template does: let it render them, or write its token"
                 " behind the text",
                 severity="warning",
-                evidence=[f"tokens that end a turn: {_spelled(self.subject)}"],
+                evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
                 count=len(ends),
                 total=len(ends),
             )
 
-    def _missing(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+    def _report_missing_stops(self, open_: list[Answer], ends: list[Answer]) -> Finding:
+        """Answers without a stop token, of all last answers of documents."""
         return self.finding(
             f"{len(open_)} of {len(ends)} answers have no stop token behind them, and are not cut",
             "append the token that ends a turn to each answer, and give it a label: use the chat"
             " template of the tokenizer, or write tokenizer.eos_token behind the text",
             severity="error" if len(open_) == len(ends) else "warning",
-            evidence=[f"tokens that end a turn: {_spelled(self.subject)}"],
+            evidence=[f"tokens that end a turn: {_stop_token_names(self.subject)}"],
             cases=[
                 Case(
                     f"{answer.sample.place}: the answer ends"
-                    f" {around(answer.sample, answer.end - 1)}"
+                    f" {text_around(answer.sample, answer.end - 1)}"
                 )
                 for answer in open_[:MAX_CASES]
             ],
@@ -93,59 +104,74 @@ class EosNotAppended(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._ends:
+        lacking = super().unmet()
+        if lacking is not None or self._last_answers:
             return lacking
-        if all_answers(self.subject):
+        if answers_in_batches(self.subject):
             return NO_ANSWER_LEARNED
-        return no_answer(self.subject, recognised(self.subject))
+        return no_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
-        ended = sum(answer.stop is not None for answer in self._ends)
-        cut = len(self._ends) - ended
+        ended = sum(answer.stop is not None for answer in self._last_answers)
+        cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
         return counted(
-            "supervised answers with a stop token behind them", ended, len(self._ends), more
+            "supervised answers with a stop token behind them", ended, len(self._last_answers), more
         )
 
     @cached_property
-    def _ends(self) -> list[Answer]:
+    def _last_answers(self) -> list[Answer]:
         """The last answer of each document, where it has labels."""
         return [
             answer
-            for answer in all_answers(self.subject)
+            for answer in answers_in_batches(self.subject)
             if answer.last and answer.supervised.any()
         ]
 
 
-def _cut(answer: Answer, most: int | None, named: bool) -> bool:
-    """Does the line end with the answer, at the limit or before the end of the row's own text?"""
+def _is_cut(answer: Answer, most: int | None, named: bool) -> bool:
+    """Does the line end with the answer, at the limit or before the end of the row's own text?
+
+    Args:
+        answer: one without a stop token.
+        most: the length at which rows are cut; None where it is not known.
+        named: does a setting name it? Else it was guessed from lines of one length.
+    """
     sample, own = answer.sample, answer.sample.documents == answer.document
     if own[answer.end :].any():
         return False
     field = int(sample.field[answer.end - 1])
-    full = most is not None and int(own.sum()) >= most
-    return field in sample.cut or (full and (named or field < 0))
+    is_full = most is not None and int(own.sum()) >= most
+    # A guessed limit is believed only where the row's text is not known: else it is seen whether
+    # some is missing.
+    return field in sample.cut or (is_full and (named or field < 0))
 
 
-def _foreign(audit: Audit, ends: list[Answer]) -> int | None:
-    """The one stop token of all answers, where the template that was used ends its turns with another."""
+def _foreign_stop_token(audit: Audit, ends: list[Answer]) -> int | None:
+    """The one stop token of all answers, where the template that was used ends its turns with another.
+
+    It was used where each line holds what the template writes before an answer, and where the answers are text of the
+    rows up to their end: then the stop token behind them is the trainer's.
+    """
     mark = audit.probes.terminator.token if audit.probes and audit.probes.terminator else None
     opening = find_answer_marker(audit.probes).decode("utf-8", "replace")
     used = {int(answer.sample.ids[answer.stop]) for answer in ends if answer.stop is not None}
     if mark is None or not opening or len(used) != 1 or mark.id in used:
         return None
-    whole = all(
+    by_template = all(
         opening in answer.sample.text(0, answer.start)
         and answer.sample.source[answer.end - 1] == Source.ASSISTANT
         for answer in ends
     )
-    return used.pop() if whole else None
+    return used.pop() if by_template else None
 
 
-def _name(audit: Audit, id: int) -> str:
+def _token_name(audit: Audit, id: int) -> str:
+    """`'</s>' (2)`; the id alone where the tokenizer is not known"""
     token = audit.probes.tokenizer.backend.id_to_token(id) if audit.probes else None
     return f"{token!r} ({id})" if token else str(id)
 
 
-def _spelled(audit: Audit) -> str:
-    return ", ".join(_name(audit, stop) for stop in sorted(audit.stops)) or "none"
+def _stop_token_names(audit: Audit) -> str:
+    """All tokens that end a turn."""
+    return ", ".join(_token_name(audit, stop) for stop in sorted(audit.stops)) or "none"

@@ -46,9 +46,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import answers, openings, prompt, recognised, stretches
-from truetune.checks.batch.masks import explained
-from truetune.checks.batch.needs import PROMPTS_EXPLAINED, no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    answer_header_mask,
+    answers_in_line,
+    lines_of_known_rows,
+    prompt_mask,
+    true_runs,
+)
+from truetune.checks.batch.evidence.batch_needs import PROMPTS_EXPLAINED, no_answer
+from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -66,19 +72,19 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         self.found = False
 
     def findings(self) -> Iterator[Finding]:
-        found = []
-        for sample in recognised(self.subject):
-            turns = answers(sample, self.subject.stops)
-            if turns and int((prompt(self.subject, sample) & sample.supervised).sum()) <= 1:
+        spans = []
+        for sample in lines_of_known_rows(self.subject):
+            turns = answers_in_line(sample, self.subject.stops)
+            if turns and int((prompt_mask(self.subject, sample) & sample.supervised).sum()) <= 1:
                 self.answers += len(turns)
-                found += [
+                spans += [
                     (sample, start, end)
-                    for start, end in stretches(_template(self.subject, sample))
+                    for start, end in true_runs(_learned_template_mask(self.subject, sample))
                 ]
-        self.found = bool(found)
-        if not found or explained(self.subject):
+        self.found = bool(spans)
+        if not spans or prompt_loss_is_explained(self.subject):
             return
-        tokens = sum(end - start for _, start, end in found)
+        tokens = sum(end - start for _, start, end in spans)
         yield self.finding(
             f"{tokens} template tokens around {self.answers} answers are in the loss",
             "let the supervised span begin with the first token behind the generation prompt, and"
@@ -86,20 +92,21 @@ class HeaderOrRoleTokensSupervised(BatchRule):
             cases=[
                 Case(
                     f"{sample.place}: a label on {sample.text(start, end)!r} in"
-                    f" {_context(sample, start, end)!r}"
+                    f" {_text_with_context(sample, start, end)!r}"
                 )
-                for sample, start, end in found[:MAX_CASES]
+                for sample, start, end in spans[:MAX_CASES]
             ],
             count=tokens,
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        lines = recognised(self.subject)
+        lines = lines_of_known_rows(self.subject)
         if self.found:
             return PROMPTS_EXPLAINED
-        if not any(answers(sample, self.subject.stops) for sample in lines):
+        if not any(answers_in_line(sample, self.subject.stops) for sample in lines):
             return no_answer(self.subject, lines)
         return (
             None
@@ -111,16 +118,16 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         return counted("answers with template text around them in the loss", 0, self.answers)
 
 
-def _template(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
+def _learned_template_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     """Supervised template tokens that are no stop token, no part of an answer, and not the space behind a stop."""
     flags = sample.source == Source.TEMPLATE
     if sample.placed_by == "markers":
-        flags |= openings(audit, sample)
+        flags |= answer_header_mask(audit, sample)
     stops = list(audit.stops)
     flags &= sample.supervised & ~sample.padding & ~np.isin(sample.ids, stops)
     if sample.expected is not None:
         flags &= ~sample.expected
-    for start, end in stretches(flags):
+    for start, end in true_runs(flags):
         space = start
         while space < end and not sample.text(space, space + 1).strip():
             space += 1
@@ -129,5 +136,6 @@ def _template(audit: Audit, sample: Sample) -> NDArray[np.bool_]:
     return np.asarray(flags)
 
 
-def _context(sample: Sample, start: int, end: int) -> str:
+def _text_with_context(sample: Sample, start: int, end: int) -> str:
+    """The text of some tokens, and of four on either side."""
     return sample.text(max(start - 4, 0), min(end + 4, len(sample.ids)))

@@ -40,13 +40,15 @@ from typing import Any
 
 import numpy as np
 
+from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
-SEEN = ("pixel_values", "images", "input_features", "audio_values")
+# Multimodal models write an id without a row where a picture goes, and never look it up.
+MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 """With images or sounds an id may be a place for them"""
 
 
@@ -55,58 +57,69 @@ class IdsBeyondTheModel(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        model = self.subject.facts["model"]
         if self._holds_media():
             return
+        model = self.subject.facts["model"]
         for what, rows in (("id", model["embedding_rows"]), ("label", model["output_rows"])):
-            limit = _rows(rows, model["config"])
-            found = [
-                (sample, int(values[wrong][0]), int(wrong.sum()))
-                for sample in self.subject.samples
-                for values in [sample.ids if what == "id" else sample.labels]
-                if values is not None
-                for wrong in [
-                    ((values < 0) | (values >= limit)) & ((values != IGNORED) | (what == "id"))
-                ]
-                if limit and wrong.any()
-            ]
-            if found:
-                count = sum(number for _, _, number in found)
+            limit = _row_limit(rows, model["config"])
+            beyond = list(self._ids_without_row(what, limit)) if limit else []
+            if beyond:
+                count = sum(number for _, _, number in beyond)
                 yield self.finding(
                     f"{count} {what}s of the batches are not in the model: it has {limit:,} rows",
                     "model.resize_token_embeddings(len(tokenizer)), or take the tokenizer of this"
                     " model",
-                    cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in found],
+                    cases=[Case(f"{sample.place}: {what} {first}") for sample, first, _ in beyond],
                     count=count,
                     total=sum(int(np.size(sample.ids)) for sample in self.subject.samples),
                 )
 
+    def _ids_without_row(self, what: str, limit: int) -> Iterator[tuple[Sample, int, int]]:
+        """(line, the first one, how many) of ids, or of labels, that have no row."""
+        for sample in self.subject.samples:
+            values = sample.ids if what == "id" else sample.labels
+            if values is None:
+                continue
+            wrong = (values < 0) | (values >= limit)
+            if what == "label":
+                wrong &= values != IGNORED
+            if wrong.any():
+                yield sample, int(values[wrong][0]), int(wrong.sum())
+
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if self._holds_media():
             return Unmet("it is about ids of text, and the batches hold images or sound too")
-        return None if self._limit() else Unmet("it is not known how many rows the embedding has")
+        return (
+            None
+            if self._embedding_rows()
+            else Unmet("it is not known how many rows the embedding has")
+        )
 
     def figure(self) -> Measurement:
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
-        return counted("ids that are not in the model", 0, ids, f"; it has {self._limit():,} rows")
+        return counted(
+            "ids that are not in the model", 0, ids, f"; it has {self._embedding_rows():,} rows"
+        )
 
     def _holds_media(self) -> bool:
+        """Does any batch hold images or sound?"""
         return any(
             name in batch
-            for name in SEEN
+            for name in MEDIA_KEYS
             for record in self.subject.records
             for batch in record.batches
         )
 
-    def _limit(self) -> int:
+    def _embedding_rows(self) -> int:
         """Rows of the embedding; 0 where they are not known."""
         model = self.subject.facts["model"]
-        return _rows(model["embedding_rows"], model["config"])
+        return _row_limit(model["embedding_rows"], model["config"])
 
 
-def _rows(rows: int | None, config: dict[str, Any]) -> int:
+def _row_limit(rows: int | None, config: dict[str, Any]) -> int:
     """Of the weight in memory or by its config: sharding may leave a part, or nothing, of the weight here."""
     text = config.get("text_config") or {}
     return (

@@ -44,6 +44,7 @@ There is no automatic fix: leave the columns of ids out, and give the trainer te
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -55,10 +56,12 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.data.columns import token_id_columns
 from truetune.errors import name_list
 
-KINDS = ("dpo", "orpo", "kto", "reward")
-COMPARED = 64
+PREFERENCE_METHODS = ("dpo", "orpo", "kto", "reward")
+# Enough to tell any two answers apart; the last ids of a long one may be beyond the limit.
+MAX_COMPARED_IDS = 64
 """Ids of an answer that are compared: where a line was cut, its end is missing"""
-SHORTEST = 3
+# Two ids ("Yes" and a stop token) stand in many lines that were made of text.
+MIN_COMPARED_IDS = 3
 """Ids by which an answer can be told from others"""
 
 
@@ -70,20 +73,17 @@ class IdsOfRowsNotUsed(BatchRule):
         super().__init__(subject)
         rows = [row for record in subject.records for row in record.rows]
         self.columns = sorted({name for row in rows for name in token_id_columns(row)})
-        answers = [name for name in self.columns if not name.startswith("prompt")]
-        self.ids = [
-            row[name][:COMPARED]
-            for row in rows
-            for name in token_id_columns(row)
-            if name in answers
-        ]
+        self.ids = [ids for row in rows for ids in _answer_ids(row)]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_ids(sample) for sample in self.lines)
 
     def _holds_ids(self, sample: Sample) -> bool:
+        """Does a line hold the ids of an answer of any row?"""
         text = sample.ids.astype(np.int64).tobytes()
-        wanted = (np.array(ids, np.int64).tobytes() for ids in self.ids if len(ids) >= SHORTEST)
-        return any(_stands_in(ids, text) for ids in wanted)
+        wanted = (
+            np.array(ids, np.int64).tobytes() for ids in self.ids if len(ids) >= MIN_COMPARED_IDS
+        )
+        return any(_is_subsequence(ids, text) for ids in wanted)
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or self.used:
@@ -101,9 +101,12 @@ class IdsOfRowsNotUsed(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if self.subject.kind not in KINDS or not any(len(ids) >= SHORTEST for ids in self.ids):
+        if self.subject.kind not in PREFERENCE_METHODS or not any(
+            len(ids) >= MIN_COMPARED_IDS for ids in self.ids
+        ):
             return Unmet(
                 "it is about preference data that holds ids of its answers, beside their text"
             )
@@ -113,9 +116,16 @@ class IdsOfRowsNotUsed(BatchRule):
         return counted("lines that hold the ids of a given row", self.used, len(self.lines))
 
 
-def _stands_in(ids: bytes, line: bytes) -> bool:
+def _is_subsequence(ids: bytes, line: bytes) -> bool:
     """Whole numbers of eight bytes: what is found between two of them is none."""
     at = line.find(ids)
     while at >= 0 and at % 8:
         at = line.find(ids, at + 1)
     return at >= 0
+
+
+def _answer_ids(row: dict[str, Any]) -> Iterator[list[int]]:
+    """The first ids of each column of a row that holds those of an answer."""
+    for name in token_id_columns(row):
+        if not name.startswith("prompt"):
+            yield row[name][:MAX_COMPARED_IDS]

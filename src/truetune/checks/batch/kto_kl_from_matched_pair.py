@@ -56,8 +56,11 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
-MANY = 0.25
-NAMES = (
+# Chosen, not measured: an odd batch that is reversed leaves its middle row matched, a fifth of five
+# rows.
+ERROR_SHARE = 0.25
+"""Share of the rows from which it is an error"""
+KL_KEYS = (
     ("KL_input_ids", "input_ids"),
     ("KL_completion_input_ids", "completion_input_ids"),
     ("kl_input_ids", "input_ids"),
@@ -69,7 +72,7 @@ class KtoKlFromMatchedPair(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        matched = self._matched
+        matched = self._matched_rows
         wrong = [(number, line) for number, line, equal in matched if equal]
         if wrong:
             yield self.finding(
@@ -77,7 +80,7 @@ class KtoKlFromMatchedPair(BatchRule):
                 " made from",
                 "use batches of two rows or more, and a trainer that rotates the answers within a"
                 " batch",
-                severity="error" if len(wrong) >= MANY * len(matched) else "warning",
+                severity="error" if len(wrong) >= ERROR_SHARE * len(matched) else "warning",
                 cases=[
                     Case(f"batch {number}, line {line}: prompt and answer are its own")
                     for number, line in wrong
@@ -88,39 +91,44 @@ class KtoKlFromMatchedPair(BatchRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (
-            None if self._matched else Unmet("it is about KTO's KL batches, and there are none")
+            None
+            if self._matched_rows
+            else Unmet("it is about KTO's KL batches, and there are none")
         )
 
     def figure(self) -> Measurement:
         return counted(
-            "rows of the KL batches that are the pair they were made from", 0, len(self._matched)
+            "rows of the KL batches that are the pair they were made from",
+            0,
+            len(self._matched_rows),
         )
 
     @cached_property
-    def _matched(self) -> list[tuple[int, int, bool]]:
+    def _matched_rows(self) -> list[tuple[int, int, bool]]:
         """Number of the batch, line, and whether it is its own pair."""
         return [
             (number, line, equal)
             for record in self.subject.records
             for number, batch in enumerate(record.batches)
-            for line, equal in enumerate(_matched(batch))
+            for line, equal in enumerate(_matched_rows(batch))
         ]
 
 
-def _matched(batch: Arrays) -> Iterator[bool]:
+def _matched_rows(batch: Arrays) -> Iterator[bool]:
     """Does each KL row equal its own row? No, where more than one row has that answer."""
-    for name, own in NAMES:
+    for name, own in KL_KEYS:
         if name in batch and own in batch and len(batch[name]) == len(batch[own]):
-            answers = [_kept(batch, own, i, answer=True) for i in range(len(batch[own]))]
+            answers = [_unpadded_ids(batch, own, i, answer=True) for i in range(len(batch[own]))]
             shared = Counter(answers)
             for i, answer in enumerate(answers):
-                equal = _kept(batch, name, i) == _kept(batch, own, i)
+                equal = _unpadded_ids(batch, name, i) == _unpadded_ids(batch, own, i)
                 yield equal and shared[answer] == 1
             return
 
 
-def _kept(batch: Arrays, name: str, line: int, *, answer: bool = False) -> bytes:
+def _unpadded_ids(batch: Arrays, name: str, line: int, *, answer: bool = False) -> bytes:
     """The ids of a line without padding; of its answer alone where the batch tells it."""
     mask = batch.get(name.replace("input_ids", "completion_mask" if answer else "attention_mask"))
     ids = batch[name][line]
+    # As bytes two rows are compared, and counted, without regard to how far each batch pads them.
     return np.ascontiguousarray(ids if mask is None else ids[mask[line] != 0]).tobytes()

@@ -39,8 +39,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.answers import around
-from truetune.checks.batch.masks import labels_of_rows, overwritten
+from truetune.checks.batch.evidence.answer_spans import text_around
+from truetune.checks.batch.evidence.loss_masks import labels_of_rows, overwritten_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -52,22 +52,24 @@ class LabelsOverwrittenByCollator(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        if lost := overwritten(self.subject):
-            first = lost.places[:MAX_CASES]
-            yield self.finding(
-                f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the"
-                " loss",
-                "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
-                evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
-                cases=[
-                    Case(f"{sample.place}: a label on {around(sample, i)}") for sample, i in first
-                ],
-                count=lost.tokens,
-                total=lost.masked,
-            )
+        lost = overwritten_labels(self.subject)
+        if lost is None:
+            return
+        yield self.finding(
+            f"{lost.tokens:,} of {lost.masked:,} tokens that the rows label -100 are in the loss",
+            "use a collator that pads the labels of the rows: DataCollatorForSeq2Seq",
+            evidence=[f"the collator is {self.subject.facts['trainer']['collator']}"],
+            cases=[
+                Case(f"{sample.place}: a label on {text_around(sample, i)}")
+                for sample, i in lost.places[:MAX_CASES]
+            ],
+            count=lost.tokens,
+            total=lost.masked,
+        )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or labels_of_rows(self.subject).masked:
+        lacking = super().unmet()
+        if lacking is not None or labels_of_rows(self.subject).masked:
             return lacking
         return Unmet("it is about rows that come with labels of -100, and none is known to")
 

@@ -46,7 +46,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-COUNTING = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "imagegpt"))
+# By the modelling code of transformers: position_ids are an arange over the line where none are
+# given.
+ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "imagegpt"))
 """Model types with learned or fixed absolute positions that are counted from the first place of the line"""
 
 
@@ -56,30 +58,31 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         kind = self.subject.facts["model"]["type"]
-        if kind not in COUNTING:
+        if kind not in ABSOLUTE_POSITIONS:
             return
-        found = [
+        padded = [
             sample
             for sample in self.subject.samples
             if sample.positions is None and not sample.attended[0] and sample.attended.any()
         ]
-        if found:
+        if padded:
             yield self.finding(
-                f"{len(found)} of {len(self.subject.samples)} lines are padded on the left, and"
+                f"{len(padded)} of {len(self.subject.samples)} lines are padded on the left, and"
                 f" {kind} counts its positions from the first pad",
                 'set tokenizer.padding_side = "right" for training, or give position_ids that do'
                 " not count the pads",
                 cases=[
                     Case(f"{sample.place}: {int(sample.attended.argmax())} pads come first")
-                    for sample in found
+                    for sample in padded
                 ],
-                count=len(found),
+                count=len(padded),
                 total=len(self.subject.samples),
             )
 
     def unmet(self) -> Unmet | None:
         kind = self.subject.facts["model"]["type"]
-        if (lacking := super().unmet()) is not None or kind in COUNTING:
+        lacking = super().unmet()
+        if lacking is not None or kind in ABSOLUTE_POSITIONS:
             return lacking
         return Unmet(
             f"it is about models that count positions from the first pad, and {kind} does not"

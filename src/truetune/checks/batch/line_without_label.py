@@ -40,8 +40,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.answers import judged, length, limit
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import (
+    count_tokens,
+    length_limit,
+    lines_with_own_labels,
+)
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -53,7 +57,7 @@ class LineWithoutLabel(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        lines = list(judged(self.subject))
+        lines = list(lines_with_own_labels(self.subject))
         empty = [sample for sample in lines if not sample.supervised.any()]
         if not empty:
             return
@@ -61,32 +65,18 @@ class LineWithoutLabel(BatchRule):
         dead = batches - {
             (sample.rank, sample.batch) for sample in lines if sample.supervised.any()
         }
-        most, _ = limit(self.subject)
-        full = sum(length(sample) >= most for sample in empty) if most else 0
+        limit, _ = length_limit(self.subject)
+        full = sum(count_tokens(sample) >= limit for sample in empty) if limit else 0
+        remedy = "look at the first of them: the mask finds nothing to learn there"
+        if full == len(empty):
+            remedy = f"raise the length limit ({limit}), or cut the prompts"
         yield self.finding(
             f"{len(empty)} of {len(lines)} lines have no label, and {len(dead)} of {len(batches)}"
             " micro-batches none",
-            (
-                f"raise the length limit ({most}), or cut the prompts"
-                if full == len(empty)
-                else "look at the first of them: the mask finds nothing to learn there"
-            ),
+            remedy,
+            # A line without labels teaches nothing; a micro-batch without any has no loss at all.
             severity="error" if dead else "warning",
-            evidence=[
-                *(
-                    [
-                        f"{full} of these lines are as long as the limit of {most} tokens: the"
-                        " answer was cut off"
-                    ]
-                    if full
-                    else []
-                ),
-                *(
-                    ["the loss of a micro-batch without labels is 0/0; the log shows 0.0"]
-                    if dead
-                    else []
-                ),
-            ],
+            evidence=_explain_missing_labels(full, limit, bool(dead)),
             cases=[
                 Case(f"{sample.place}: {sample.text(0, len(sample.ids))[-60:]!r}")
                 for sample in empty[:MAX_CASES]
@@ -96,7 +86,24 @@ class LineWithoutLabel(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
 
     def figure(self) -> Measurement:
-        return counted("lines without a label", 0, len(list(judged(self.subject))))
+        return counted("lines without a label", 0, len(list(lines_with_own_labels(self.subject))))
+
+
+def _explain_missing_labels(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:
+    """Why there are no labels, as far as it is known, and what a log shows of it.
+
+    Args:
+        full: lines without a label that are as long as the limit.
+        limit: the length at which rows are cut.
+        is_dead: has a whole micro-batch no label?
+    """
+    if full:
+        yield (
+            f"{full} of these lines are as long as the limit of {limit} tokens: the answer was cut"
+            " off"
+        )
+    if is_dead:
+        yield "the loss of a micro-batch without labels is 0/0; the log shows 0.0"

@@ -45,18 +45,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.answers import around
-from truetune.checks.batch.masks import (
-    asked_setting,
-    dropped,
-    given_column,
-    given_mask,
-    in_the_loss,
+from truetune.checks.batch.evidence.answer_spans import text_around
+from truetune.checks.batch.evidence.loss_masks import (
+    count_learned_tokens,
+    dropped_mask,
+    how_mask_was_lost,
+    mask_column_of_rows,
+    mask_column_without_effect,
+    mask_setting,
     masks_of_rows,
-    way,
-    without_effect,
+    setting_without_effect,
 )
-from truetune.checks.batch.tokenized_rows import came_tokenized
+from truetune.checks.batch.evidence.rows_with_ids import came_tokenized
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -69,56 +69,57 @@ class LossMaskDropped(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        remedy = self._remedy()
-        on = way(self.subject)
-        lost = dropped(self.subject)
+        on = how_mask_was_lost(self.subject)
+        lost = dropped_mask(self.subject)
+        column = mask_column_without_effect(self.subject)
+        setting = setting_without_effect(self.subject) if on else None
+        # What is counted token by token says most; a column or a setting alone is told only where
+        # all is learned.
         if lost:
             sample, place = lost.places[0]
             yield self.finding(
                 f"{lost.tokens:,} of {lost.masked:,} tokens that the column {lost.column} leaves"
                 " out are in the loss",
-                remedy,
+                self._remedy(),
                 evidence=[
                     f"the collator is {self.subject.facts['trainer']['collator']}",
-                    *self._on(on),
+                    *self._evidence_of_loss(on),
                 ],
-                cases=[Case(f"{sample.place}: a label on {around(sample, place)}")],
+                cases=[Case(f"{sample.place}: a label on {text_around(sample, place)}")],
                 count=lost.tokens,
                 total=lost.masked,
             )
-        elif column := given_mask(self.subject):
+        elif column:
             yield self.finding(
                 f"the rows come with the column {column}, and every token of the batches is in the"
                 " loss",
-                remedy,
-                evidence=self._on(on),
+                self._remedy(),
+                evidence=self._evidence_of_loss(on),
             )
-        elif on and (name := without_effect(self.subject)):
+        elif setting:
             yield self.finding(
-                f"{name} asks for a mask, {on} lost it, and every token of the batches is in the"
+                f"{setting} asks for a mask, {on} lost it, and every token of the batches is in the"
                 " loss",
-                remedy,
-                evidence=self._on(on),
+                self._remedy(),
+                evidence=self._evidence_of_loss(on),
             )
 
     def _remedy(self) -> str:
+        """How the mask would reach the loss: by a setting, where the trainer has one that reads this column."""
         remedy = (
             "make labels from the mask while the rows are tokenized, so that nothing can lose it"
         )
+        # TRL's SFTTrainer reads completion_mask of tokenized rows, but only where the setting asks
+        # for it.
         is_sft = any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"])
-        reads_it = (
-            is_sft
-            and given_column(self.subject) == "completion_mask"
-            and came_tokenized(self.subject)
-        )
-        asked = self.subject.facts["args"].get("completion_only_loss") is True
-        return (
-            f"set completion_only_loss=True, which reads it; or {remedy}"
-            if reads_it and not asked
-            else remedy
-        )
+        has_column = mask_column_of_rows(self.subject) == "completion_mask"
+        is_set = self.subject.facts["args"].get("completion_only_loss") is True
+        if is_sft and has_column and came_tokenized(self.subject) and not is_set:
+            return f"set completion_only_loss=True, which reads it; or {remedy}"
+        return remedy
 
-    def _on(self, on: str | None) -> list[str]:
+    def _evidence_of_loss(self, on: str | None) -> list[str]:
+        """Evidence: the columns that the collator is given, and on which way the mask was lost."""
         columns = name_list(self.subject.facts["data"]["used"])
         return [f"columns that reach the collator: {columns}", *([f"lost by {on}"] if on else [])]
 
@@ -127,7 +128,9 @@ class LossMaskDropped(BatchRule):
             mask.masked for mask in masks_of_rows(self.subject)
         ):
             return lacking
-        name = given_column(self.subject) or (way(self.subject) and asked_setting(self.subject))
+        name = mask_column_of_rows(self.subject) or (
+            how_mask_was_lost(self.subject) and mask_setting(self.subject)
+        )
         if not name:
             return Unmet(
                 "it is about masks, in columns of the rows or by a setting, that may get lost:"
@@ -143,5 +146,7 @@ class LossMaskDropped(BatchRule):
                 0,
                 mask.masked,
             )
-        name = given_column(self.subject) or asked_setting(self.subject)
-        return counted(f"tokens that are in the loss, with {name}", *in_the_loss(self.subject))
+        name = mask_column_of_rows(self.subject) or mask_setting(self.subject)
+        return counted(
+            f"tokens that are in the loss, with {name}", *count_learned_tokens(self.subject)
+        )

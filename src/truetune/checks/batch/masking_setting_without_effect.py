@@ -36,24 +36,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.masks import (
-    asked_setting,
-    dropped,
-    everything,
-    given_mask,
-    in_the_loss,
-    overwritten,
-    way,
-    without_effect,
+from truetune.checks.batch.evidence.loss_masks import (
+    all_tokens_learned,
+    count_learned_tokens,
+    dropped_mask,
+    how_mask_was_lost,
+    mask_column_without_effect,
+    mask_setting,
+    overwritten_labels,
+    setting_without_effect,
 )
-from truetune.checks.batch.tokenized_rows import ENCODE, came_tokenized, came_without_labels
+from truetune.checks.batch.evidence.rows_with_ids import (
+    ENCODE_REMEDY,
+    came_tokenized,
+    came_without_labels,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
-TEXT = (
+TEXT_REMEDY = (
     "give the trainer prompt and completion, or messages, and let it tokenize them; or rows with"
     " labels"
 )
@@ -64,34 +68,36 @@ class MaskingSettingWithoutEffect(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        name = without_effect(self.subject)
+        name = setting_without_effect(self.subject)
         if (
             name is None
-            or overwritten(self.subject)
-            or dropped(self.subject)
-            or given_mask(self.subject)
+            or overwritten_labels(self.subject)
+            or dropped_mask(self.subject)
+            or mask_column_without_effect(self.subject)
         ):
             return
-        if way(self.subject):
+        if how_mask_was_lost(self.subject):
             return
-        given = (self.subject.facts["data"]["given"] or {}).get("columns")
+        columns = (self.subject.facts["data"]["given"] or {}).get("columns")
         yield self.finding(
-            f"{name} asks for a mask, and every token of the batches is in the loss{self._cause()}",
-            ENCODE if came_tokenized(self.subject) else TEXT,
-            evidence=[f"columns of the rows given: {name_list(given)}"] if given else (),
+            f"{name} asks for a mask, and every token of the batches is in the loss{self._describe_cause()}",
+            ENCODE_REMEDY if came_tokenized(self.subject) else TEXT_REMEDY,
+            evidence=[f"columns of the rows given: {name_list(columns)}"] if columns else (),
         )
 
-    def _cause(self) -> str:
+    def _describe_cause(self) -> str:
+        """Why the setting has no effect, where it is known; the end of a message."""
         return (
             ": the rows came tokenized, without labels" if came_without_labels(self.subject) else ""
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if asked_setting(self.subject) is None:
+        if mask_setting(self.subject) is None:
             return Unmet("it is about settings that keep prompts out of the loss, and none is set")
-        if everything(self.subject):
+        if all_tokens_learned(self.subject):
             return Unmet(
                 "the mask was lost on the way, which loss-mask-dropped or"
                 " labels-overwritten-by-collator says"
@@ -100,6 +106,6 @@ class MaskingSettingWithoutEffect(BatchRule):
 
     def figure(self) -> Measurement:
         return counted(
-            f"tokens that are in the loss, with {asked_setting(self.subject)}",
-            *in_the_loss(self.subject),
+            f"tokens that are in the loss, with {mask_setting(self.subject)}",
+            *count_learned_tokens(self.subject),
         )

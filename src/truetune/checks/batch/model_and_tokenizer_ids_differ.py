@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
 
-READS_PADS = ("ForSequenceClassification", "RewardModel")
+MODELS_READING_PADS = ("ForSequenceClassification", "RewardModel")
 """Ends of the names of models that find the last token by their pad id"""
 
 
@@ -57,7 +57,7 @@ class ModelAndTokenizerIdsDiffer(BatchRule):
         own, other = self._pads()
         if own is None or other is None or own == other:
             return
-        reads = self.subject.facts["model"]["class"].endswith(READS_PADS)
+        reads = self.subject.facts["model"]["class"].endswith(MODELS_READING_PADS)
         yield self.finding(
             f"the tokenizer pads with {other}, the model's config says {own}"
             + (", by which this model finds the last token of a row" if reads else ""),

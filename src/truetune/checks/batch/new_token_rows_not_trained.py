@@ -47,6 +47,7 @@ from functools import cached_property
 
 import numpy as np
 
+from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -54,7 +55,9 @@ from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load
 
-TRAINED = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_emb")
+# LoRA on an embedding, modules_to_save and trainable_token_indices all keep the module's name in
+# the parameter's.
+EMBEDDING_NAMES = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer", "word_emb")
 """Parts of the names of embeddings and output layers"""
 
 
@@ -64,36 +67,38 @@ class NewTokenRowsNotTrained(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         names = self.subject.facts["model"]["trainable_names"]
-        if not names or any(part in name for name in names for part in TRAINED):
+        if not names or any(part in name for name in names for part in EMBEDDING_NAMES):
             return
-        new = self._added
-        used = {
-            id: (sample, learned)
-            for learned in (False, True)
-            for sample in self.subject.samples
-            for id in np.unique(
-                sample.ids[sample.supervised if learned else ~sample.padding]
-            ).tolist()
-            if id in new
-        }
-        if used:
-            learned = sorted(id for id, (_, supervised) in used.items() if supervised)
-            yield self.finding(
-                f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be"
-                " learned, and no row of the embedding or the output can change",
-                "train their rows: trainable_token_indices, or modules_to_save with the embedding"
-                " and the head",
-                severity="error" if learned else "warning",
-                cases=[
-                    Case(f"{new[id]!r} (id {id}) in {used[id][0].place}")
-                    for id in learned or sorted(used)
-                ],
-                count=len(used),
-                total=len(new),
-            )
+        read, learned = self._lines_of_added(False), self._lines_of_added(True)
+        used = read | learned
+        if not used:
+            return
+        yield self.finding(
+            f"{len(used)} added tokens are in the batches, {len(learned)} of them are to be"
+            " learned, and no row of the embedding or the output can change",
+            "train their rows: trainable_token_indices, or modules_to_save with the embedding"
+            " and the head",
+            # What is only read still tells rows apart by its untrained vector; what is to be
+            # written never is.
+            severity="error" if learned else "warning",
+            cases=[
+                Case(f"{self._added_tokens[id]!r} (id {id}) in {used[id].place}")
+                for id in sorted(learned or used)
+            ],
+            count=len(used),
+            total=len(self._added_tokens),
+        )
+
+    def _lines_of_added(self, is_learned: bool) -> dict[int, Sample]:
+        """Added tokens that are in the loss, or anywhere but in padding; with the last line of each."""
+        lines: dict[int, Sample] = {}
+        for sample in self.subject.samples:
+            ids = sample.ids[sample.supervised if is_learned else ~sample.padding]
+            lines.update({id: sample for id in np.unique(ids).tolist() if id in self._added_tokens})
+        return lines
 
     @cached_property
-    def _added(self) -> dict[int, str]:
+    def _added_tokens(self) -> dict[int, str]:
         """Tokens that the tokenizer which this one was made from does not have; none where it is not at hand."""
         name, probes = (self.subject.facts["tokenizer"] or {}).get("name"), self.subject.probes
         if not name or probes is None:
@@ -111,15 +116,18 @@ class NewTokenRowsNotTrained(BatchRule):
 
     def unmet(self) -> Unmet | None:
         names = self.subject.facts["model"]["trainable_names"]
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not names:
             return Unmet("it is not known which parameters are trained")
-        if any(part in name for name in names for part in TRAINED):
+        if any(part in name for name in names for part in EMBEDDING_NAMES):
             return Unmet("it is about fixed embeddings, and this run trains theirs")
         return (
-            None if self._added else Unmet("it is about tokens that were added, and none is known")
+            None
+            if self._added_tokens
+            else Unmet("it is about tokens that were added, and none is known")
         )
 
     def figure(self) -> Measurement:
-        return counted("added tokens that are in the batches", 0, len(self._added))
+        return counted("added tokens that are in the batches", 0, len(self._added_tokens))

@@ -45,16 +45,16 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import groupby
 
-from truetune.checks.batch.answers import Answer, all_answers
+from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_batches
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 
-TURNS = 6
+MAX_SHOWN_TURNS = 6
 """Turns that are counted one by one"""
-PREFERENCES = ("dpo", "kto", "orpo", "reward")
-UNKNOWN = "the rows are not at hand: the turns without a label may be their prompts"
+PREFERENCE_METHODS = ("dpo", "kto", "orpo", "reward")
+MAY_BE_PROMPTS = "the rows are not at hand: the turns without a label may be their prompts"
 
 
 class OnlyLastOrWrongTurnSupervised(BatchRule):
@@ -62,23 +62,21 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        if self.subject.kind in PREFERENCES:
+        if self.subject.kind in PREFERENCE_METHODS:
             return
-        chats = self._chats
-        wrong = [turns for turns in chats if not all(map(_learned, turns))]
+        chats = self._conversations
+        wrong = [turns for turns in chats if not all(map(_is_learned, turns))]
         if not wrong:
             return
-        missed = [turn for turns in wrong for turn in turns if not _learned(turn)]
-        guessed = all(
-            turns[0].sample.placed_by == "markers" and _learned(turns[-1]) for turns in wrong
-        )
+        missed = [turn for turns in wrong for turn in turns if not _is_learned(turn)]
+        is_guess = all(map(_may_be_prompt, wrong))
+        total = sum(map(len, chats))
         yield self.finding(
-            f"{len(missed)} of {sum(map(len, chats))} assistant turns in conversations of several"
-            " have no label",
+            f"{len(missed)} of {total} assistant turns in conversations of several have no label",
             "supervise each assistant turn: find them by position while the text is made, not by a"
             " search in it",
-            severity="info" if guessed else "warning",
-            evidence=[*_by_turn(chats), *([UNKNOWN] if guessed else [])],
+            severity="info" if is_guess else "warning",
+            evidence=[*_counts_by_turn(chats), *([MAY_BE_PROMPTS] if is_guess else [])],
             cases=[
                 Case(
                     f"{turn.sample.place}: turn {turn.turn + 1}:"
@@ -87,45 +85,55 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
                 for turn in missed[:MAX_CASES]
             ],
             count=len(missed),
-            total=sum(map(len, chats)),
+            total=total,
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if self.subject.kind in PREFERENCES:
+        if self.subject.kind in PREFERENCE_METHODS:
             return Unmet(
                 f"it is about training on answers, not on preferences ({self.subject.kind})"
             )
         return (
             None
-            if self._chats
+            if self._conversations
             else Unmet("it is about conversations of several answers, and none has a label")
         )
 
     def figure(self) -> Measurement:
-        turns = sum(map(len, self._chats))
+        turns = sum(map(len, self._conversations))
         return counted(
             "assistant turns in conversations of several that have a label", turns, turns
         )
 
     @cached_property
-    def _chats(self) -> list[list[Answer]]:
+    def _conversations(self) -> list[list[Answer]]:
         """The answers of each conversation of several, where one has a label."""
-        chats = [list(turns) for _, turns in groupby(all_answers(self.subject), _document)]
-        return [turns for turns in chats if len(turns) > 1 and any(map(_learned, turns))]
+        chats = [
+            list(turns) for _, turns in groupby(answers_in_batches(self.subject), _document_key)
+        ]
+        return [turns for turns in chats if len(turns) > 1 and any(map(_is_learned, turns))]
 
 
-def _document(answer: Answer) -> tuple[int, int, int, int]:
+def _document_key(answer: Answer) -> tuple[int, int, int, int]:
+    """What the answers of one document have in common."""
     return answer.sample.rank, answer.sample.batch, answer.sample.line, answer.document
 
 
-def _learned(answer: Answer) -> bool:
+def _is_learned(answer: Answer) -> bool:
+    """Has a token of the answer's own text a label?"""
     return bool((answer.supervised & answer.content).any())
 
 
-def _by_turn(chats: list[list[Answer]]) -> Iterator[str]:
+def _counts_by_turn(chats: list[list[Answer]]) -> Iterator[str]:
     """`turn 1: 0 of 8 supervised`"""
-    for number in range(min(max(map(len, chats)), TURNS)):
+    for number in range(min(max(map(len, chats)), MAX_SHOWN_TURNS)):
         turns = [turns[number] for turns in chats if number < len(turns)]
-        yield f"turn {number + 1}: {sum(map(_learned, turns))} of {len(turns)} supervised"
+        yield f"turn {number + 1}: {sum(map(_is_learned, turns))} of {len(turns)} supervised"
+
+
+def _may_be_prompt(turns: list[Answer]) -> bool:
+    """May the turns without a label be the prompt of a single answer? Only the rows tell, which are not known."""
+    return turns[0].sample.placed_by == "markers" and _is_learned(turns[-1])

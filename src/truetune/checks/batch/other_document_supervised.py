@@ -48,8 +48,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -61,7 +61,7 @@ class OtherDocumentSupervised(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        first = self._first
+        first = self._later_documents
         wrong = [(sample, i) for sample, i in first if sample.supervised[i]]
         if not wrong:
             return
@@ -73,7 +73,7 @@ class OtherDocumentSupervised(BatchRule):
             severity="info" if one else "warning",
             evidence=["it is the same token in each"] if one else (),
             cases=[
-                Case(f"{sample.place}: {around(sample, i)} begins at token {i}")
+                Case(f"{sample.place}: {text_around(sample, i)} begins at token {i}")
                 for sample, i in wrong[:MAX_CASES]
             ],
             count=len(wrong),
@@ -81,26 +81,31 @@ class OtherDocumentSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
         return (
             None
-            if self._first
+            if self._later_documents
             else Unmet("it is about lines of several documents that positions part")
         )
 
     def figure(self) -> Measurement:
-        return counted("documents in packs that begin with a label", 0, len(self._first))
+        return counted("documents in packs that begin with a label", 0, len(self._later_documents))
 
     @cached_property
-    def _first(self) -> list[tuple[Sample, int]]:
+    def _later_documents(self) -> list[tuple[Sample, int]]:
         """Lines, and where in them documents after the first begin."""
-        return [(sample, int(i)) for sample in judged(self.subject) for i in _begins(sample)]
+        return [
+            (sample, int(i))
+            for sample in lines_with_own_labels(self.subject)
+            for i in _document_starts(sample)
+        ]
 
 
-def _begins(sample: Sample) -> NDArray[np.int64]:
+def _document_starts(sample: Sample) -> NDArray[np.int64]:
     """Where documents after the first begin, in a line whose positions tell them apart."""
     if sample.positions is None:
         return np.empty(0, np.int64)

@@ -38,14 +38,14 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.lines import is_chat
+from truetune.checks.batch.evidence.line_documents import is_chat
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
-HONOURED = (4, 53)
+FIRST_RELEASE_WITH_POSITIONS = (4, 53)
 """The first transformers whose masks follow positions that begin anew, where there is no attention mask"""
 
 
@@ -54,80 +54,91 @@ class PackedWithoutBoundaries(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        open_ = [(sample, why) for sample in self._joined if (why := self._why(sample))]
+        reasons = [
+            (sample, self._why_not_separated(sample)) for sample in self._lines_of_several_rows
+        ]
+        open_ = [(sample, why) for sample, why in reasons if why]
         if open_:
             yield self.finding(
                 f"{len(open_)} of {len(self.subject.samples)} lines hold several rows, and"
                 f" {open_[0][1]}",
                 "pack with position_ids that begin anew and without an attention mask (packing with"
                 " padding_free), or do not pack",
-                cases=[Case(f"{sample.place} holds {rows_in(sample)} rows") for sample, _ in open_],
+                cases=[
+                    Case(f"{sample.place} holds {_count_rows(sample)} rows") for sample, _ in open_
+                ],
                 count=len(open_),
                 total=len(self.subject.samples),
             )
 
-    def _why(self, sample: Sample) -> str:
+    def _why_not_separated(self, sample: Sample) -> str:
         """Why the model does not see where a row ends; empty where it does."""
+        # Lengths (flash attention) or a mask with document numbers part the rows for certain;
+        # positions may.
         if set(sample.separated_by) - {"position_ids"}:
             return ""
         if not sample.separated_by:
-            return (
-                "positions count on"
-                if sample.positions is not None
-                else "there are no positions that begin anew"
-            )
+            if sample.positions is not None:
+                return "positions count on"
+            return "there are no positions that begin anew"
         attention = self.subject.facts["model"]["attention"] or ""
-        if "attention_mask" in self._batch(sample):
+        if "attention_mask" in self._batch_of(sample):
             return "an attention mask of ones overrules the positions that begin anew"
-        if not attention.startswith(("flash", "kernels", "flex")) and self._version() < HONOURED:
+        # These take the borders from the positions themselves; for others a mask must be made of
+        # them.
+        reads_positions = attention.startswith(("flash", "kernels", "flex"))
+        if not reads_positions and self._transformers_release() < FIRST_RELEASE_WITH_POSITIONS:
             return (
                 f"{attention} attention of this transformers does not follow positions that begin"
                 " anew"
             )
         return ""
 
-    def _kept_apart(self, sample: Sample) -> bool:
+    def _is_single_row(self, sample: Sample) -> bool:
         """The trainer has as many rows as it was given, and each line is one of them: it only looks like several."""
         data = self.subject.facts["data"]
-        given, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
-        return not sample.separated_by and given is not None and given == prepared
+        rows_before, prepared = ((data[name] or {}).get("rows") for name in ("given", "prepared"))
+        return not sample.separated_by and rows_before is not None and rows_before == prepared
 
-    def _batch(self, sample: Sample) -> Arrays:
+    def _batch_of(self, sample: Sample) -> Arrays:
+        """The micro-batch that a line is from."""
         record = next(
             record for record in self.subject.records if record.facts["rank"] == sample.rank
         )
         return record.batches[sample.batch]
 
-    def _version(self) -> tuple[int, ...]:
+    def _transformers_release(self) -> tuple[int, ...]:
+        """Major and minor number of transformers; one that is not known counts as new, so that nothing is told."""
         numbers = str(self.subject.facts["versions"].get("transformers") or "999").split(".")[:2]
         return tuple(int(number) for number in numbers if number.isdigit())
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self._joined:
+        lacking = super().unmet()
+        if lacking is not None or self._lines_of_several_rows:
             return lacking
-        if any(rows_in(sample) > 1 for sample in self.subject.samples):
+        if any(_count_rows(sample) > 1 for sample in self.subject.samples):
             return Unmet(
                 "it is about several chats in a line; here each line is one row, or plain text"
             )
         return Unmet("it is about lines that hold several rows, and none does")
 
     def figure(self) -> Measurement:
-        lines = len(self._joined)
+        lines = len(self._lines_of_several_rows)
         return counted("lines of several rows that the model sees as several", lines, lines)
 
     @cached_property
-    def _joined(self) -> list[Sample]:
+    def _lines_of_several_rows(self) -> list[Sample]:
         """Lines of several rows that are prompts with answers."""
         ends = self.subject.stops | {(self.subject.facts["tokenizer"] or {}).get("pad")}
         return [
             sample
             for sample in self.subject.samples
-            if rows_in(sample) > 1
+            if _count_rows(sample) > 1
             and is_chat(sample, 0, len(sample.ids), ends)
-            and not self._kept_apart(sample)
+            and not self._is_single_row(sample)
         ]
 
 
-def rows_in(sample: Sample) -> int:
+def _count_rows(sample: Sample) -> int:
     """How many documents stand in the line; a KTO prompt with the answer of another row is one."""
     return 1 if sample.side == "kl" else int(sample.documents.max(initial=0)) + 1

@@ -45,13 +45,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.needs import NO_TOKENIZER
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-AROUND = 6
+SHOWN_TOKENS = 6
 
 
 class PaddingInsideText(BatchRule):
@@ -59,45 +59,50 @@ class PaddingInsideText(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        tokenizer = self.subject.facts["tokenizer"] or {}
-        pad = tokenizer.get("pad")
-        if pad is None or pad in (tokenizer.get("bos"), *self.subject.stops):
+        pad = self._own_pad()
+        if pad is None:
             return
-        found = [(sample, at) for sample in self.subject.samples if len(at := _wrong(sample, pad))]
-        if found:
-            count = sum(len(at) for _, at in found)
-            attended = any(sample.attended[at].any() for sample, at in found)
-            yield self.finding(
-                f"{count} pad tokens of {len(found)} of {len(self.subject.samples)} lines stand"
-                " inside or before text"
-                + (
-                    " and are attended to"
-                    if attended
-                    else " and move the positions of what follows"
-                ),
-                "pad whole rows, on one side, in the collator, with attention 0",
-                severity="error" if attended else "warning",
-                cases=[
-                    Case(
-                        f"{sample.place}:"
-                        f" {sample.text(max(int(at[0]) - AROUND, 0), int(at[-1]) + AROUND)!r}"
-                    )
-                    for sample, at in found
-                ],
-                count=len(found),
-                total=len(self.subject.samples),
-            )
+        misplaced = []
+        for sample in self.subject.samples:
+            places = _misplaced_pads(sample, pad)
+            if places:
+                misplaced.append((sample, places))
+        if not misplaced:
+            return
+        count = sum(len(at) for _, at in misplaced)
+        attended = any(sample.attended[at].any() for sample, at in misplaced)
+        harm = "move the positions of what follows"
+        if attended:
+            harm = "are attended to"
+        yield self.finding(
+            f"{count} pad tokens of {len(misplaced)} of {len(self.subject.samples)} lines stand"
+            f" inside or before text and {harm}",
+            "pad whole rows, on one side, in the collator, with attention 0",
+            severity="error" if attended else "warning",
+            cases=[
+                Case(
+                    f"{sample.place}:"
+                    f" {sample.text(max(int(at[0]) - SHOWN_TOKENS, 0), int(at[-1]) + SHOWN_TOKENS)!r}"
+                )
+                for sample, at in misplaced
+            ],
+            count=len(misplaced),
+            total=len(self.subject.samples),
+        )
+
+    def _own_pad(self) -> int | None:
+        """The id of a pad token that means nothing else; one that begins or ends text may stand inside of it."""
+        tokenizer = self.subject.facts["tokenizer"] or {}
+        pad: int | None = tokenizer.get("pad")
+        return None if pad in (tokenizer.get("bos"), *self.subject.stops) else pad
 
     def unmet(self) -> Unmet | None:
-        tokenizer = self.subject.facts["tokenizer"]
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if tokenizer is None:
+        if self.subject.facts["tokenizer"] is None:
             return NO_TOKENIZER
-        if (pad := tokenizer.get("pad")) is None or pad in (
-            tokenizer.get("bos"),
-            *self.subject.stops,
-        ):
+        if self._own_pad() is None:
             return Unmet("it is about a pad token of its own, and the tokenizer has none")
         return None
 
@@ -105,13 +110,15 @@ class PaddingInsideText(BatchRule):
         return counted("lines with pad tokens inside or before text", 0, len(self.subject.samples))
 
 
-def _wrong(sample: Sample, pad: int) -> list[int]:
+def _misplaced_pads(sample: Sample, pad: int) -> list[int]:
     """Pads with text of one document on both sides; pads before all text where they are attended to."""
     text = np.flatnonzero((sample.ids != pad) & ~sample.padding)
     if not len(text):
         return []
     pads = np.flatnonzero(sample.ids == pad)
     pads = pads[(pads > text[0]) & (pads < text[-1])]
+    # The next token of text behind each pad; the one before it in `text` stands on the pad's other
+    # side. Pads between two documents are the padding of the first one.
     behind = np.searchsorted(text, pads)
     inside = pads[sample.documents[text[behind - 1]] == sample.documents[text[behind]]]
     before = np.flatnonzero(sample.attended[: text[0]] & (sample.ids[: text[0]] == pad))

@@ -41,8 +41,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -56,7 +56,7 @@ class PaddingSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        samples = list(judged(self.subject))
+        samples = list(lines_with_own_labels(self.subject))
         wrong = [(sample, np.flatnonzero(sample.padding & sample.supervised)) for sample in samples]
         count = sum(len(places) for _, places in wrong)
         if not count:
@@ -69,7 +69,7 @@ class PaddingSupervised(BatchRule):
             cases=[
                 Case(
                     f"{sample.place}: {len(places)} pads with a label, from"
-                    f" {around(sample, int(places[0]))}"
+                    f" {text_around(sample, int(places[0]))}"
                 )
                 for sample, places in wrong
                 if len(places)
@@ -79,8 +79,9 @@ class PaddingSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        lines = list(judged(self.subject))
-        if (lacking := super().unmet() or no_labels(self.subject, lines)) is not None:
+        lines = list(lines_with_own_labels(self.subject))
+        lacking = super().unmet() or no_labels(self.subject, lines)
+        if lacking is not None:
             return lacking
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 
@@ -88,5 +89,5 @@ class PaddingSupervised(BatchRule):
         return counted(
             "pads that are in the loss",
             0,
-            sum(int(line.padding.sum()) for line in judged(self.subject)),
+            sum(int(line.padding.sum()) for line in lines_with_own_labels(self.subject)),
         )

@@ -37,17 +37,65 @@ There is no automatic fix: raise the limit, or leave these pairs out.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from truetune.checks.batch.lines import Pair, pairs
+from truetune.auditing.audit import Audit
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_PAIRS
 from truetune.checks.rule import BatchRule
+from truetune.probe.run_record import Arrays
 
-MANY = 0.1
+# Chosen, not measured: some pairs become equal at any limit; from a tenth on, the limit is too low
+# for these data.
+ERROR_SHARE = 0.1
+"""Share of the pairs from which it is an error"""
+
+
+METHODS_WITH_PAIRS = ("dpo", "orpo", "reward", "cpo", "simpo")
+
+
+class Pair(NamedTuple):
+    """One pair of a batch: (tokens,) each, without padding."""
+
+    place: str
+    chosen: NDArray[np.int64]
+    chosen_answer: NDArray[np.bool_]
+    """Is the token part of the answer? All where the batch does not say."""
+    rejected: NDArray[np.int64]
+    rejected_answer: NDArray[np.bool_]
+
+
+def pairs_in_batches(audit: Audit) -> Iterator[Pair]:
+    """The pairs of all batches: chosen and rejected under names of their own, or in the two halves of input_ids."""
+    for record in audit.records:
+        for number, batch in enumerate(record.batches):
+            chosen, rejected = _pair_sides(batch, "chosen_"), _pair_sides(batch, "rejected_")
+            # TRL's collators stack both sides: the first half of the lines is chosen, the second
+            # rejected.
+            if not chosen and audit.kind in METHODS_WITH_PAIRS:
+                whole = _pair_sides(batch, "")
+                chosen, rejected = whole[: len(whole) // 2], whole[len(whole) // 2 :]
+            for line, (one, other) in enumerate(zip(chosen, rejected, strict=False)):
+                yield Pair(f"batch {number}, pair {line}", *one, *other)
+
+
+def _pair_sides(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDArray[np.bool_]]]:
+    """(ids, is it of the answer?) of each line of one side, without padding; none where the batch has no such keys."""
+    ids = batch.get(f"{prefix}input_ids")
+    if ids is None or ids.ndim != 2:
+        return []
+    kept = batch.get(f"{prefix}attention_mask", np.ones_like(ids)) != 0
+    answer = np.ones(ids.shape, np.bool_)
+    if f"{prefix}completion_mask" in batch:
+        answer = batch[f"{prefix}completion_mask"] != 0
+    elif f"{prefix}labels" in batch and batch[f"{prefix}labels"].shape == ids.shape:
+        answer = batch[f"{prefix}labels"] != -100
+    return [(ids[i][kept[i]].astype(np.int64), answer[i][kept[i]]) for i in range(len(ids))]
 
 
 class PairSidesNotComparable(BatchRule):
@@ -55,14 +103,14 @@ class PairSidesNotComparable(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        every = list(pairs(self.subject))
+        every = list(pairs_in_batches(self.subject))
         same = [pair for pair in every if np.array_equal(pair.chosen, pair.rejected)]
         if same:
             yield self.finding(
                 f"{len(same)} of {len(every)} pairs of the batches are the same on both sides",
                 "raise the length limit where they were cut, and leave out pairs without a"
                 " difference",
-                severity="error" if len(same) >= MANY * len(every) else "warning",
+                severity="error" if len(same) >= ERROR_SHARE * len(every) else "warning",
                 cases=[Case(f"{pair.place}: {len(pair.chosen)} equal tokens") for pair in same],
                 count=len(same),
                 total=len(every),
@@ -73,11 +121,11 @@ class PairSidesNotComparable(BatchRule):
                 f"{len(differ)} of {len(every)} pairs of the batches have different prompts on"
                 " their two sides",
                 "give both sides the same prompt",
-                severity="error" if len(differ) >= MANY * len(every) else "warning",
+                severity="error" if len(differ) >= ERROR_SHARE * len(every) else "warning",
                 cases=[
                     Case(
-                        f"{pair.place}: {_length(pair.chosen_answer)} and"
-                        f" {_length(pair.rejected_answer)} tokens of prompt"
+                        f"{pair.place}: {_prompt_length(pair.chosen_answer)} and"
+                        f" {_prompt_length(pair.rejected_answer)} tokens of prompt"
                     )
                     for pair in differ
                 ],
@@ -86,20 +134,23 @@ class PairSidesNotComparable(BatchRule):
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or (None if any(True for _ in pairs(self.subject)) else NO_PAIRS)
+        return super().unmet() or (
+            None if any(True for _ in pairs_in_batches(self.subject)) else NO_PAIRS
+        )
 
     def figure(self) -> Measurement:
-        every = sum(1 for _ in pairs(self.subject))
+        every = sum(1 for _ in pairs_in_batches(self.subject))
         return counted("pairs with the same two sides, or two prompts", 0, every)
 
 
-def _length(answer: np.ndarray) -> int:
+def _prompt_length(answer: np.ndarray) -> int:
+    """Tokens before the answer; all where none is left of it."""
     return int(np.argmax(answer)) if answer.any() else len(answer)
 
 
 def _prompts_differ(pair: Pair) -> bool:
     """Compared from their end: a limit may have cut their start."""
-    one = pair.chosen[: _length(pair.chosen_answer)]
-    other = pair.rejected[: _length(pair.rejected_answer)]
+    one = pair.chosen[: _prompt_length(pair.chosen_answer)]
+    other = pair.rejected[: _prompt_length(pair.rejected_answer)]
     both = min(len(one), len(other))
     return both > 0 and not np.array_equal(one[-both:], other[-both:])

@@ -40,10 +40,25 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit
-from truetune.checks.batch.answers import answers, around, format_of, prompt, recognised
-from truetune.checks.batch.masks import explained
-from truetune.checks.batch.needs import NO_ANSWER_LEARNED, PLAIN_TEXT, PROMPTS_EXPLAINED, no_answer
-from truetune.checks.batch.tokenized_rows import ENCODE, came_tokenized, prompts_without_labels
+from truetune.checks.batch.evidence.answer_spans import (
+    answers_in_line,
+    lines_of_known_rows,
+    prompt_mask,
+    row_format,
+    text_around,
+)
+from truetune.checks.batch.evidence.batch_needs import (
+    NO_ANSWER_LEARNED,
+    PLAIN_TEXT,
+    PROMPTS_EXPLAINED,
+    no_answer,
+)
+from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
+from truetune.checks.batch.evidence.rows_with_ids import (
+    ENCODE_REMEDY,
+    came_tokenized,
+    prompts_without_labels,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -62,26 +77,26 @@ class PromptSupervised(BatchRule):
     def findings(self) -> Iterator[Finding]:
         labels = 0
         cases: list[Case] = []
-        for sample in recognised(self.subject):
-            found = answers(sample, self.subject.stops)
-            asked = prompt(self.subject, sample)
-            for answer in found:
-                asked[answer.start - 1 : answer.start] = False
-            learned = asked & sample.supervised
-            self.prompts += int(asked.sum())
+        for sample in lines_of_known_rows(self.subject):
+            answers = answers_in_line(sample, self.subject.stops)
+            is_prompt = prompt_mask(self.subject, sample)
+            for answer in answers:
+                is_prompt[answer.start - 1 : answer.start] = False
+            learned = is_prompt & sample.supervised
+            self.prompts += int(is_prompt.sum())
             self.learned += int(learned.sum())
             labels += int(sample.supervised.sum())
-            if learned.any() and any(answer.supervised.any() for answer in found):
+            if learned.any() and any(answer.supervised.any() for answer in answers):
                 cases.append(
                     Case(
                         f"{sample.place}: a label on"
-                        f" {around(sample, int(np.flatnonzero(learned)[0]))}"
+                        f" {text_around(sample, int(np.flatnonzero(learned)[0]))}"
                     )
                 )
         if (
             not cases
             or self.subject.kind == "orpo"
-            or format_of(self.subject) == "text"
+            or row_format(self.subject) == "text"
             or self._is_explained()
         ):
             return
@@ -98,27 +113,33 @@ class PromptSupervised(BatchRule):
         )
 
     def _is_explained(self) -> bool:
-        return explained(self.subject) or prompts_without_labels(self.subject) is not None
+        """Does another finding say why prompts are in the loss?"""
+        return (
+            prompt_loss_is_explained(self.subject)
+            or prompts_without_labels(self.subject) is not None
+        )
 
     def _remedy(self) -> str:
+        """What keeps prompts out of the loss of this trainer, for rows of this format."""
         if came_tokenized(self.subject):
-            return ENCODE
+            return ENCODE_REMEDY
         if any("SFTTrainer" in base for base in self.subject.facts["trainer"]["bases"]):
-            chats = format_of(self.subject) not in ("prompt-completion", "alpaca")
+            chats = row_format(self.subject) not in ("prompt-completion", "alpaca")
             return f"set {'assistant_only_loss' if chats else 'completion_only_loss'}=True"
         return "give the tokens of prompts the label -100"
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        lines = recognised(self.subject)
+        lines = lines_of_known_rows(self.subject)
         if not lines:
             return no_answer(self.subject, lines)
         if not self.learned:
             return None
         if self.subject.kind == "orpo":
             return Unmet("it is about losses on answers alone, and ORPO's takes the prompt as well")
-        if format_of(self.subject) == "text":
+        if row_format(self.subject) == "text":
             return PLAIN_TEXT
         return PROMPTS_EXPLAINED if self._is_explained() else NO_ANSWER_LEARNED
 

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.needs import ONE_PROCESS
+from truetune.checks.batch.evidence.batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
@@ -60,10 +60,7 @@ class RanksOutOfStep(BatchRule):
                 cases=[Case(f"rank {rank}: {count} batches") for rank, count in counts.items()],
             )
         keys = {record.facts["rank"]: set(record.batches[0]) for record in records}
-        everywhere = {name for names in keys.values() for name in names}
-        differing = {
-            name for name in everywhere if not all(name in names for names in keys.values())
-        }
+        differing = _names_of_some(list(keys.values()))
         if differing:
             yield self.finding(
                 f"not all processes have {name_list(sorted(differing))} in their batches",
@@ -83,3 +80,9 @@ class RanksOutOfStep(BatchRule):
             f"{len(records)} processes with {len(records[0].batches)} batches each, of the same"
             " keys"
         )
+
+
+def _names_of_some(sets: list[set[str]]) -> set[str]:
+    """The names that are in one of these sets and not in all of them."""
+    everywhere = {name for names in sets for name in names}
+    return {name for name in everywhere if not all(name in names for names in sets)}

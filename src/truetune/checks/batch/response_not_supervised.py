@@ -42,8 +42,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import answers, around, recognised
-from truetune.checks.batch.needs import no_answer
+from truetune.checks.batch.evidence.answer_spans import (
+    answers_in_line,
+    lines_of_known_rows,
+    text_around,
+)
+from truetune.checks.batch.evidence.batch_needs import no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -61,11 +65,11 @@ class ResponseNotSupervised(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         wrong = []
-        for sample in recognised(self.subject):
-            found = answers(sample, self.subject.stops)
-            if found and sample.supervised.any():
+        for sample in lines_of_known_rows(self.subject):
+            answers = answers_in_line(sample, self.subject.stops)
+            if answers and sample.supervised.any():
                 self.lines += 1
-                if not any((answer.supervised & answer.content).any() for answer in found):
+                if not any((answer.supervised & answer.content).any() for answer in answers):
                     wrong.append(sample)
         if not wrong:
             return
@@ -74,11 +78,11 @@ class ResponseNotSupervised(BatchRule):
             f"{len(wrong)} of {self.lines} lines have labels, and none on an answer",
             "put the labels on the assistant's turns, and -100 on all others",
             severity="error" if every else "warning",
-            evidence=[f"tokens with a label: {_by_source(wrong)}"],
+            evidence=[f"tokens with a label: {_count_by_source(wrong)}"],
             cases=[
                 Case(
                     f"{sample.place}: a label on"
-                    f" {around(sample, int(np.flatnonzero(sample.supervised)[0]))}"
+                    f" {text_around(sample, int(np.flatnonzero(sample.supervised)[0]))}"
                 )
                 for sample in wrong[:MAX_CASES]
             ],
@@ -87,15 +91,17 @@ class ResponseNotSupervised(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None or self.lines:
+        lacking = super().unmet()
+        if lacking is not None or self.lines:
             return lacking
-        return no_answer(self.subject, recognised(self.subject))
+        return no_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
         return counted("lines with labels that have one on an answer", self.lines, self.lines)
 
 
-def _by_source(samples: list[Sample]) -> str:
+def _count_by_source(samples: list[Sample]) -> str:
+    """What the tokens with labels are: `120 user, 40 template`."""
     source = np.concatenate([sample.source[sample.supervised] for sample in samples])
     counts = np.bincount(source, minlength=len(Source))
     return ", ".join(f"{counts[kind]:,} {kind.label}" for kind in Source if counts[kind])

@@ -42,14 +42,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.batch.lines import is_packed
-from truetune.checks.batch.needs import NO_ROWS
+from truetune.checks.batch.evidence.batch_needs import NO_ROWS
+from truetune.checks.batch.evidence.line_documents import is_packed
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SOME = 0.01
+# Chosen, not measured: filters take some rows out of any large set; from a hundredth on it is worth
+# to see which.
+WARNING_SHARE = 0.01
+"""Share of the rows from which it is a warning"""
 
 
 class RowsDroppedByTrainer(BatchRule):
@@ -57,36 +60,37 @@ class RowsDroppedByTrainer(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        given, prepared = self._rows("given"), self._rows("prepared")
-        if not given or prepared is None or prepared >= given or is_packed(self.subject):
+        before, prepared = self._count_rows("given"), self._count_rows("prepared")
+        if not before or prepared is None or prepared >= before or is_packed(self.subject):
             return
-        every = sum(
-            (record.facts["data"]["prepared"] or {}).get("rows") or 0
-            for record in self.subject.records
-        )
-        if every == given:  # each process has its own share
-            return
-        dropped = given - prepared
-        args = self.subject.facts["args"]
-        limit = (
-            args.get("max_length") or args.get("max_seq_length") or args.get("max_prompt_length")
-        )
+        tables = [record.facts["data"]["prepared"] or {} for record in self.subject.records]
+        if sum(table.get("rows") or 0 for table in tables) == before:
+            return  # each process has its own share
+        dropped = before - prepared
         yield self.finding(
-            f"{dropped:,} of {given:,} given rows are not in the trainer's data set ({prepared:,}"
+            f"{dropped:,} of {before:,} given rows are not in the trainer's data set ({prepared:,}"
             " rows)",
             "look which rows these are: raise the length limit, or take them out before training"
             " and count them",
-            severity="warning" if dropped >= SOME * given else "info",
-            evidence=[f"the limit is {limit} tokens"] if limit else [],
+            severity="warning" if dropped >= WARNING_SHARE * before else "info",
+            evidence=self._evidence_of_limit(),
             count=dropped,
-            total=given,
+            total=before,
         )
 
+    def _evidence_of_limit(self) -> list[str]:
+        """The limit that may have dropped them, as evidence."""
+        args = self.subject.facts["args"]
+        names = ("max_length", "max_seq_length", "max_prompt_length")
+        limit = next((args[name] for name in names if args.get(name)), None)
+        return [f"the limit is {limit} tokens"] if limit else []
+
     def unmet(self) -> Unmet | None:
-        given, prepared = self._rows("given"), self._rows("prepared")
-        if (lacking := super().unmet()) is not None:
+        rows_before, prepared = self._count_rows("given"), self._count_rows("prepared")
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
-        if not given:
+        if not rows_before:
             return NO_ROWS
         if prepared is None:
             return Unmet("it is about data sets with a length, and the trainer's has none")
@@ -97,9 +101,10 @@ class RowsDroppedByTrainer(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        given, prepared = self._rows("given") or 0, self._rows("prepared") or 0
-        more = f" ({prepared:,} rows of this process)" if prepared < given else ""
-        return counted("given rows that are not in the trainer's data set", 0, given, more)
+        rows_before, prepared = self._count_rows("given") or 0, self._count_rows("prepared") or 0
+        more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
+        return counted("given rows that are not in the trainer's data set", 0, rows_before, more)
 
-    def _rows(self, of: str) -> int | None:
+    def _count_rows(self, of: str) -> int | None:
+        """Rows of a data set, `given` or `prepared`; None where it has no length."""
         return (self.subject.facts["data"][of] or {}).get("rows")

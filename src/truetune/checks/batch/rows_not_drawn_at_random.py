@@ -47,11 +47,16 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 
-SEVERAL = 12
+# Twelve rows are in the order of the file by chance once in 479 million draws (12!); audits see a
+# few batches only.
+MIN_ROWS = 12
 """Rows drawn from which an order says something"""
-ROOM = 4
+MIN_TIMES_AS_MANY_ROWS = 4
 """So many times as many rows as are drawn: no epoch ends among them"""
-OFTEN = 0.25
+# Drawn with replacement, of n rows out of 4 n about an eighth comes again: a quarter is a sampler
+# that prefers some.
+REPEATED_SHARE = 0.25
+"""Share of the rows drawn that came before"""
 
 
 class RowsNotDrawnAtRandom(BatchRule):
@@ -59,11 +64,11 @@ class RowsNotDrawnAtRandom(BatchRule):
     severity = "info"
 
     def findings(self) -> Iterator[Finding]:
-        drawn, rows = self._drawn, self._rows
-        if len(drawn) < SEVERAL or rows < ROOM * len(drawn):
+        drawn, rows = self._drawn_rows, self._row_count
+        if len(drawn) < MIN_ROWS or rows < MIN_TIMES_AS_MANY_ROWS * len(drawn):
             return
         again = len(drawn) - len(set(drawn))
-        if again >= OFTEN * len(drawn):
+        if again >= REPEATED_SHARE * len(drawn):
             yield self.finding(
                 f"{again} of the first {len(drawn)} rows drawn came before, of {rows:,} rows",
                 "draw without replacement, if all rows are to be seen",
@@ -71,7 +76,7 @@ class RowsNotDrawnAtRandom(BatchRule):
                 count=again,
                 total=len(drawn),
             )
-        elif drawn == list(range(len(drawn))) and not self._mixed():
+        elif drawn == list(range(len(drawn))) and not self._is_order_chosen():
             yield self.finding(
                 f"the first {len(drawn)} rows come in the order of the data set, which has"
                 f" {rows:,}",
@@ -79,46 +84,48 @@ class RowsNotDrawnAtRandom(BatchRule):
                 cases=[Case(f"rows {', '.join(map(str, drawn[:16]))}, ...")],
             )
 
-    def _mixed(self) -> bool:
+    def _is_order_chosen(self) -> bool:
         """Did the trainer shuffle the rows before, or was an order asked for?"""
         args = self.subject.facts["args"]
-        asked = (
+        order_setting = (
             args.get("shuffle_dataset")
             or args.get("group_by_length")
             or args.get("curriculum_sampling")
         )
-        return bool(asked) or args.get("train_sampling_strategy") in (
+        return bool(order_setting) or args.get("train_sampling_strategy") in (
             "sequential",
             "group_by_length",
         )
 
     def unmet(self) -> Unmet | None:
-        drawn = len(self._drawn)
-        if (lacking := super().unmet()) is not None:
+        drawn = len(self._drawn_rows)
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not drawn:
             return Unmet(
                 "it is not known which rows were drawn", "give the trainer a data set with a length"
             )
-        if drawn < SEVERAL:
+        if drawn < MIN_ROWS:
             return Unmet(
-                f"{drawn} rows were drawn, and it takes {SEVERAL}", "audit more (--batches)"
+                f"{drawn} rows were drawn, and it takes {MIN_ROWS}", "audit more (--batches)"
             )
         return (
-            Unmet(f"{drawn} rows were drawn of {self._rows:,}: too few rows")
-            if self._rows < ROOM * drawn
+            Unmet(f"{drawn} rows were drawn of {self._row_count:,}: too few rows")
+            if self._row_count < MIN_TIMES_AS_MANY_ROWS * drawn
             else None
         )
 
     def figure(self) -> Measurement:
-        again = len(self._drawn) - len(set(self._drawn))
-        return counted("drawn rows that came before", again, len(self._drawn))
+        again = len(self._drawn_rows) - len(set(self._drawn_rows))
+        return counted("drawn rows that came before", again, len(self._drawn_rows))
 
     @cached_property
-    def _drawn(self) -> list[int]:
+    def _drawn_rows(self) -> list[int]:
+        """Numbers of the rows, in the order in which they were drawn."""
         return [i for batch in self.subject.facts["batches"] for i in batch["indices"] or ()]
 
     @property
-    def _rows(self) -> int:
+    def _row_count(self) -> int:
         """Of the trainer's data set"""
         return (self.subject.facts["data"]["prepared"] or {}).get("rows") or 0

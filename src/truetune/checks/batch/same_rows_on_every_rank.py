@@ -41,14 +41,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.needs import ONE_PROCESS
+from truetune.checks.batch.evidence.batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Record
 
-SHARED = (
+SHARING_SETTINGS = (
     "parallelism_config",
     "tp_size",
     "context_parallel_size",
@@ -64,10 +64,10 @@ class SameRowsOnEveryRank(BatchRule):
 
     def findings(self) -> Iterator[Finding]:
         first, *others = self.subject.records
-        ids = _ids(first)
-        if not ids or not others or self._together() or _all_alike(ids):
+        ids = _batch_ids(first)
+        if not ids or not others or self._one_reads_for_all() or _all_alike(ids):
             return
-        same = [record for record in others if _equal(ids, _ids(record))]
+        same = [record for record in others if _are_equal(ids, _batch_ids(record))]
         if same:
             ranks = ", ".join(str(record.facts["rank"]) for record in same)
             yield self.finding(
@@ -86,20 +86,23 @@ class SameRowsOnEveryRank(BatchRule):
                 total=len(self.subject.records),
             )
 
-    def _together(self) -> bool:
+    def _one_reads_for_all(self) -> bool:
         """By its settings, or with a stream, that one process reads for all."""
         facts = self.subject.facts
         settings = {**facts["args"], **(facts["args"].get("accelerator_config") or {})}
         stream = facts["trainer"]["kind"] != "loop" and facts["batches"][0]["indices"] is None
-        return stream or any(settings.get(name) not in (None, False, 0, 1) for name in SHARED)
+        return stream or any(
+            settings.get(name) not in (None, False, 0, 1) for name in SHARING_SETTINGS
+        )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if len(self.subject.records) == 1:
             return ONE_PROCESS
-        ids = _ids(self.subject.records[0])
-        if not ids or self._together():
+        ids = _batch_ids(self.subject.records[0])
+        if not ids or self._one_reads_for_all():
             return Unmet(
                 "it is about processes that read rows of their own, and here one may read for all"
             )
@@ -115,11 +118,14 @@ class SameRowsOnEveryRank(BatchRule):
         )
 
 
-def _ids(record: Record) -> list[np.ndarray]:
+def _batch_ids(record: Record) -> list[np.ndarray]:
+    """The ids of each batch of one process."""
     return [batch["input_ids"] for batch in record.batches if "input_ids" in batch]
 
 
-def _equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
+# Only as far as both go: one process may have seen a batch less when the audit stopped.
+def _are_equal(ids: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    """Are the batches of two processes equal, as far as both go?"""
     both = list(zip(ids, others, strict=False))
     return bool(both) and all(np.array_equal(one, other) for one, other in both)
 

@@ -43,9 +43,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import BatchRule
 
-TIMES = 2.0
+WARNING_TIMES = 2.0
 """Of the size of the weights. The highest rates that are published for LoRA, 1e-2, are once theirs"""
-CERTAIN = 10.0
+# Chosen, not measured: at ten times nothing of the model is left after the first step, whatever the
+# schedule does later.
+ERROR_TIMES = 10.0
 
 
 class StepsLargerThanTheWeights(BatchRule):
@@ -55,22 +57,22 @@ class StepsLargerThanTheWeights(BatchRule):
     """Its measurement knows the rate, the optimizer and the weights"""
 
     def findings(self) -> Iterator[Finding]:
-        measured = self._measured()
-        if measured is None or measured["rate"] <= TIMES * measured["size"]:
+        measured = self._measured_step()
+        if measured is None or measured["rate"] <= WARNING_TIMES * measured["size"]:
             return
         rate, size = measured["rate"], measured["size"]
         yield self.finding(
             f"the learning rate of {rate:g} moves each weight by about {rate / size:,.3g} times its"
             " own size in a step",
             "begin at 1e-5 to 5e-5 for all weights, at 1e-4 to 5e-4 for LoRA",
-            severity="error" if rate > CERTAIN * size else "warning",
+            severity="error" if rate > ERROR_TIMES * size else "warning",
             evidence=[
                 f"optimizer {measured['optimizer']}; the trained matrices are about {size:.2g}"
             ],
         )
 
     def unmet(self) -> Unmet | None:
-        if self._measured() is not None:
+        if self._measured_step() is not None:
             return None
         outcome = self.subject.laws.get(self.law)
         if outcome is None:
@@ -80,14 +82,14 @@ class StepsLargerThanTheWeights(BatchRule):
         )
 
     def figure(self) -> str:
-        measured = self._measured()
+        measured = self._measured_step()
         assert measured is not None, "else the rule is not judged"
         return (
             f"a step of {measured['rate']:g} is {measured['rate'] / measured['size']:.2g} of the"
             " size of the weights"
         )
 
-    def _measured(self) -> dict[str, Any] | None:
+    def _measured_step(self) -> dict[str, Any] | None:
         """What the law saw of rate and weights; None where it did not, or saw no weights with a size."""
         evidence = self.subject.laws.get(self.law, {}).get("evidence")
         return evidence if evidence and evidence.get("size") else None

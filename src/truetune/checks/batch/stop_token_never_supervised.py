@@ -43,15 +43,15 @@ from functools import cached_property
 import numpy as np
 
 from truetune.auditing.audit import Sample
-from truetune.checks.batch.answers import answers, judged
-from truetune.checks.batch.needs import no_labels
+from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_with_own_labels
+from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
-BEFORE = 6
+SHOWN_TOKENS = 6
 """Tokens shown before the stop token"""
 
 
@@ -60,34 +60,33 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = self._found
-        masked = [(sample, i) for sample, i in found if not sample.supervised[i]]
+        stops = self._stop_tokens
+        masked = [(sample, i) for sample, i in stops if not sample.supervised[i]]
         if not masked:
             return
-        every = len(masked) == len(found)
+        every = len(masked) == len(stops)
         yield self.finding(
-            f"{len(masked)} of {len(found)} stop tokens behind supervised answers are not in the"
+            f"{len(masked)} of {len(stops)} stop tokens behind supervised answers are not in the"
             " loss",
             "mask padding by its place, not by its id: use a collator that pads labels with -100,"
             " and a pad token that is no stop token",
             severity="error" if every else "warning",
-            evidence=self._pad(),
+            evidence=self._evidence_of_pad(),
             cases=[
                 Case(
-                    f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 1)!r}, its last token"
+                    f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 1)!r}, its last token"
                     " has the label -100"
                 )
                 for sample, i in masked[:MAX_CASES]
             ],
             count=len(masked),
-            total=len(found),
+            total=len(stops),
         )
 
-    def _pad(self) -> Iterator[str]:
-        pad, collator = (
-            (self.subject.facts["tokenizer"] or {}).get("pad"),
-            self.subject.facts["trainer"]["collator"],
-        )
+    def _evidence_of_pad(self) -> Iterator[str]:
+        """Evidence: the pad token is a stop token, by which most collators that mask by id lose it."""
+        pad = (self.subject.facts["tokenizer"] or {}).get("pad")
+        collator = self.subject.facts["trainer"]["collator"]
         if pad in self.subject.stops:
             yield (
                 f"the pad token is a stop token (id {pad}); the collator is"
@@ -95,26 +94,28 @@ class StopTokenNeverSupervised(BatchRule):
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_labels(self.subject, list(judged(self.subject)))
+        return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
 
     def figure(self) -> Measurement:
-        learned = sum(bool(sample.supervised[i]) for sample, i in self._found)
+        learned = sum(bool(sample.supervised[i]) for sample, i in self._stop_tokens)
         return counted(
-            "stop tokens behind supervised answers that are in the loss", learned, len(self._found)
+            "stop tokens behind supervised answers that are in the loss",
+            learned,
+            len(self._stop_tokens),
         )
 
     @cached_property
-    def _found(self) -> list[tuple[Sample, int]]:
+    def _stop_tokens(self) -> list[tuple[Sample, int]]:
         """Stop tokens behind a supervised token, in the loss or not."""
         return [
             (sample, i)
-            for sample in judged(self.subject)
-            for i in _stops(sample, self.subject.stops)
+            for sample in lines_with_own_labels(self.subject)
+            for i in _stop_places(sample, self.subject.stops)
         ]
 
 
-def _stops(sample: Sample, stops: frozenset[int]) -> list[int]:
+def _stop_places(sample: Sample, stops: frozenset[int]) -> list[int]:
     """Stop tokens that follow a supervised token."""
     places = set(np.flatnonzero(sample.source == Source.STOP).tolist())
-    places |= {answer.stop for answer in answers(sample, stops) if answer.stop is not None}
+    places |= {answer.stop for answer in answers_in_line(sample, stops) if answer.stop is not None}
     return [i for i in sorted(places) if i and sample.supervised[i - 1] and not sample.padding[i]]

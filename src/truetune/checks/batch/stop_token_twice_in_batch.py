@@ -49,8 +49,9 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import BatchRule
 from truetune.probe.row_texts import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.spec.run import Severity
 
-BEFORE = 6
+SHOWN_TOKENS = 6
 
 
 class StopTokenTwiceInBatch(BatchRule):
@@ -60,36 +61,51 @@ class StopTokenTwiceInBatch(BatchRule):
     """Supervised answers with a stop token"""
 
     def findings(self) -> Iterator[Finding]:
-        stops = np.array(sorted(self._stops()), np.int64)
-        own = self._own(stops)
-        found = [(sample, i) for sample in self.subject.samples for i in _ends(sample, stops)]
-        double = [(sample, i) for sample, i in found if _in_a_row(sample, i, stops) > own]
-        documents = {(sample.place, int(sample.documents[i])) for sample, i in found}
-        total = len(documents) if len(double) <= len(documents) else len(found)
+        stops = np.array(sorted(self._stop_ids()), np.int64)
+        own = self._count_template_stops(stops)
+        ends = [(sample, i) for sample in self.subject.samples for i in _answer_ends(sample, stops)]
+        double = [
+            (sample, i) for sample, i in ends if _count_stops_in_a_row(sample, i, stops) > own
+        ]
+        # An answer may hold a stop token in its midst, and then has two ends: documents are what is
+        # counted, unless more ends than documents are doubled.
+        documents = {(sample.place, int(sample.documents[i])) for sample, i in ends}
+        total = len(documents) if len(double) <= len(documents) else len(ends)
         self.ended = total
         if double:
-            by_trainer = not self._in_the_rows()
-            ends = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
-            yield self.finding(
-                f"{len(double)} of {total} supervised answers end with two stop tokens"
-                + (", the second of which the trainer appends" if by_trainer else ""),
-                self._remedy(by_trainer=by_trainer, ends=ends),
-                severity=(
-                    ("info" if ends else "warning")
-                    if by_trainer
-                    else "error"
-                    if 2 * len(double) > total
-                    else "warning"
-                ),
-                cases=[
-                    Case(f"{sample.place}: {sample.text(max(i - BEFORE, 0), i + 3)!r}")
-                    for sample, i in double
-                ],
-                count=len(double),
-                total=total,
-            )
+            yield self._report_doubled_stops(double, total)
+
+    def _report_doubled_stops(self, double: list[tuple[Sample, int]], total: int) -> Finding:
+        """Answers that end with more stop tokens than the template writes.
+
+        Args:
+            double: lines, and the first stop token of each such answer.
+            total: supervised answers with a stop token.
+        """
+        by_trainer = not self._rows_hold_stops()
+        message = f"{len(double)} of {total} supervised answers end with two stop tokens"
+        if by_trainer:
+            message += ", the second of which the trainer appends"
+        # Generation ends at the first one: the second does harm only where the first one does not
+        # end it.
+        ends_generation = all(int(sample.ids[i]) in self.subject.stops for sample, i in double)
+        severity: Severity = "error" if 2 * len(double) > total else "warning"
+        if by_trainer:
+            severity = "info" if ends_generation else "warning"
+        return self.finding(
+            message,
+            self._remedy(by_trainer=by_trainer, ends=ends_generation),
+            severity=severity,
+            cases=[
+                Case(f"{sample.place}: {sample.text(max(i - SHOWN_TOKENS, 0), i + 3)!r}")
+                for sample, i in double
+            ],
+            count=len(double),
+            total=total,
+        )
 
     def _remedy(self, *, by_trainer: bool, ends: bool) -> str:
+        """What to do: it depends on who wrote the second token, and whether generation ends at the first."""
         if by_trainer and ends:
             return (
                 "nothing: generation ends at the first of them, so the second is learned in vain"
@@ -104,13 +120,15 @@ class StopTokenTwiceInBatch(BatchRule):
             "give the trainer the messages instead of rendered text, or keep it from appending EOS"
         )
 
-    def _in_the_rows(self) -> bool:
+    def _rows_hold_stops(self) -> bool:
         """Do the given rows themselves hold the text of a stop token, or are they not known?"""
         probes, rows = (
             self.subject.probes,
             [row for record in self.subject.records for row in record.rows],
         )
-        texts = [probes.tokenizer.backend.id_to_token(id) for id in self._stops()] if probes else []
+        texts = (
+            [probes.tokenizer.backend.id_to_token(id) for id in self._stop_ids()] if probes else []
+        )
         encoded = any("input_ids" in row for row in rows)
         return (
             encoded
@@ -118,13 +136,13 @@ class StopTokenTwiceInBatch(BatchRule):
             or any(stop in text for row in rows for text in texts_in(row) for stop in texts if stop)
         )
 
-    def _stops(self) -> set[Any]:
+    def _stop_ids(self) -> set[Any]:
         """Those of tokenizer and template; a token that begins documents too says nothing here."""
         tokenizer, probes = self.subject.facts["tokenizer"] or {}, self.subject.probes
         stops = {stop.id for stop in probes.stops} if probes else {tokenizer.get("eos")}
         return {stop for stop in stops if stop not in (None, tokenizer.get("bos"))}
 
-    def _own(self, stops: NDArray[np.int64]) -> int:
+    def _count_template_stops(self, stops: NDArray[np.int64]) -> int:
         """How many the template itself writes behind the last answer: Phi-3's ends with two."""
         probes = self.subject.probes
         text = (probes.text(chat(QUESTION, ANSWER)) if probes else None) or ""
@@ -139,9 +157,11 @@ class StopTokenTwiceInBatch(BatchRule):
         return counted("supervised answers that end with two stop tokens", 0, self.ended)
 
 
-def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
+def _answer_ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     """Supervised stop tokens behind a supervised token that is neither a stop token nor white space behind one."""
     ends: list[int] = []
+    # Closed: no text was learned since the last stop token. The line begins so, and each prompt
+    # makes it so again.
     closed = True
     for i, (id, learned) in enumerate(
         zip(sample.ids.tolist(), sample.supervised.tolist(), strict=True)
@@ -154,7 +174,7 @@ def _ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:
     return ends
 
 
-def _in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:
+def _count_stops_in_a_row(sample: Sample, place: int, stops: NDArray[np.int64]) -> int:
     """How many supervised stop tokens stand here, one behind the other but for white space."""
     count = 1
     for i in range(place + 1, len(sample.ids)):

@@ -52,17 +52,17 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from truetune.checks.answer_spread import AnswerSpread
-from truetune.checks.batch.answers import judged
-from truetune.checks.batch.learned_documents import (
-    MANY,
-    Document,
-    documents_of,
-    heading,
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
+from truetune.checks.batch.evidence.batch_needs import no_labels
+from truetune.checks.batch.evidence.learned_documents import (
+    MIN_DOCUMENTS,
+    LearnedDocument,
+    describe_answers,
+    documents_in_line,
+    measure_spread,
     rows_are_alike,
-    spread_of,
 )
-from truetune.checks.batch.needs import no_labels
-from truetune.checks.batch.untaught_columns import ColumnsBeside, columns_beside
+from truetune.checks.batch.evidence.untaught_columns import ColumnsBeside, columns_beside
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -70,11 +70,13 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.spec.run import Severity
 
-FEWEST = 4
+# Audits see a few batches: with 8 for a warning most of them would say nothing, with 2 each binary
+# task would warn.
+WARNING_DOCUMENTS = 4
 """Documents; of two classes drawn alike, 4 are of one class in one draw of 8"""
-CERTAIN = 8
+ERROR_DOCUMENTS = 8
 """Documents from which it is an error: one draw of 128"""
-SHOWN = 60
+SHOWN_CHARACTERS = 60
 
 
 class SupervisedAnswersAllAlike(BatchRule):
@@ -82,35 +84,44 @@ class SupervisedAnswersAllAlike(BatchRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        documents, spread = self._learned, self._spread
-        if len(documents) < FEWEST or len({one.context for one in documents}) < FEWEST:
-            return
+        spread = self._answer_spread
         is_one = spread.largest == 1.0
-        if not is_one and (len(documents) < MANY or spread.kind == "varied"):
+        if not self._are_enough(is_one) or (spread.kind == "varied" and not is_one):
             return
         beside = columns_beside(self.subject)
         if is_one or spread.kind == "alike" or rows_are_alike(beside.answers, spread):
-            certain = len(documents) >= CERTAIN or bool(beside.untaught)
-            yield self._finding(spread, beside, "error" if certain else "warning")
+            is_certain = len(self._learned_documents) >= ERROR_DOCUMENTS or bool(beside.untaught)
+            yield self._report_spread(spread, beside, "error" if is_certain else "warning")
+        # Answers of a few texts may be the classes of a classifier: only a column that holds more
+        # speaks against it.
         elif beside.untaught:
-            yield self._finding(spread, beside, "info" if spread.kind == "labels" else "warning")
+            yield self._report_spread(
+                spread, beside, "info" if spread.kind == "labels" else "warning"
+            )
 
-    def _finding(self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity) -> Finding:
-        untaught = [one.name for one in beside.untaught]
-        told, remedy = heading(spread), "train the column that holds the answers"
-        if untaught:
-            learned = (
-                f"the labels are of {name_list(beside.learned)}, and " if beside.learned else ""
-            )
-            told += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
-            remedy = f"train {untaught[0]}, if it holds the answers"
-        elif not (self.subject.facts.get("canary") or {}).get("fields"):
-            remedy += (
-                "; truetune run --canary says which column is learned, and which reaches no label"
-            )
+    def _are_enough(self, is_one: bool) -> bool:
+        """Are there documents enough, with prompts enough? Answers that are not all one text take more."""
+        documents = len(self._learned_documents)
+        if not is_one and documents < MIN_DOCUMENTS:
+            return False
+        # One prompt again and again has one answer by right.
+        contexts = {document.context for document in self._learned_documents}
+        return documents >= WARNING_DOCUMENTS and len(contexts) >= WARNING_DOCUMENTS
+
+    def _report_spread(
+        self, spread: AnswerSpread, beside: ColumnsBeside, severity: Severity
+    ) -> Finding:
+        """The answers in the loss are alike.
+
+        Args:
+            spread: how different they are.
+            beside: the columns of their rows, and which of them reach no label.
+            severity: of the finding.
+        """
+        message, remedy = self._message_and_remedy(spread, beside)
         common = {answer for answer, _ in spread.common}
         return self.finding(
-            told,
+            message,
             remedy,
             severity=severity,
             evidence=[
@@ -118,43 +129,64 @@ class SupervisedAnswersAllAlike(BatchRule):
                     f"the answers hold {spread.entropy:.2f} bits a row: the loss can fall to that,"
                     " and no prompt is read"
                 ),
-                *(one.shown for one in beside.untaught),
+                *(column.shown for column in beside.untaught),
             ],
             cases=[
-                Case(f"{one.sample.place}: learns {one.answer[:SHOWN]!r}")
-                for one in self._learned
-                if one.answer in common
+                Case(f"{document.sample.place}: learns {document.answer[:SHOWN_CHARACTERS]!r}")
+                for document in self._learned_documents
+                if document.answer in common
             ][:MAX_CASES],
             count=sum(rows for _, rows in spread.common),
             total=spread.total,
         )
 
+    def _message_and_remedy(self, spread: AnswerSpread, beside: ColumnsBeside) -> tuple[str, str]:
+        """What is wrong, and what to do: train a column that is known, or find it out with the canary."""
+        message, remedy = describe_answers(spread), "train the column that holds the answers"
+        untaught = [column.name for column in beside.untaught]
+        if untaught:
+            learned = ""
+            if beside.learned:
+                learned = f"the labels are of {name_list(beside.learned)}, and "
+            message += f"; {learned}{name_list(untaught)}, which holds more, reaches no label"
+            return message, f"train {untaught[0]}, if it holds the answers"
+        if not (self.subject.facts.get("canary") or {}).get("fields"):
+            remedy += (
+                "; truetune run --canary says which column is learned, and which reaches no label"
+            )
+        return message, remedy
+
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lacking = super().unmet() or no_labels(
+            self.subject, list(lines_with_own_labels(self.subject))
+        )
+        if lacking is not None:
             return lacking
-        if self._spread.total >= FEWEST and self._spread.largest < 1.0:
+        if self._answer_spread.total >= WARNING_DOCUMENTS and self._answer_spread.largest < 1.0:
             return None
-        prompts = len({one.context for one in self._learned})
+        prompts = len({one.context for one in self._learned_documents})
         return Unmet(
-            f"{prompts} prompts have an answer in the loss, and it takes {FEWEST}",
+            f"{prompts} prompts have an answer in the loss, and it takes {WARNING_DOCUMENTS}",
             "audit more (--batches)",
         )
 
     def figure(self) -> Measurement:
-        different = len({one.answer for one in self._learned})
+        different = len({one.answer for one in self._learned_documents})
         return counted(
-            "different texts among the answers in the loss", different, len(self._learned)
+            "different texts among the answers in the loss", different, len(self._learned_documents)
         )
 
     @cached_property
-    def _spread(self) -> AnswerSpread:
-        return spread_of(one.answer for one in self._learned)
+    def _answer_spread(self) -> AnswerSpread:
+        """How different the learned answers are."""
+        return measure_spread(one.answer for one in self._learned_documents)
 
     @cached_property
-    def _learned(self) -> list[Document]:
+    def _learned_documents(self) -> list[LearnedDocument]:
         """Documents with text in the loss."""
         return [
-            one for sample in judged(self.subject) for one in documents_of(sample) if one.answer
+            one
+            for sample in lines_with_own_labels(self.subject)
+            for one in documents_in_line(sample)
+            if one.answer
         ]

@@ -42,8 +42,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit
-from truetune.checks.batch.answers import format_of, judged
-from truetune.checks.batch.needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -56,9 +56,9 @@ class TemplateNeverApplied(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        markers = _markers(self.subject)
-        samples = list(judged(self.subject))
-        kind = format_of(self.subject)
+        markers = _template_markers(self.subject)
+        samples = list(lines_with_own_labels(self.subject))
+        kind = row_format(self.subject)
         if not markers or not samples or kind in (None, "text"):
             return
         if any(np.isin(sample.ids, list(markers)).any() for sample in samples):
@@ -79,42 +79,49 @@ class TemplateNeverApplied(BatchRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lines = list(lines_with_own_labels(self.subject))
+        lacking = super().unmet() or no_labels(self.subject, lines)
+        if lacking is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
-        if not _markers(self.subject):
+        if not _template_markers(self.subject):
             return Unmet("it is about markers of a chat template, and the tokenizer's writes none")
-        kind = format_of(self.subject)
-        return (
-            Unmet("it is not known what the rows are")
-            if kind is None
-            else PLAIN_TEXT
-            if kind == "text"
-            else None
-        )
+        kind = row_format(self.subject)
+        if kind is None:
+            return Unmet("it is not known what the rows are")
+        return PLAIN_TEXT if kind == "text" else None
 
     def figure(self) -> Measurement:
-        markers, samples = list(_markers(self.subject)), list(judged(self.subject))
+        markers, samples = (
+            list(_template_markers(self.subject)),
+            list(lines_with_own_labels(self.subject)),
+        )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
         return counted("lines with a marker of the chat template", marked, len(samples))
 
 
-def _markers(audit: Audit) -> dict[int, str]:
+def _template_markers(audit: Audit) -> dict[int, str]:
     """Control tokens that the template writes around turns: not BOS at the start, nor EOS, which trainers add."""
     text = audit.probes.text(chat(QUESTION, ANSWER)) if audit.probes else None
     if audit.probes is None or text is None or ANSWER not in text:
         return {}
     tokenizer = audit.probes.tokenizer
     ids = tokenizer.backend.encode(text, add_special_tokens=False).ids
-    special = [tokenizer.special[name].id for name in ("bos", "eos") if name in tokenizer.special]
-    seldom = {id for id in special if ids.count(id) <= 1} | {
-        id for id in special[-1:] if id in audit.stops
-    }
+    ignored = _ids_of_trainers(audit, ids)
     return {
         id: tokenizer.backend.id_to_token(id) or ""
         for id in ids
-        if id in tokenizer.control and id not in seldom
+        if id in tokenizer.control and id not in ignored
     }
+
+
+def _ids_of_trainers(audit: Audit, ids: list[int]) -> set[int]:
+    """BOS and EOS as trainers add them to plain text, which say nothing about a template.
+
+    Where the template writes one of them several times, it marks turns with it, and counts.
+    """
+    special = audit.probes.tokenizer.special if audit.probes else {}
+    own = [special[name].id for name in ("bos", "eos") if name in special]
+    # EOS stands last in `own`; where it ends turns, plain text that a trainer ends has it as well.
+    return {id for id in own if ids.count(id) <= 1} | {id for id in own[-1:] if id in audit.stops}

@@ -49,14 +49,14 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.auditing.audit import Audit
-from truetune.checks.batch.answers import around, prompt
-from truetune.checks.batch.masks import asked_setting, in_the_loss
-from truetune.checks.batch.tokenized_rows import (
-    ENCODE,
+from truetune.checks.batch.evidence.answer_spans import prompt_mask, text_around
+from truetune.checks.batch.evidence.loss_masks import count_learned_tokens, mask_setting
+from truetune.checks.batch.evidence.rows_with_ids import (
+    ENCODE_REMEDY,
     BarePrompts,
     came_tokenized,
     came_without_labels,
-    given_columns,
+    columns_before_preparation,
     prompts_of_bare_rows,
     prompts_without_labels,
 )
@@ -80,28 +80,33 @@ class TokenizedRowsWithoutLabels(BatchRule):
         self.prompts = prompts_without_labels(subject)
 
     def findings(self) -> Iterator[Finding]:
-        found = self.prompts
-        if found is None or asked_setting(self.subject):
+        bare = self.prompts
+        if bare is None or mask_setting(self.subject):
             return
         yield self.finding(
-            f"the rows came tokenized, without labels: {found.learned:,} of {found.prompts:,}"
-            f" prompt tokens are in the loss ({found.learned / found.labels:.0%} of all labels)",
-            ENCODE,
+            f"the rows came tokenized, without labels: {bare.learned:,} of {bare.prompts:,}"
+            f" prompt tokens are in the loss ({bare.learned / bare.labels:.0%} of all labels)",
+            ENCODE_REMEDY,
             evidence=[
-                f"columns of the rows given: {name_list(sorted(given_columns(self.subject)))}"
+                f"columns of the rows given: {name_list(sorted(columns_before_preparation(self.subject)))}"
             ],
-            cases=[self._case(found, number) for number in range(min(len(found.lines), MAX_CASES))],
-            count=found.learned,
-            total=found.prompts,
+            cases=[
+                self._case_of_line(bare, number)
+                for number in range(min(len(bare.lines), MAX_CASES))
+            ],
+            count=bare.learned,
+            total=bare.prompts,
         )
 
-    def _case(self, found: BarePrompts, number: int) -> Case:
-        sample = found.lines[number]
-        first = int(np.flatnonzero(prompt(self.subject, sample) & sample.supervised)[0])
-        return Case(f"{sample.place}: a label on {around(sample, first)}")
+    def _case_of_line(self, bare: BarePrompts, number: int) -> Case:
+        """The first learned token of the prompt of one line."""
+        sample = bare.lines[number]
+        first = int(np.flatnonzero(prompt_mask(self.subject, sample) & sample.supervised)[0])
+        return Case(f"{sample.place}: a label on {text_around(sample, first)}")
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
         if not came_tokenized(self.subject):
             return Unmet("it is about rows that came tokenized")
@@ -109,14 +114,15 @@ class TokenizedRowsWithoutLabels(BatchRule):
             return None
         if self.prompts is not None:
             return Unmet(
-                f"{asked_setting(self.subject)} has no effect, which masking-setting-without-effect"
+                f"{mask_setting(self.subject)} has no effect, which masking-setting-without-effect"
                 " says"
             )
         if self.subject.facts["args"].get("completion_only_loss") is False:
             return Unmet("the settings ask for a loss on whole rows: completion_only_loss=False")
-        if (found := prompts_of_bare_rows(self.subject)) is not None:
-            return SOME_LEARNED if found.learned else None
-        supervised, total = in_the_loss(self.subject)
+        bare = prompts_of_bare_rows(self.subject)
+        if bare is not None:
+            return SOME_LEARNED if bare.learned else None
+        supervised, total = count_learned_tokens(self.subject)
         return Unmet(
             f"the rows came tokenized, without labels: {supervised:,} of {total:,} tokens are in"
             " the loss, and less than half of the lines hold turns of the chat template; as plain"
@@ -126,11 +132,12 @@ class TokenizedRowsWithoutLabels(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        if (found := prompts_of_bare_rows(self.subject)) is not None:
+        bare = prompts_of_bare_rows(self.subject)
+        if bare is not None:
             return counted(
                 "prompt tokens of rows without labels that are in the loss",
-                found.learned,
-                found.prompts,
+                bare.learned,
+                bare.prompts,
             )
         return counted(
             "lines of rows that came tokenized, without labels", 0, len(self.subject.samples)

@@ -43,14 +43,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.batch.answers import around, judged
-from truetune.checks.batch.needs import NO_TOKENIZER, no_labels
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, text_around
+from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
+from truetune.render.tokenizer import Special
 
-MANY = 0.01
+# Chosen, not measured: a rare sign is unknown to any small vocabulary; one label in a hundred is a
+# script it can't spell.
+WARNING_SHARE = 0.01
+"""Share of the labels from which it is a warning"""
 
 
 class UnknownTokensSupervised(BatchRule):
@@ -58,14 +62,10 @@ class UnknownTokensSupervised(BatchRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        special = self.subject.probes.tokenizer.special if self.subject.probes else {}
-        unknown = special.get("unk")
-        others = {
-            special[name].id for name in ("bos", "eos", "pad") if name in special
-        } | self.subject.stops
-        if unknown is None or unknown.id in others:
+        unknown = self._own_unknown()
+        if unknown is None:
             return
-        samples = list(judged(self.subject))
+        samples = list(lines_with_own_labels(self.subject))
         places = [
             (sample, int(i))
             for sample in samples
@@ -77,29 +77,36 @@ class UnknownTokensSupervised(BatchRule):
                 f"{len(places):,} of {labels:,} labels are the unknown token {unknown.token}",
                 "use a tokenizer that can spell the text (byte fallback), or add tokens for it and"
                 " train them",
-                severity="warning" if len(places) >= MANY * labels else "info",
+                severity="warning" if len(places) >= WARNING_SHARE * labels else "info",
                 cases=[
-                    Case(f"{sample.place}: {around(sample, i)}") for sample, i in places[:MAX_CASES]
+                    Case(f"{sample.place}: {text_around(sample, i)}")
+                    for sample, i in places[:MAX_CASES]
                 ],
                 count=len(places),
                 total=labels,
             )
 
+    def _own_unknown(self) -> Special | None:
+        """The unknown token; None where there is none, or where it also begins, ends or pads text."""
+        special = self.subject.probes.tokenizer.special if self.subject.probes else {}
+        others = {special[name].id for name in ("bos", "eos", "pad") if name in special}
+        unknown = special.get("unk")
+        # Many tokenizers without an unknown token of their own name EOS as it (GPT-2).
+        if unknown is None or unknown.id in others | self.subject.stops:
+            return None
+        return unknown
+
     def unmet(self) -> Unmet | None:
-        if (
-            lacking := super().unmet() or no_labels(self.subject, list(judged(self.subject)))
-        ) is not None:
+        lines = list(lines_with_own_labels(self.subject))
+        lacking = super().unmet() or no_labels(self.subject, lines)
+        if lacking is not None:
             return lacking
         if self.subject.probes is None:
             return NO_TOKENIZER
-        special = self.subject.probes.tokenizer.special
-        others = {
-            special[name].id for name in ("bos", "eos", "pad") if name in special
-        } | self.subject.stops
-        if "unk" not in special or special["unk"].id in others:
+        if self._own_unknown() is None:
             return Unmet("it is about an unknown token of its own, and the tokenizer has none")
         return None
 
     def figure(self) -> Measurement:
-        labels = sum(int(sample.supervised.sum()) for sample in judged(self.subject))
+        labels = sum(int(sample.supervised.sum()) for sample in lines_with_own_labels(self.subject))
         return counted("labels that are the unknown token", 0, labels)

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import FORWARD, broken
+from truetune.checks.law.evidence.broken_laws import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -64,7 +64,11 @@ class AccumulatedGradientDiffers(LawRule):
     law = "gradient-accumulation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, *FORWARD, "loss-alive", "loss-targets", "reference-dropout"):
+        # A forward pass or a loss that is wrong by itself gives other gradients as well: those laws
+        # name the cause.
+        if any_law_broken(
+            self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
+        ):
             return
         ratio, rows = evidence["ratio"], evidence["rows"]
         yield self.finding(
@@ -73,6 +77,7 @@ class AccumulatedGradientDiffers(LawRule):
             "divide the sum of the losses by num_items_in_batch, which the Trainer passes to"
             " compute_loss; or set loss_is_scaled_for_ga = False on the trainer, so that it divides"
             " a mean by the accumulation steps",
+            # Without accumulation this run has no second micro-batch whose weight could be wrong.
             severity=(
                 "error"
                 if self.subject.facts["args"].get("gradient_accumulation_steps", 1) > 1

@@ -59,6 +59,7 @@ class CheckpointingChangesGradients(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         lost = evidence["tensors lost"]
         flow = self.subject.laws.get("gradient-flow", {}).get("evidence", {})
+        # With checkpointing on, gradient-checkpointing-kills-grads counts the same tensors.
         if lost and flow.get("checkpointing") and flow.get("without"):
             return
         what = (

@@ -72,6 +72,8 @@ class EvalLossDependsOnBatchSize(LawRule):
             f" and {many:.4g} in batches of {size}",
             "compare evaluation losses at one batch size only, or set per_device_eval_batch_size"
             " to 1",
+            # Trainers average the losses of batches, not of tokens, so that most runs have this
+            # difference. It does harm only where the loss decides which checkpoint is kept.
             severity=(
                 "warning" if self.subject.facts["args"].get("load_best_model_at_end") else "info"
             ),

@@ -58,6 +58,9 @@ class GradientCheckpointingKillsGrads(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         if not (evidence["trained"] and evidence["checkpointing"] and evidence["without"]):
             return
+        # Tensors outside of the forward pass have no gradient without checkpointing either: the
+        # other rule on gradient-flow tells them. Where even the loss has no graph, all of it is
+        # checkpointing's doing.
         if (
             evidence["loss has a graph"]
             and evidence["without"] == evidence["never reached"] < evidence["trained"]

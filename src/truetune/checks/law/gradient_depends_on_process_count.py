@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import FORWARD, broken
+from truetune.checks.law.evidence.broken_laws import FORWARD_LAWS, any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -51,9 +51,13 @@ class GradientDependsOnProcessCount(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         several = evidence["world"] > 1
-        if broken(self.subject, *FORWARD, "loss-alive", "loss-targets", "reference-dropout"):
+        if any_law_broken(
+            self.subject, *FORWARD_LAWS, "loss-alive", "loss-targets", "reference-dropout"
+        ):
             return
-        if not several and broken(self.subject, "gradient-accumulation"):
+        # One process plays both, one after the other: where even accumulation is wrong, this can't
+        # be right.
+        if not several and any_law_broken(self.subject, "gradient-accumulation"):
             return
         first, second = evidence["tokens"]
         counts = f"of {first} and {second} supervised tokens " if first is not None else ""

@@ -53,6 +53,8 @@ class KvSharingBrokenWithoutCache(LawRule):
     law = "cache"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        # One pass is how training reads a row, token by token is how an answer is written: where
+        # only the second differs, training is right and generation is wrong.
         at_once = evidence["by way"]["one pass"] <= tolerance
         how = "token by token" if at_once else "in one pass"
         yield self.finding(
@@ -66,5 +68,7 @@ class KvSharingBrokenWithoutCache(LawRule):
                     " use_cache on"
                 )
             ),
-            evidence=[f"{name}: {found:.2g}" for name, found in evidence["by way"].items()],
+            evidence=[
+                f"{name}: {difference:.2g}" for name, difference in evidence["by way"].items()
+            ],
         )

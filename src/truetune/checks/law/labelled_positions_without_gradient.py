@@ -51,7 +51,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.places import lines, mostly_others
+from truetune.checks.law.evidence.target_positions import describe_positions, mostly_other_tokens
 from truetune.checks.rule import LawRule
 
 
@@ -62,12 +62,14 @@ class LabelledPositionsWithoutGradient(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without gradient"], evidence["labelled"]
-        if count <= tolerance * total or mostly_others(evidence):
+        # A shift leaves labelled positions out at one end of each answer and adds others at the
+        # other end.
+        if count <= tolerance * total or mostly_other_tokens(evidence):
             return
         yield self.finding(
             f"{count} of {total} labelled positions get no gradient from the loss",
             "let the loss cover every position that has a label, the stop tokens with them",
-            evidence=lines(evidence["places"]["without gradient"]),
+            evidence=describe_positions(evidence["places"]["without gradient"]),
             count=count,
             total=total,
         )

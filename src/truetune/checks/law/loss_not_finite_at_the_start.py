@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -54,7 +54,8 @@ class LossNotFiniteAtTheStart(LawRule):
     law = "loss-alive"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, "activation-range"):
+        # Activations beyond float16 become inf and the loss nan: that rule says where it begins.
+        if any_law_broken(self.subject, "activation-range"):
             return
         dead, total = evidence["dead"], evidence["batches"]
         yield self.finding(

@@ -56,7 +56,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.places import lines, mostly_others
+from truetune.checks.law.evidence.target_positions import describe_positions, mostly_other_tokens
 from truetune.checks.rule import LawRule
 
 
@@ -67,8 +67,10 @@ class LossOnUnlabelledPositions(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         count, total = evidence["without a label"], evidence["positions with gradient"]
-        if count <= tolerance * total or mostly_others(evidence):
+        if count <= tolerance * total or mostly_other_tokens(evidence):
             return
+        # ORPO's first term is the likelihood of prompt and chosen answer together (TRL averages
+        # over both), whatever the labels say.
         by_design = self.subject.kind == "orpo"
         yield self.finding(
             f"{count} of the {total} positions that the loss teaches have no label"
@@ -83,7 +85,7 @@ class LossOnUnlabelledPositions(LawRule):
                 else "use the labels that the batch holds: leave out positions whose label is -100"
             ),
             severity="info" if by_design else None,
-            evidence=lines(evidence["places"]["without a label"]),
+            evidence=describe_positions(evidence["places"]["without a label"]),
             count=count,
             total=total,
         )

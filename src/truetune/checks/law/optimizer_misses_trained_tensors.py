@@ -69,8 +69,11 @@ class OptimizerMissesTrainedTensors(LawRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
+        lacking = super().unmet()
+        if lacking is not None:
             return lacking
+        # A trainer makes its optimizer itself. A loop's is known only where the run was started by
+        # us, which sees the first call of its step().
         known = self.subject.laws[self.law]["evidence"].get("optimizer is known", True)
         return (
             None

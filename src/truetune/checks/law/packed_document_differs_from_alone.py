@@ -65,6 +65,8 @@ class PackedDocumentDiffersFromAlone(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         isolation = self.subject.laws.get("packing-isolation", {})
+        # Documents that see each other differ from those alone as well:
+        # packed-documents-see-each-other says why.
         if not isolation.get("value", 0.0) <= isolation.get("tolerance", 0.0):
             return
         yield self.finding(
@@ -72,7 +74,7 @@ class PackedDocumentDiffersFromAlone(LawRule):
             f" the largest (rounding explains {tolerance:.0e})",
             "give position_ids that begin at 0 in each document",
             evidence=[
-                f"{name} of {evidence['documents']}: {found:.2g}"
-                for name, found in evidence["by document"].items()
+                f"{name} of {evidence['documents']}: {difference:.2g}"
+                for name, difference in evidence["by document"].items()
             ],
         )

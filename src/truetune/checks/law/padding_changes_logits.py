@@ -53,8 +53,12 @@ class PaddingChangesLogits(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         worst: dict[str, float] = evidence["by padding"]
+        # The law pads in the ways of training (right) and of generation (left). `not <=` counts nan
+        # as broken.
         training = any(
-            not found <= tolerance for name, found in worst.items() if "generation" not in name
+            not difference <= tolerance
+            for name, difference in worst.items()
+            if "generation" not in name
         )
         yield self.finding(
             f"padding a row changes the logits of its own tokens by {value:.2g} of the largest"
@@ -65,5 +69,5 @@ class PaddingChangesLogits(LawRule):
                 else "training is not hurt; generate without padding, one row at a time"
             ),
             severity="error" if training else "warning",
-            evidence=[f"{name}: {found:.2g}" for name, found in worst.items()],
+            evidence=[f"{name}: {difference:.2g}" for name, difference in worst.items()],
         )

@@ -58,17 +58,18 @@ class PrecomputedReferenceStale(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         rows = evidence["rows"]
-        shown = [
-            f"pair {i}: given {_two(row['given'])}, live {_two(row['live'])}"
+        pairs = [
+            f"pair {i}: given {_show_two_sides(row['given'])}, live {_show_two_sides(row['live'])}"
             for i, row in enumerate(rows[:4])
         ]
         yield self.finding(
             f"the reference's log-probabilities that came with the data are up to {value:.2g} nats"
             " a token from those of the live reference",
             "compute them again: with this model, template, truncation and order of rows",
-            evidence=[*shown, f"rounding explains {tolerance:.0e} nats a token"],
+            evidence=[*pairs, f"rounding explains {tolerance:.0e} nats a token"],
         )
 
 
-def _two(values: list[float]) -> str:
+def _show_two_sides(values: list[float]) -> str:
+    """The log-probabilities of chosen and rejected."""
     return " and ".join(f"{value:.2f}" for value in values[:2])

@@ -58,6 +58,8 @@ class ReferenceIsNoisy(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         apart: dict[str, float] = evidence["by model"]
+        # Dropout of the policy is wanted in training; of the reference it only adds noise to each
+        # margin.
         reference = not apart["reference"] <= tolerance
         yield self.finding(
             f"two passes of the {'reference' if reference else 'policy'} over the same batch differ"
@@ -66,7 +68,7 @@ class ReferenceIsNoisy(LawRule):
             " own in eval mode",
             severity="warning" if reference else "info",
             evidence=[
-                *(f"{name}: {found:.2g}" for name, found in apart.items()),
+                *(f"{name}: {difference:.2g}" for name, difference in apart.items()),
                 *(f"{count} x {rate}" for rate, count in evidence["rates"].items()),
             ],
         )

@@ -50,6 +50,8 @@ class RowsOfABatchSeeEachOther(LawRule):
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         training, serving = evidence["by mode"]["training"], evidence["by mode"]["evaluation"]
+        # Capacities of experts hold in training mode alone: what is served is right then, and the
+        # gradient is not.
         where = "in training mode alone: " if serving <= tolerance else ""
         yield self.finding(
             f"{where}other tokens in the other rows of a batch change a row's logits by {value:.2g}"

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -49,7 +49,9 @@ class StepsChangeNothing(LawRule):
     law = "optimizer-step"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
-        if broken(self.subject, "update-rounding"):
+        # update-rounding computes beforehand what this law tries: one of the two is enough, and
+        # that one names dtypes.
+        if any_law_broken(self.subject, "update-rounding"):
             return
         yield self.finding(
             f"{value:.0%} of the weights that have a gradient are the same, bit by bit, after"

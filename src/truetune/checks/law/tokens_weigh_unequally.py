@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.findings import Finding
-from truetune.checks.law.others import broken
+from truetune.checks.law.evidence.broken_laws import any_law_broken
 from truetune.checks.rule import LawRule
 
 
@@ -64,9 +64,11 @@ class TokensWeighUnequally(LawRule):
     law = "loss-weights"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
+        # Equal within a line and unequal between lines is a mean over each line: the known cause.
+        # What differs within a line may be weights that somebody wrote, and is a note.
         by_line = [line for line in evidence["by line"] if line["tokens"]]
         means = evidence["within a line"] <= tolerance
-        if evidence["asked for"] or broken(self.subject, "gradient-accumulation"):
+        if evidence["asked for"] or any_law_broken(self.subject, "gradient-accumulation"):
             return
         yield self.finding(
             f"in one micro-batch a supervised token weighs up to {1 + value:.2g} times as much as"

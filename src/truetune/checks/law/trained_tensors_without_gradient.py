@@ -59,7 +59,7 @@ class TrainedTensorsWithoutGradient(LawRule):
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:
         if not evidence["trained"]:
             yield self.finding(
-                "no tensor is trained" + ": the adapter is frozen" * evidence["adapter"],
+                "no tensor is trained" + (": the adapter is frozen" if evidence["adapter"] else ""),
                 "load an adapter with is_trainable=True, or unfreeze what is to be learned",
             )
             return
@@ -68,7 +68,11 @@ class TrainedTensorsWithoutGradient(LawRule):
             evidence["trained"],
             evidence["adapter tensors"],
         )
+        # All of an adapter without a gradient is as bad as all of the model: the rest may be a
+        # head.
         every = without == trained or (adapters and evidence["in the adapter"] == adapters)
+        # With checkpointing on, gradient-checkpointing-kills-grads tells it, with the setting that
+        # cures it.
         if not without or (evidence["checkpointing"] and every):
             return
         yield self.finding(
@@ -78,6 +82,8 @@ class TrainedTensorsWithoutGradient(LawRule):
             ),
             "choose target_modules that take part in the forward pass of this data, and freeze what"
             " does not",
+            # Single tensors of a whole model may be unused by this data: experts, a vision tower, a
+            # pooler.
             severity="error" if every or evidence["in the adapter"] else "warning",
             evidence=evidence["names"],
             count=without,

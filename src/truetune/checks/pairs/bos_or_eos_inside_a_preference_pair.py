@@ -44,7 +44,7 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
 
-NAMES = ("chosen", "rejected")
+SIDES = ("chosen", "rejected")
 
 
 class BosOrEosInsideAPreferencePair(PairRule):
@@ -68,21 +68,25 @@ class BosOrEosInsideAPreferencePair(PairRule):
         if batch.pairs is None:
             return
         self.pairs += len(batch.pairs.chosen.examples)
-        for name, side in zip(NAMES, batch.pairs, strict=True):
+        for name, side in zip(SIDES, batch.pairs, strict=True):
             for place in np.flatnonzero(
                 np.isin(side.ids, self.wanted) & CONTENT[side.source]
             ).tolist():
-                self._look(name, side, place)
+                self._judge_token(name, side, place)
 
-    def _look(self, name: str, side: Batch, place: int) -> None:
+    def _judge_token(self, name: str, side: Batch, place: int) -> None:
+        """Count a control token that stands in the text of an answer, where it is out of place."""
         i = int(np.searchsorted(side.offsets, place, side="right")) - 1
-        (row, rendering), inside = side.examples[i], place - int(side.offsets[i] + side.contexts[i])
+        row, rendering = side.examples[i]
+        inside = place - int(side.offsets[i] + side.contexts[i])  # below 0: in the prompt
         last = place + 1 == side.offsets[i + 1]
         behind = "" if last else rendering.text[int(side.starts[place + 1]) :].strip()
+        # The template ends turns of chats itself: a control token in their contents is always out
+        # of place, and that of the chosen side is told by special-token-in-content.
         wrong = (
             name == "rejected"
             if row.is_chat
-            else self._wrong(int(side.ids[place]), inside == 0, behind)
+            else self._is_out_of_place(int(side.ids[place]), inside == 0, behind)
         )
         if inside < 0 or not wrong:
             return
@@ -95,10 +99,13 @@ class BosOrEosInsideAPreferencePair(PairRule):
             self.cases.append(at_token(side, place, text, side_of(name)))
         self.rows.add(row.origin.row)
 
-    def _wrong(self, token: int, first: bool, behind: str) -> bool:
+    def _is_out_of_place(self, token: int, first: bool, behind: str) -> bool:
         """Is a control token of an answer in plain text out of place? `behind` is the text that follows it."""
+        # Where BOS and EOS are one token (GPT-2), it may end an answer, and is wrong only as its
+        # first token.
         if token == self.bos and (first or token not in self.stops):
             return True
+        # Further control tokens behind a stop token are its continuation: <|im_end|><|endoftext|>.
         return token in self.stops and bool(behind) and not behind.startswith(self.control)
 
     def unmet(self) -> Unmet | None:

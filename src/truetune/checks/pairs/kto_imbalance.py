@@ -44,9 +44,14 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
+from truetune.spec.run import Severity
 
-LOW, HIGH = 1.0, 4 / 3
-NOTED, FAR = 1.1, 2.0
+MIN_RATIO, MAX_RATIO = 1.0, 4 / 3
+"""Recommended by the KTO paper (equation 8) and TRL"""
+# Chosen, not measured: a tenth beyond the range is what a random split of some hundred rows does to
+# it; at twice, one kind has half of the recommended weight. At 1.5 a set with two ups to each down
+# would warn.
+NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 """How many times outside of that range"""
 
 
@@ -74,34 +79,49 @@ class KtoImbalance(DataRule):
         return counted("labels that are true", self.good, self.good + self.bad, weights)
 
     def findings(self) -> Iterator[Finding]:
-        total = self.good + self.bad
-        if not total:
+        if not self.good and not self.bad:
             return
         if not self.good or not self.bad:
-            only, other = ("true", "false") if self.good else ("false", "true")
-            yield self.finding(
-                f"all {total:,} labels are {only}: there is nothing to tell apart",
-                f"add examples whose label is {other}, or train on the good ones alone with SFT",
-                count=total,
-                total=total,
-            )
+            yield self._report_one_label()
             return
         training = self.spec.training
-        ups, downs = training.desirable_weight, training.undesirable_weight
-        up, down = 1.0 if ups is None else ups, 1.0 if downs is None else downs
-        ratio = up * self.good / (down * self.bad) if down else float("inf")
-        self.ratio = ratio
-        off = max(LOW / ratio if ratio else float("inf"), ratio / HIGH)
-        if off > NOTED:
-            weights = [down * self.bad / self.good * bound for bound in (LOW, HIGH)]
-            others = [up * self.good / self.bad / bound for bound in (HIGH, LOW)]
-            yield self.finding(
-                f"{self.good:,} true and {self.bad:,} false labels weigh {ratio:.2f} to 1;"
-                " recommended are 1 to 1.33",
-                f"set desirable_weight to {weights[0]:.2f} .. {weights[1]:.2f}, or"
-                f" undesirable_weight to {others[0]:.2f} .. {others[1]:.2f}",
-                severity="warning" if off > FAR else "info",
-                evidence=[f"desirable_weight {up:g}, undesirable_weight {down:g}"],
-                count=self.good,
-                total=total,
-            )
+        up = 1.0 if training.desirable_weight is None else training.desirable_weight
+        down = 1.0 if training.undesirable_weight is None else training.undesirable_weight
+        self.ratio = up * self.good / (down * self.bad) if down else float("inf")
+        off = max(MIN_RATIO / self.ratio if self.ratio else float("inf"), self.ratio / MAX_RATIO)
+        if off > NOTE_TIMES:
+            yield self._report_weights(up, down, "warning" if off > WARNING_TIMES else "info")
+
+    def _report_one_label(self) -> Finding:
+        """All labels are true, or all are false."""
+        total = self.good + self.bad
+        only, other = ("true", "false") if self.good else ("false", "true")
+        return self.finding(
+            f"all {total:,} labels are {only}: there is nothing to tell apart",
+            f"add examples whose label is {other}, or train on the good ones alone with SFT",
+            count=total,
+            total=total,
+        )
+
+    def _report_weights(self, up: float, down: float, severity: Severity) -> Finding:
+        """The labels weigh too unequally.
+
+        Args:
+            up: the weight of a true label.
+            down: the weight of a false one.
+            severity: how far off they are.
+        """
+        # What each of the two weights would have to be for either end of the range, the other one
+        # left as it is.
+        ups = [down * self.bad / self.good * bound for bound in (MIN_RATIO, MAX_RATIO)]
+        downs = [up * self.good / self.bad / bound for bound in (MAX_RATIO, MIN_RATIO)]
+        return self.finding(
+            f"{self.good:,} true and {self.bad:,} false labels weigh {self.ratio:.2f} to 1;"
+            " recommended are 1 to 1.33",
+            f"set desirable_weight to {ups[0]:.2f} .. {ups[1]:.2f}, or"
+            f" undesirable_weight to {downs[0]:.2f} .. {downs[1]:.2f}",
+            severity=severity,
+            evidence=[f"desirable_weight {up:g}, undesirable_weight {down:g}"],
+            count=self.good,
+            total=self.good + self.bad,
+        )

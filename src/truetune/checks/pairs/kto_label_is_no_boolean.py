@@ -75,12 +75,12 @@ class KtoLabelIsNoBoolean(DataRule):
     def findings(self) -> Iterator[Finding]:
         if not self.values:
             return
-        shown = ", ".join(f"{value} ({count:,})" for value, count in self.values.most_common(4))
+        values = ", ".join(f"{value} ({count:,})" for value, count in self.values.most_common(4))
         evidence = []
         if self.negative:
             evidence = [f"{self.negative:,} of them mean false, and are true in Python"]
         yield self.finding(
-            f"{self.values.total():,} of {self.verdicts:,} labels are no boolean: {shown}",
+            f"{self.values.total():,} of {self.verdicts:,} labels are no boolean: {values}",
             "turn them into true and false where the data are read, each word by name"
             " (bool('False') is True)",
             evidence=evidence,

@@ -44,16 +44,21 @@ from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
-SAYS = {
+PROMPT_FAULTS = {
     "twice": "the prompt stands twice, before the answers and inside them",
     "other": "a side begins with a question of its own",
     "none": "the sides share no beginning, and there is no prompt",
 }
-ASKING = ("user", "system", "developer")
-LONG = 16
+ASKING_ROLES = ("user", "system", "developer")
+# Chosen, not measured: "Hi" begins an answer as well as a prompt, a sentence does not. At 8,
+# greetings would count; at 32, short questions that stand in both sides would be missed.
+MIN_PROMPT_CHARACTERS = 16
 """Characters from which an answer that begins with the whole prompt is no chance."""
-MANY = 0.1
-Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
+# Chosen, not measured: single pairs with prompts of their own are mistakes of the data, a tenth is
+# one of the script.
+ERROR_SHARE = 0.1
+"""Share of the pairs from which it is an error"""
+PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 """What is wrong (empty: nothing), the evidence, and what makes a case of it"""
 
 
@@ -72,7 +77,7 @@ class PairPromptNotShared(PairRule):
                 continue
             self.pairs += 1
             kind, text, at = (
-                _of_messages(row) if isinstance(row.rejected, list) else _of_strings(row)
+                _check_messages(row) if isinstance(row.rejected, list) else _check_strings(row)
             )
             if kind:
                 self.kinds[kind] += 1
@@ -89,48 +94,52 @@ class PairPromptNotShared(PairRule):
                 f"{count:,} of {self.pairs:,} pairs do not share one prompt",
                 "give the prompt once (in its own column, or at the beginning of both sides) and"
                 " the answers alone",
-                severity="error" if count >= MANY * self.pairs else "warning",
-                evidence=[f"{SAYS[kind]}: {n:,} pairs" for kind, n in self.kinds.most_common()],
+                severity="error" if count >= ERROR_SHARE * self.pairs else "warning",
+                evidence=[
+                    f"{PROMPT_FAULTS[kind]}: {n:,} pairs" for kind, n in self.kinds.most_common()
+                ],
                 cases=self.cases,
                 count=count,
                 total=self.pairs,
             )
 
 
-def _of_messages(row: Conversation) -> Told:
+def _check_messages(row: Conversation) -> PromptFault:
+    """What is wrong with the prompt of a pair of chats."""
     cut = row.prompt_messages or 0
     prompt = row.messages[:cut]
     for name, side, at in (
         ("chosen", row.messages[cut:], in_row),
         ("rejected", row.rejected, in_rejected),
     ):
-        if isinstance(side, list) and side and side[0].get("role") in ASKING:
-            kind = "twice" if _begins(side, prompt) else "other"
-            return kind, f"the {name} side begins with {_shown(side[0])}", at
+        if isinstance(side, list) and side and side[0].get("role") in ASKING_ROLES:
+            kind = "twice" if _begins_with_prompt(side, prompt) else "other"
+            return kind, f"the {name} side begins with {_show_message(side[0])}", at
     return "", "", in_row
 
 
-def _begins(side: list[Message], prompt: list[Message]) -> bool:
+def _begins_with_prompt(side: list[Message], prompt: list[Message]) -> bool:
     """Does a side begin with the prompt, or with its last question?"""
-    asked = [message.get("content") for message in prompt if message.get("role") == "user"]
-    return bool(asked) and any(
-        message.get("content") == asked[-1] for message in side[: len(prompt)]
+    questions = [message.get("content") for message in prompt if message.get("role") == "user"]
+    return bool(questions) and any(
+        message.get("content") == questions[-1] for message in side[: len(prompt)]
     )
 
 
-def _of_strings(row: Conversation) -> Told:
+def _check_strings(row: Conversation) -> PromptFault:
+    """What is wrong with the prompt of a pair in plain strings."""
     prompt, chosen, rejected = row.prompt or "", row.completion or "", str(row.rejected)
     if not prompt:
         return "none", f"chosen {chosen[:40]!r}, rejected {rejected[:40]!r}", in_row
     bare = prompt.strip()
-    if (
-        len(bare) >= LONG
-        and chosen.lstrip().startswith(bare)
-        and rejected.lstrip().startswith(bare)
-    ):
+    # Both sides: an answer that repeats its question is a way to answer, and rarely that of chosen
+    # and rejected at once.
+    both_begin = chosen.lstrip().startswith(bare) and rejected.lstrip().startswith(bare)
+    if len(bare) >= MIN_PROMPT_CHARACTERS and both_begin:
         return "twice", f"both sides begin with the prompt {bare[:60]!r}", in_row
     return "", "", in_row
 
 
-def _shown(message: Message) -> str:
+def _show_message(message: Message) -> str:
+    """`user: 'How do I ...'`"""
     return f"{message.get('role')}: {str(message.get('content'))[:60]!r}"

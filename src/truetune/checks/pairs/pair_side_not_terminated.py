@@ -38,7 +38,10 @@ from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.encoding.batch import Batch, Example
 
-MANY = 0.1
+# Chosen, not measured: of logged answers a few are cut off, on either side. From a tenth on, "has
+# no end" is a sign of the chosen answers that DPO can learn by itself.
+ERROR_SHARE = 0.1
+"""Share of the pairs whose chosen side alone is open, from which it is an error"""
 
 
 class PairSideNotTerminated(PairRule):
@@ -57,8 +60,10 @@ class PairSideNotTerminated(PairRule):
         self.pairs += len(batch.pairs.chosen.examples)
         chosen, rejected = batch.pairs
         for i, (good, bad) in enumerate(zip(chosen.examples, rejected.examples, strict=True)):
-            ended = self._ends(good)
-            if ended != self._ends(bad) and good.rendering.spans and bad.rendering.spans:
+            ended = self._ends_with_stop(good)
+            # A side without a span has nothing to learn, and rejected-side-empty or
+            # no-supervised-token tells it.
+            if ended != self._ends_with_stop(bad) and good.rendering.spans and bad.rendering.spans:
                 name, side = ("rejected", rejected) if ended else ("chosen", chosen)
                 self.open[name] += 1
                 if len(self.cases) < MAX_CASES:
@@ -67,7 +72,8 @@ class PairSideNotTerminated(PairRule):
                         in_example(side, i, int(side.lengths[i]) - 1, text, side=side_of(name))
                     )
 
-    def _ends(self, example: Example) -> bool:
+    def _ends_with_stop(self, example: Example) -> bool:
+        """Does an example end with a stop token? Of a chat, does each turn that is learned?"""
         rendering = example.rendering
         if example.row.is_chat:
             trained = {span.turn for span in rendering.spans}
@@ -89,7 +95,7 @@ class PairSideNotTerminated(PairRule):
                 f"{count:,} of {self.pairs:,} pairs have a stop token at the end of one side alone",
                 f"end both sides with {eos.token if eos else 'the EOS token'}, or say --append-eos"
                 " if your trainer does (TRL does)",
-                severity="error" if self.open["chosen"] >= MANY * self.pairs else "warning",
+                severity="error" if self.open["chosen"] >= ERROR_SHARE * self.pairs else "warning",
                 evidence=[
                     f"it is missing on the {name} side in {n:,} pairs"
                     for name, n in self.open.items()

@@ -48,7 +48,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import tokens_not_counted
-from truetune.checks.pairs.sides import limit_of
+from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.media import Media
@@ -62,7 +62,7 @@ class PairTruncatedOnOneSide(PairRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
-        self.limit = limit_of(setup.spec)
+        self.limit = pair_length_limit(setup.spec)
         self.empty = 0
         self.cut = {"chosen": 0, "rejected": 0}
         self.media = Media()
@@ -73,7 +73,7 @@ class PairTruncatedOnOneSide(PairRule):
             return
         self.pairs += len(batch.pairs.chosen.examples)
         self.media += batch.media
-        one, other = (self._lost(side) for side in batch.pairs)
+        one, other = (self._loses_answer_end(side) for side in batch.pairs)
         behind = [side.contexts >= self.limit.tokens for side in batch.pairs]
         if not self.limit.from_end:
             self.empty += int((behind[0] != behind[1]).sum())
@@ -95,12 +95,15 @@ class PairTruncatedOnOneSide(PairRule):
                 )
                 self.cases.append(in_example(side, i, cut, text, side=side_of(name)))
 
-    def _lost(self, side: Batch) -> NDArray[np.bool_]:
+    def _loses_answer_end(self, side: Batch) -> NDArray[np.bool_]:
         """(examples,) does the cut take the end of the answer (its beginning, where that is what goes)?"""
         if self.limit.from_end:
             return np.asarray(
                 (side.lengths - self.limit.tokens > side.contexts) & (side.contexts < side.lengths)
             )
+        # The last supervised token of each example, for all at once: where the example's end would
+        # be put into the sorted places of supervised tokens. -1 stands before them, for a first
+        # example without any.
         last = np.append(-1, np.flatnonzero(side.supervised))
         ends = last[np.searchsorted(last, side.offsets[1:]) - 1] - side.offsets[:-1]
         return np.asarray(ends >= self.limit.tokens)
@@ -112,7 +115,7 @@ class PairTruncatedOnOneSide(PairRule):
 
     def figure(self) -> Measurement:
         part = "beginning" if self.limit.from_end else "end"
-        what = f"pairs that lose the {part} of one answer alone at {self.limit.said}"
+        what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
         return counted(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
@@ -128,7 +131,7 @@ class PairTruncatedOnOneSide(PairRule):
                 evidence.append(f"{self.empty:,} pairs in which nothing is left of one answer")
             yield self.finding(
                 f"{count:,} of {self.pairs:,} pairs lose the {part} of one answer alone at"
-                f" {self.limit.said}",
+                f" {self.limit.text}",
                 "drop the pairs that do not fit, or raise max_length",
                 evidence=evidence,
                 cases=self.cases,

@@ -48,18 +48,32 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.edits import Ids, fewest, rest, shared, within
-from truetune.checks.pairs.sides import completions, wilson
+from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
+from truetune.checks.pairs.evidence.token_edits import (
+    Ids,
+    common_prefix_length,
+    is_within_edits,
+    min_edits,
+    without_common_ends,
+)
 from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
-ALIKE = 0.95
-MANY, SOME = 0.1, 0.02
-FEWEST = 20
+# Chosen, not measured: one word in twenty. At 0.9 short answers that differ in one word of ten
+# would count as the same; at 0.99 only answers that differ in a single token of a hundred would.
+ALIKE_SHARE = 0.95
+"""Tokens in common, in order, of both answers together, from which they are nearly the same"""
+# Chosen, not measured. The interval's lower end is compared, so that a tenth must be sure and not
+# only seen.
+WARNING_SHARE, NOTE_SHARE = 0.1, 0.02
+# With half of the pairs needed, ten pairs share one answer then.
+MIN_PAIRS = 20
 """Pairs from which a rejected answer that repeats is no chance"""
-PATIENCE = 20_000_000
+# Some seconds of Python for the whole data set. Pairs beyond it are counted as not compared, and
+# never as alike.
+MAX_STEPS = 20_000_000
 """Steps for pairs that must be compared to the end; most are told apart by the counts of their tokens."""
 
 
@@ -80,25 +94,28 @@ class PairsLackDiversity(PairRule):
         self.pairs += len(chosen.examples)
         hashes = []
         for i, (good, bad) in enumerate(
-            zip(completions(chosen), completions(rejected), strict=True)
+            zip(completion_ids(chosen), completion_ids(rejected), strict=True)
         ):
             hashes.append(hash(bad.tobytes()))
-            self._compare(good, bad, chosen, i)
+            self._compare_sides(good, bad, chosen, i)
         self.rejected.add(np.array(hashes, dtype=np.int64))
 
-    def _compare(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
-        most = int((1 - ALIKE) * (len(good) + len(bad)))
-        one, other = rest(good, bad)
+    def _compare_sides(self, good: Ids, bad: Ids, chosen: Batch, i: int) -> None:
+        """Count a pair whose answers are nearly the same; equal ones are preference-pairs-identical's."""
+        most = int((1 - ALIKE_SHARE) * (len(good) + len(bad)))
+        one, other = without_common_ends(good, bad)
         if abs(len(good) - len(bad)) > most or not (len(one) or len(other)):
             return
+        # What is left after both ends is at most as many edits: only where that is too many must
+        # they be counted.
         if len(one) + len(other) > most:
-            if fewest(one, other) > most:
+            if min_edits(one, other) > most:
                 return
-            if self.steps + most * most > PATIENCE:
+            if self.steps + most * most > MAX_STEPS:
                 self.left_out += 1
                 return
             self.steps += most * most
-            if not within(one, other, most):
+            if not is_within_edits(one, other, most):
                 return
         self.alike += 1
         if len(self.cases) < MAX_CASES:
@@ -106,7 +123,10 @@ class PairsLackDiversity(PairRule):
             text += f"{len(one):,} and {len(other):,} tokens in a row at most"
             self.cases.append(
                 in_example(
-                    chosen, i, int(chosen.contexts[i]) + min(shared(good, bad), len(good) - 1), text
+                    chosen,
+                    i,
+                    int(chosen.contexts[i]) + min(common_prefix_length(good, bad), len(good) - 1),
+                    text,
                 )
             )
 
@@ -117,8 +137,8 @@ class PairsLackDiversity(PairRule):
 
     def findings(self) -> Iterator[Finding]:
         compared = self.pairs - self.left_out
-        if self.alike + self.left_out >= max(SOME * self.pairs, 1):
-            low, high = wilson(self.alike, compared)
+        if self.alike + self.left_out >= max(NOTE_SHARE * self.pairs, 1):
+            low, high = wilson_interval(self.alike, compared)
             share = self.alike / max(compared, 1)
             unsure = (
                 f"; {self.left_out:,} more that may be alike were not compared"
@@ -128,7 +148,7 @@ class PairsLackDiversity(PairRule):
             yield self.finding(
                 f"the two answers are nearly the same in {self.alike:,} of {compared:,} pairs",
                 "sample the answers with a higher temperature, or from several models",
-                severity="warning" if low > MANY else "info",
+                severity="warning" if low > WARNING_SHARE else "info",
                 evidence=[
                     f"{share:.1%} of the pairs, 95 % interval {low:.1%} to {high:.1%}{unsure}"
                 ],
@@ -136,7 +156,7 @@ class PairsLackDiversity(PairRule):
                 count=self.alike,
                 total=compared,
             )
-        if self.pairs >= FEWEST:
+        if self.pairs >= MIN_PAIRS:
             _, counts = np.unique(self.rejected.whole(), return_counts=True)
             times = int(counts.max())
             if times * 2 > self.pairs:

@@ -44,13 +44,16 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.sides import completions
+from truetune.checks.pairs.evidence.pair_sides import completion_ids
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.similar import Grown
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 
-SOME = 0.01
+# Chosen; in LLaMA-Factory's sets of pairs and of KTO there is none. Labellers who disagree leave
+# some such pairs in any large set that asks about a pair twice.
+WARNING_SHARE = 0.01
+"""Share of the comparisons from which it is a warning"""
 NOTHING_TO_COMPARE = Unmet(
     "it is about pairs whose answers differ, and KTO's labels; the rows hold neither"
 )
@@ -67,28 +70,34 @@ class PairsWithOppositeLabels(PairRule):
         self.files: dict[str, int] = {}
 
     def batch(self, batch: Batch) -> None:
-        found = []
+        comparisons = []
         if batch.pairs is not None:
-            found += [
-                (_hash(prompt, good, bad), _hash(prompt, bad, good), row.origin, begins)
-                for row, begins, prompt, good, bad in _compared(*batch.pairs)
+            comparisons += [
+                (_hash_parts(prompt, good, bad), _hash_parts(prompt, bad, good), row.origin, begins)
+                for row, begins, prompt, good, bad in _compared_answers(*batch.pairs)
                 if good != bad
             ]
         for i, (row, _) in enumerate(batch.examples):
             if row.label is not None:
                 ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]].tobytes()
-                mine, other = b"\x01\x00" if row.label else b"\x00\x01"
+                verdict, other = b"\x01\x00" if row.label else b"\x00\x01"
                 begins = int(batch.contexts[i])
-                found.append(
-                    (_hash(ids, bytes([mine])), _hash(ids, bytes([other])), row.origin, begins)
+                comparisons.append(
+                    (
+                        _hash_parts(ids, bytes([verdict])),
+                        _hash_parts(ids, bytes([other])),
+                        row.origin,
+                        begins,
+                    )
                 )
-        if found:
+        if comparisons:
             number = {
-                at.file: self.files.setdefault(at.file, len(self.files)) for _, _, at, _ in found
+                at.file: self.files.setdefault(at.file, len(self.files))
+                for _, _, at, _ in comparisons
             }
             rows = [
                 (one, two, number[at.file], at.line, at.row, begins)
-                for one, two, at, begins in found
+                for one, two, at, begins in comparisons
             ]
             self.ways.add(np.array(rows, dtype=np.uint64))
 
@@ -104,19 +113,22 @@ class PairsWithOppositeLabels(PairRule):
 
     def findings(self) -> Iterator[Finding]:
         ways = self.ways.whole().reshape(-1, 6)
+        # A comparison is opposed where its own hash is that of another one turned round. Two of
+        # 2^32 different ones share a hash of 64 bits by chance.
         opposed = np.flatnonzero(np.isin(ways[:, 0], ways[:, 1]))
         if len(opposed):
             yield self.finding(
                 f"{len(opposed):,} of {len(ways):,} comparisons stand in the data the other way"
                 " round as well",
                 "drop both of each, or keep the one that most of your labellers chose",
-                severity="warning" if len(opposed) >= SOME * len(ways) else "info",
+                severity="warning" if len(opposed) >= WARNING_SHARE * len(ways) else "info",
                 cases=list(self._cases(ways, opposed[:MAX_CASES].tolist())),
                 count=len(opposed),
                 total=len(ways),
             )
 
     def _cases(self, ways: NDArray[np.uint64], places: Iterable[int]) -> Iterator[Case]:
+        """Each opposed comparison, with the place of one that is its opposite."""
         files = list(self.files)
         for place in places:
             other = int(np.flatnonzero(ways[:, 1] == ways[place, 0])[0])
@@ -126,18 +138,22 @@ class PairsWithOppositeLabels(PairRule):
             yield Case(f"the other way round at {there}", here, token=int(ways[place, 5]))
 
 
-def _compared(
+def _compared_answers(
     chosen: Batch, rejected: Batch
 ) -> Iterator[tuple[Conversation, int, bytes, bytes, bytes]]:
     """(row, where its answer begins, prompt, chosen, rejected), the last three as bytes of ids."""
     contexts, starts = chosen.contexts.tolist(), chosen.offsets.tolist()
-    for i, (good, bad) in enumerate(zip(completions(chosen), completions(rejected), strict=True)):
+    for i, (good, bad) in enumerate(
+        zip(completion_ids(chosen), completion_ids(rejected), strict=True)
+    ):
         prompt = chosen.ids[starts[i] : starts[i] + contexts[i]]
         yield chosen.examples[i].row, contexts[i], prompt.tobytes(), good.tobytes(), bad.tobytes()
 
 
-def _hash(*parts: bytes) -> int:
+def _hash_parts(*parts: bytes) -> int:
+    """A hash of 64 bits of some byte strings, and of where the one ends and the next begins."""
     digest = blake2b(digest_size=8)
     for part in parts:
+        # Without the lengths, ("ab", "c") and ("a", "bc") would be one.
         digest.update(len(part).to_bytes(8, "little") + part)
     return int.from_bytes(digest.digest(), "little")

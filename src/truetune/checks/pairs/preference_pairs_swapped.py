@@ -45,25 +45,41 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
-from truetune.checks.pairs.sides import Texts, texts_of, wilson
+from truetune.checks.pairs.evidence.bad_answer_signs import (
+    HARM,
+    OpenEnds,
+    begins_with_refusal,
+    ends_open,
+    is_cut,
+)
+from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
 from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
-SAYS = {
+SIGNS = {
     "scores": "the row's own scores are higher for the rejected side",
     "refused": "the chosen side alone refuses",
     "cut": "the chosen side alone is cut off in the middle",
     "empty": "the chosen side alone is empty",
     "open": "the chosen side alone has no stop token",
 }
-CLEAR = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
-FEWEST = 8
-ABOUT = 0.5
+# Refusals, empty and open answers speak against their side in nearly every right set: 0.6 leaves
+# room for a set in which a sign speaks a little against the labels by design. Cut answers are 0.75,
+# because long answers are cut more often and are often the better ones (the page says so). Chosen,
+# not measured.
+MIN_SHARES = {"refused": 0.6, "cut": 0.75, "empty": 0.6, "open": 0.6}
+# Of eight pairs that all speak against the label, the interval begins at 0.68; of four, at 0.51.
+MIN_PAIRS = 8
+# Chosen, not measured: sets that teach to refuse have a refusal in most pairs, others in a few
+# hundredths.
+REFUSING_SHARE = 0.5
 """Share of pairs of which one side refuses from which the data are about refusing"""
-HARMLESS = 0.05
+# Chosen, not measured: the words are many, and a harmless question may hold one (kill a process).
+# At 0.1 sets on safety with few such words would be called swapped; at 0.025 any set on computers
+# or health would be left alone.
+MAX_HARMFUL_SHARE = 0.05
 """Share of refused questions with a word of harm up to which refusing is taken for the worse answer."""
 
 
@@ -75,30 +91,29 @@ class PreferencePairsSwapped(PairRule):
         super().__init__(setup)
         self.stops = tuple(stop.token for stop in setup.probes.stops)
         self.spoke, self.against, self.harmful = Counter[str](), Counter[str](), 0
-        self.cases: dict[str, list[Case]] = {kind: [] for kind in SAYS}
+        self.cases: dict[str, list[Case]] = {kind: [] for kind in SIGNS}
         # Whether an answer without a full stop was cut is known when all of its side were read.
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
         self.open_cases: dict[str, list[Case]] = {}
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            if row.rejected is not None:
-                self.pairs += 1
-                for kind, wrong in self._evidence(row, texts_of(row)):
-                    self.spoke[kind] += 1
-                    self.against[kind] += wrong
-                    if wrong and len(self.cases[kind]) < MAX_CASES:
-                        said = (
-                            "{} against {}".format(*row.scores)
-                            if row.scores and kind == "scores"
-                            else SAYS[kind]
-                        )
-                        self.cases[kind].append(in_row(batch, row, said))
-                self._remember_open_end(batch, row)
+            if row.rejected is None:
+                continue
+            self.pairs += 1
+            for kind, wrong in self._evidence(row, pair_texts(row)):
+                self.spoke[kind] += 1
+                self.against[kind] += wrong
+                if wrong and len(self.cases[kind]) < MAX_CASES:
+                    text = SIGNS[kind]
+                    if row.scores and kind == "scores":
+                        text = "{} against {}".format(*row.scores)
+                    self.cases[kind].append(in_row(batch, row, text))
+            self._remember_open_end(batch, row)
 
     def _remember_open_end(self, batch: Batch, row: Conversation) -> None:
         """Remember the end of the one side that ends within a sentence, where the other side does not."""
-        texts = texts_of(row)
+        texts = pair_texts(row)
         good, bad = texts.chosen.strip(), texts.rejected.strip()
         if not good or not bad or is_cut(good) or is_cut(bad) or ends_open(good) == ends_open(bad):
             return
@@ -107,7 +122,7 @@ class PreferencePairsSwapped(PairRule):
             return
         cases = self.open_cases.setdefault(self.open_chosen.add(good), [])
         if len(cases) < MAX_CASES:
-            cases.append(in_row(batch, row, SAYS["cut"]))
+            cases.append(in_row(batch, row, SIGNS["cut"]))
 
     def _settle_open_ends(self) -> None:
         """Count the open ends that are cuts as evidence; once."""
@@ -121,7 +136,7 @@ class PreferencePairsSwapped(PairRule):
         ]
         self.open_chosen, self.open_rejected = OpenEnds(), OpenEnds()
 
-    def _evidence(self, row: Conversation, texts: Texts) -> Iterator[tuple[str, bool]]:
+    def _evidence(self, row: Conversation, texts: PairTexts) -> Iterator[tuple[str, bool]]:
         """(kind, does it speak against the label?) of what tells the sides apart."""
         if row.scores is not None and row.scores[0] != row.scores[1]:
             yield "scores", row.scores[0] < row.scores[1]
@@ -130,17 +145,21 @@ class PreferencePairsSwapped(PairRule):
             if good or bad:
                 yield "empty", not good
             return
-        if (refused := refuses(good)) != refuses(bad):
+        refused = begins_with_refusal(good)
+        if refused != begins_with_refusal(bad):
             self.harmful += HARM.search(texts.prompt) is not None or not texts.prompt.isascii()
             yield "refused", refused
-        if (stopped := is_cut(good)) != is_cut(bad):
+        stopped = is_cut(good)
+        if stopped != is_cut(bad):
             yield "cut", stopped
-        if not row.is_chat and (ended := good.endswith(self.stops)) != bad.endswith(self.stops):
+        ended = good.endswith(self.stops)
+        # Of chats the template writes the stop tokens.
+        if not row.is_chat and ended != bad.endswith(self.stops):
             yield "open", not ended
 
     def unmet(self) -> Unmet | None:
         kind = self._most_telling()
-        if not self.pairs or kind == "scores" or self.spoke[kind] >= FEWEST:
+        if not self.pairs or kind == "scores" or self.spoke[kind] >= MIN_PAIRS:
             return super().unmet()
         reason = (
             f"only {self.spoke[kind]:,} of {self.pairs:,} pairs show by themselves which side is"
@@ -151,49 +170,67 @@ class PreferencePairsSwapped(PairRule):
     def figure(self) -> Measurement:
         kind = self._most_telling()
         return counted(
-            f"pairs in which {SAYS[kind]}",
+            f"pairs in which {SIGNS[kind]}",
             self.against[kind],
             self.spoke[kind],
             " that this tells apart",
         )
 
     def _most_telling(self) -> str:  # the row's own scores come first: they are no guess
-        return "scores" if self.spoke["scores"] else max(CLEAR, key=self.spoke.__getitem__)
+        """The kind of evidence that the figure counts."""
+        return "scores" if self.spoke["scores"] else max(MIN_SHARES, key=self.spoke.__getitem__)
 
     def findings(self) -> Iterator[Finding]:
         self._settle_open_ends()
         if self._are_about_refusing():
             self.spoke["refused"] = 0
-        kinds = [kind for kind in SAYS if self.spoke[kind]]
-        intervals = {kind: wilson(self.against[kind], self.spoke[kind]) for kind in kinds}
-        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
+        kinds = [kind for kind in SIGNS if self.spoke[kind]]
+        intervals = {kind: wilson_interval(self.against[kind], self.spoke[kind]) for kind in kinds}
         clear = [
             kind
             for kind in kinds
-            if kind in CLEAR and self.spoke[kind] >= FEWEST and intervals[kind][0] > CLEAR[kind]
+            if self._is_enough(kind) and intervals[kind][0] > MIN_SHARES[kind]
         ]
-        # Without scores it is a guess: it is made only where no kind of evidence speaks for the labels.
+        by_scores = self.against["scores"] * 2 > self.spoke["scores"]
+        # Without scores it is a guess: it is made only where no kind of evidence speaks for the
+        # labels.
         speaks_for_labels = any(high < 0.5 for _, high in intervals.values())
-        if not by_scores and (not clear or speaks_for_labels):
-            return
-        shown = [kind for kind in kinds if kind in clear or kind == "scores"]
-        most = "scores" if by_scores else clear[0]
+        if by_scores:
+            yield self._report_signs("scores", clear, intervals)
+        elif clear and not speaks_for_labels:
+            yield self._report_signs(clear[0], clear, intervals)
+
+    def _is_enough(self, kind: str) -> bool:
+        """Can this kind of evidence speak for itself? The row's own scores are judged otherwise."""
+        return kind in MIN_SHARES and self.spoke[kind] >= MIN_PAIRS
+
+    def _report_signs(
+        self, most: str, clear: list[str], intervals: dict[str, tuple[float, float]]
+    ) -> Finding:
+        """The sides look exchanged.
+
+        Args:
+            most: the kind of evidence that the message names.
+            clear: the kinds that speak against the labels beyond chance.
+            intervals: by kind, the 95 % interval of the share that speaks against the labels.
+        """
+        told = [kind for kind in intervals if kind in clear or kind == "scores"]
         evidence = [
-            f"{SAYS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
+            f"{SIGNS[kind]}: {self.against[kind]:,} of {self.spoke[kind]:,}"
             f" (95 % interval {intervals[kind][0]:.2f} to {intervals[kind][1]:.2f})"
-            for kind in shown
+            for kind in told
         ]
         evidence.append(
             "this is evidence and no proof; without it a swapped set cannot be told from a right one"
         )
-        yield self.finding(
+        return self.finding(
             f"chosen and rejected look exchanged: in {self.against[most]:,} of the"
-            f" {self.spoke[most]:,} pairs where that tells them apart, {SAYS[most]}",
+            f" {self.spoke[most]:,} pairs where that tells them apart, {SIGNS[most]}",
             "read some pairs; if they are exchanged, say --map chosen=rejected --map"
             " rejected=chosen",
-            severity="error" if by_scores else "warning",
+            severity="error" if most == "scores" else "warning",
             evidence=evidence,
-            cases=[case for kind in shown for case in self.cases[kind]],
+            cases=[case for kind in told for case in self.cases[kind]],
             count=self.against[most],
             total=self.spoke[most],
         )
@@ -201,5 +238,5 @@ class PreferencePairsSwapped(PairRule):
     def _are_about_refusing(self) -> bool:
         """Do the pairs teach what to refuse? Then the side that refuses may well be the better one."""
         refused = self.spoke["refused"]
-        is_most_pairs = refused > ABOUT * self.pairs and refused >= FEWEST
-        return self.harmful > HARMLESS * refused or is_most_pairs
+        is_most_pairs = refused > REFUSING_SHARE * self.pairs and refused >= MIN_PAIRS
+        return self.harmful > MAX_HARMFUL_SHARE * refused or is_most_pairs

@@ -37,14 +37,17 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.sides import texts_of
+from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.places import in_rejected
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.template import REASONING_KEYS
 
-MANY = 0.1
+# Chosen, not measured: a few samplers returned nothing, or the column of the rejected answers is
+# the wrong one.
+ERROR_SHARE = 0.1
+"""Share of the pairs from which it is an error"""
 
 
 class RejectedSideEmpty(PairRule):
@@ -60,7 +63,7 @@ class RejectedSideEmpty(PairRule):
         for row in batch.rows:
             if row.rejected is not None:
                 self.pairs += 1
-                if not texts_of(row).rejected.strip() and not _thinks(row):
+                if not pair_texts(row).rejected.strip() and not _has_reasoning(row):
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:
                         text = f"the rejected side is {str(row.rejected)[:80]}"
@@ -75,14 +78,15 @@ class RejectedSideEmpty(PairRule):
                 f"{self.empty:,} of {self.pairs:,} pairs have an empty rejected answer",
                 "drop these pairs, or look whether the right column is rejected (--map"
                 " rejected=COLUMN)",
-                severity="error" if self.empty >= MANY * self.pairs else "warning",
+                severity="error" if self.empty >= ERROR_SHARE * self.pairs else "warning",
                 cases=self.cases,
                 count=self.empty,
                 total=self.pairs,
             )
 
 
-def _thinks(row: Conversation) -> bool:
+def _has_reasoning(row: Conversation) -> bool:
+    """Does the rejected side think, though it says nothing? Then it is not empty."""
     return isinstance(row.rejected, list) and any(
         m.get(key) for m in row.rejected for key in REASONING_KEYS
     )

@@ -38,6 +38,7 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule, prompt_of
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
+# What pandas, Excel, SQL, JavaScript and JSON print for an empty cell, an error or an empty value.
 NULL_WORDS = frozenset(
     (
         "nan",
@@ -56,7 +57,7 @@ NULL_WORDS = frozenset(
     )
     + ("[]", "{}", "[object object]", '""', "''")
 )
-CERTAIN = frozenset(
+CERTAIN_WORDS = frozenset(
     ("nan", "<na>", "<nan>", "undefined", "nat", "#n/a", "[object object]", "#value!", "#ref!")
 )
 """No answer to a question in words; `None` and `null` may be one to a question on code or a list"""
@@ -72,6 +73,7 @@ class AnswerIsANullWord(AnswerTextRule):
         word = bare.lower().rstrip(".")
         if len(bare) > 20 or word not in NULL_WORDS:
             return None
+        # A question that names the word ("What does NaN mean?") may have it as its answer.
         if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", prompt_of(row), re.IGNORECASE):
             return None
         return bare, f"the answer is {bare!r}"
@@ -79,7 +81,7 @@ class AnswerIsANullWord(AnswerTextRule):
     def findings(self) -> Iterator[Finding]:
         if self.found:
             words = ", ".join(f"{word} ({count:,})" for word, count in self.kinds.most_common(5))
-            is_certain = any(word.lower().rstrip(".") in CERTAIN for word in self.kinds)
+            is_certain = any(word.lower().rstrip(".") in CERTAIN_WORDS for word in self.kinds)
             yield self.finding(
                 f"{self.share} have an answer that is a word for nothing: {words}",
                 "drop these rows, or read the table so that empty cells stay empty",

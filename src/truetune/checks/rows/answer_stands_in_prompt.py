@@ -43,14 +43,13 @@ from truetune.checks.sampled_answers import last_answer, prompt_before_answer
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
-SAMPLED = 2_000
+# A field that tells the answer does so in the first rows as well as in the last.
+MAX_ROWS = 2_000
 """Rows whose prompts are taken apart"""
-FEWEST = 30
+MIN_ROWS = 30
 """Rows from which it says something: by chance a field of two values tells 30 labels once in a thousand million sets"""
-KEPT = 6_000
+MAX_PROMPT_CHARACTERS = 6_000
 """Characters of a prompt that are looked at, half of them from its end"""
-LABEL = 80
-"""Characters of an answer that may be a label, or one object that holds it"""
 
 
 class AnswerStandsInPrompt(DataRule):
@@ -65,31 +64,33 @@ class AnswerStandsInPrompt(DataRule):
 
     def batch(self, batch: Batch) -> None:
         for row in batch.rows:
-            if len(self.prompts) == SAMPLED:
+            if len(self.prompts) == MAX_ROWS:
                 return
             prompt, answer = prompt_before_answer(row), (last_answer(row) or "").strip()
             if not prompt or not answer:
                 continue
-            self.prompts.append(
-                prompt if len(prompt) <= KEPT else prompt[: KEPT // 2] + prompt[-KEPT // 2 :]
-            )
+            self.prompts.append(_shorten(prompt))
             self.answers.append(answer)
             self.places.append(row.origin)
 
     def unmet(self) -> Unmet | None:
-        if len(self.prompts) >= FEWEST:
+        if len(self.prompts) >= MIN_ROWS:
             return None
         return Unmet(
             f"{len(self.prompts):,} rows with a question and an answer are too few to tell a field"
             " from chance",
-            f"give at least {FEWEST}",
+            f"give at least {MIN_ROWS}",
         )
 
     def figure(self) -> Measurement:
-        return counted("prompts that end with their answer", self._ends(), len(self.prompts))
+        return counted(
+            "prompts that end with their answer",
+            self._count_prompts_ending_with_answer(),
+            len(self.prompts),
+        )
 
     def findings(self) -> Iterator[Finding]:
-        if len(self.prompts) < FEWEST:
+        if len(self.prompts) < MIN_ROWS:
             return
         fields = [
             field
@@ -97,19 +98,23 @@ class AnswerStandsInPrompt(DataRule):
             if not self._is_asked_for(field)
         ]
         if fields:
-            yield self._of_field(fields[0], fields[1:])
+            yield self._report_field(fields[0], fields[1:])
             return
-        if self._ends() >= TELLS * len(self.prompts) and len(set(self.answers)) > 1:
+        if (
+            self._count_prompts_ending_with_answer() >= TELLS * len(self.prompts)
+            and len(set(self.answers)) > 1
+        ):
             yield self.finding(
-                f"{self._ends():,} of {len(self.prompts):,} prompts end with their answer",
+                f"{self._count_prompts_ending_with_answer():,} of {len(self.prompts):,} prompts end with their answer",
                 "leave the answer out of the prompt: see which columns it is made of",
-                count=self._ends(),
+                count=self._count_prompts_ending_with_answer(),
                 total=len(self.prompts),
             )
 
-    def _of_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+    def _report_field(self, field: TellingField, others: list[TellingField]) -> Finding:
+        """One field tells the answer."""
         how = "holds the answer" if field.is_copy else "has one answer for each of its values"
-        shown = (
+        example = (
             f"{field.name} is {field.value[:60]!r}, the answer {self.answers[field.example][:60]!r}"
         )
         more = [f"so does {other.name}" for other in others[:3]]
@@ -119,7 +124,7 @@ class AnswerStandsInPrompt(DataRule):
             "leave it out of the prompts unless it is known when the model is served; it is all"
             " that the model has to read",
             evidence=more,
-            cases=[Case(shown, self.places[field.example])],
+            cases=[Case(example, self.places[field.example])],
             count=field.told,
             total=field.rows,
         )
@@ -130,12 +135,23 @@ class AnswerStandsInPrompt(DataRule):
             return False
         name = re.search(r"'([^']+)'|<(\w+)>", field.name)
         words = (name[1] or name[2]).strip().casefold() if name else ""
+        # Chosen, not measured: answers that come five times each on average are labels. A label is
+        # never asked for by the name of its field, which then stands in all prompts anyway.
         is_label = len(set(self.answers)) * 5 <= len(self.answers)
         prompt = self.prompts[field.example].casefold()
         return bool(words) and not is_label and prompt.count(words) > 1
 
-    def _ends(self) -> int:
+    def _count_prompts_ending_with_answer(self) -> int:
+        """Prompts that end with their answer, and say more than that."""
         return sum(
             prompt.rstrip().endswith(answer) and len(prompt.rstrip()) > len(answer)
             for prompt, answer in zip(self.prompts, self.answers, strict=True)
         )
+
+
+def _shorten(prompt: str) -> str:
+    """A long prompt's beginning and end: fields stand at either end of the text that they describe."""
+    if len(prompt) <= MAX_PROMPT_CHARACTERS:
+        return prompt
+    half = MAX_PROMPT_CHARACTERS // 2
+    return prompt[:half] + prompt[-half:]

@@ -47,15 +47,21 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
 from truetune.encoding.batch import Batch
 
-FEWEST = 20
+# Of 20 rows with two classes at even odds, 19 or 20 are of one class in one
+# draw of 25,000; of ten rows, 9 or 10 are in one of 47.
+MIN_ROWS = 20
 """Rows from which it says something"""
-KEPT = 200
+# Answers that agree so far are alike for the eye as well. Whole answers as keys would hold the data
+# in memory.
+KEY_CHARACTERS = 200
 """Characters of an answer by which it is counted"""
-KEPT_PLACES = 1_000
+MAX_KEPT_CASES = 1_000
 """Answers whose first row is kept"""
-ONE_SIDED = 0.9
+# At 0.8 usual classifications (spam, moderation) would warn; at 0.95 the loss of always saying the
+# label is 0.2 nats.
+ONE_SIDED_SHARE = 0.9
 """Share of one label from which its rows drown the others: the loss of always saying it is below 0.33 nats an answer"""
-SHOWN = 60
+SHOWN_CHARACTERS = 60
 """Characters of an answer that a message shows"""
 
 
@@ -76,18 +82,18 @@ class AnswersNearlyAllAlike(DataRule):
             if answer is None or not answer.strip():
                 continue
             bare = answer.strip()
-            key = bare[:KEPT]
+            key = bare[:KEY_CHARACTERS]
             self.answers.add(key)
-            if key not in self.first and len(self.first) < KEPT_PLACES:
-                self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN]!r}")
+            if key not in self.first and len(self.first) < MAX_KEPT_CASES:
+                self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}")
             self.sampled.add(row, bare)
 
     def unmet(self) -> Unmet | None:
-        if self.answers.total >= FEWEST:
+        if self.answers.total >= MIN_ROWS:
             return None
         rows = f"{self.answers.total:,} rows with an answer"
         return Unmet(
-            f"{rows} are too few to tell a label from a wrong column", f"give at least {FEWEST}"
+            f"{rows} are too few to tell a label from a wrong column", f"give at least {MIN_ROWS}"
         )
 
     def figure(self) -> Measurement:
@@ -102,25 +108,36 @@ class AnswersNearlyAllAlike(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         spread = self.answers.spread()
-        if spread.total < FEWEST or spread.kind == "varied":
+        if spread.total < MIN_ROWS or spread.kind == "varied":
             return
         column, bits = self.sampled.telling_column()
-        are_classes = not column or self.sampled.are_classes(
-            [answer for answer, _ in spread.common]
-        )
-        if spread.kind == "labels" and are_classes:
-            yield self._labels(spread)
-            return
+        labels = [answer for answer, _ in spread.common]
+        # Few answers may be the classes of a classifier. Beside a column of prose they are so only
+        # where the prompts name them, or their words tell which one it is.
+        if spread.kind == "labels" and (not column or self.sampled.are_classes(labels)):
+            yield self._report_labels(spread)
+        else:
+            yield self._report_same_answers(spread, column, bits)
+
+    def _report_same_answers(self, spread: AnswerSpread, column: str, bits: float) -> Finding:
+        """The answers look as if another column was meant.
+
+        Args:
+            spread: how different they are.
+            column: an unused column that holds far more; empty where there is none.
+            bits: what it holds, a row.
+        """
         meant = spread.common if spread.kind in ("handful", "labels") else spread.common[:1]
+        message = _describe_answers(spread)
         evidence = [f"the answers hold {spread.entropy:.2f} bits a row"]
         if column:
+            message += f", and the column {column!r}, which holds more, is not learned"
             evidence.append(
                 f"the column {column!r} of the same rows holds about {bits:,.0f} bits a row; none"
                 " of it is learned"
             )
-        yield self.finding(
-            _heading(spread)
-            + (f", and the column {column!r}, which holds more, is not learned" if column else ""),
+        return self.finding(
+            message,
             "train the column that holds the answers (--map output=COLUMN)",
             severity="error" if spread.kind == "alike" else "warning",
             evidence=evidence,
@@ -129,9 +146,9 @@ class AnswersNearlyAllAlike(DataRule):
             total=spread.total,
         )
 
-    def _labels(self, spread: AnswerSpread) -> Finding:
+    def _report_labels(self, spread: AnswerSpread) -> Finding:
         """A note, for such rows are meant where the answers are classes; a warning where one class is nearly all."""
-        is_one_sided = spread.largest >= ONE_SIDED
+        is_one_sided = spread.largest >= ONE_SIDED_SHARE
         remedy = (
             "balance the classes: repeat the rows of the rare ones, or leave out some of the common one;"
             " judge by the recall of each class, not by accuracy"
@@ -141,7 +158,7 @@ class AnswersNearlyAllAlike(DataRule):
         )
         most = f"; whoever always says the commonest is right in {spread.largest:.0%}"
         return self.finding(
-            f"the answers are {len(spread.common)} labels: {_shares(spread)}"
+            f"the answers are {len(spread.common)} labels: {_describe_shares(spread)}"
             + (most if is_one_sided else ""),
             remedy,
             severity="warning" if is_one_sided else "info",
@@ -154,21 +171,26 @@ class AnswersNearlyAllAlike(DataRule):
         )
 
 
-def _heading(spread: AnswerSpread) -> str:
+def _describe_answers(spread: AnswerSpread) -> str:
+    """How many rows have the same answer, or one of a handful."""
     if spread.kind in ("alike", "repeated"):
         rows = spread.common[0][1]
         return (
             f"{rows:,} of {spread.total:,} rows have the same answer:"
-            f" {spread.common[0][0][:SHOWN]!r}"
+            f" {spread.common[0][0][:SHOWN_CHARACTERS]!r}"
         )
     rows = sum(rows for _, rows in spread.common)
     return (
         f"{rows:,} of {spread.total:,} rows have one of {len(spread.common)} answers:"
-        f" {_shares(spread)}"
+        f" {_describe_shares(spread)}"
     )
 
 
-def _shares(spread: AnswerSpread) -> str:
-    shown = [f"{answer[:SHOWN]!r} {rows / spread.total:.0%}" for answer, rows in spread.common[:3]]
-    more = len(spread.common) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
+def _describe_shares(spread: AnswerSpread) -> str:
+    """`'yes' 61%, 'no' 39%`: the three commonest answers, and how many more there are"""
+    shares = [
+        f"{answer[:SHOWN_CHARACTERS]!r} {rows / spread.total:.0%}"
+        for answer, rows in spread.common[:3]
+    ]
+    more = len(spread.common) - len(shares)
+    return ", ".join(shares) + (f" and {more} more" if more > 0 else "")

@@ -53,10 +53,13 @@ from truetune.checks.sampled_answers import last_answer, last_question
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
-CHUNK = 1_000
+CHUNK_ROWS = 1_000
 """Neighbouring rows that are compared with each other; of long files those from row 0, 1,000, 2,000, 4,000, 8,000, ...
 on: a shift stays to the end of the file"""
-FEWEST = 40
+# Chosen, not measured: words count as rare by the rows of the chunk, and of fewer rows nearly all
+# words are rare.
+MIN_ROWS = 40
+"""Rows of a chunk from which it is judged"""
 SHOWN_CASES = 20
 
 
@@ -78,17 +81,17 @@ class AnswersOfOtherRows(DataRule):
             question, answer = last_question(row), last_answer(row) or ""
             if not question.strip() or not answer.strip():
                 continue
-            number = self.seen // CHUNK
+            number = self.seen // CHUNK_ROWS
             if number & (number - 1) == 0:  # 0 and the powers of two
                 self.chunk.append((question, answer, row.origin))
             self.seen += 1
-            if len(self.chunk) == CHUNK:
-                self._compare()
+            if len(self.chunk) == CHUNK_ROWS:
+                self._compare_chunk()
 
     def unmet(self) -> Unmet | None:
-        self._compare()
+        self._compare_chunk()
         if not self.compared:
-            return Unmet(f"it is about {FEWEST} questions with an answer or more")
+            return Unmet(f"it is about {MIN_ROWS} questions with an answer or more")
         if self.pairs < MIN_PAIRS:
             return Unmet(
                 "it is about questions and answers that share rare words with each other alone;"
@@ -104,9 +107,9 @@ class AnswersOfOtherRows(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        self._compare()
+        self._compare_chunk()
         if self.shift is not None:
-            yield self._of_shift(self.shift)
+            yield self._report_shift(self.shift)
         elif self.apart is not None:
             pairs, own = self.apart
             yield self.finding(
@@ -119,7 +122,8 @@ class AnswersOfOtherRows(DataRule):
                 total=pairs,
             )
 
-    def _of_shift(self, shift: Shift) -> Finding:
+    def _report_shift(self, shift: Shift) -> Finding:
+        """From some row on, the answers are those of the rows before or behind."""
         rows = abs(shift.offset)
         where = f"{rows} row{'s' * (rows != 1)} {'further on' if shift.offset > 0 else 'before'}"
         count = shift.last - shift.first + 1
@@ -136,10 +140,10 @@ class AnswersOfOtherRows(DataRule):
             total=self.compared,
         )
 
-    def _compare(self) -> None:
+    def _compare_chunk(self) -> None:
         """Judge the rows that were kept, and forget them."""
         chunk, self.chunk = self.chunk, []
-        if len(chunk) < FEWEST:
+        if len(chunk) < MIN_ROWS:
             return
         affinity = Affinity([one[0] for one in chunk], [one[1] for one in chunk])
         paired, nearest = affinity.pairs(), affinity.nearest()
@@ -147,6 +151,7 @@ class AnswersOfOtherRows(DataRule):
         self.compared += len(chunk)
         self.pairs += pairs
         self.own_pairs += own
+        # One finding is enough; the later chunks only add to the figure.
         if self.shift is not None or self.apart is not None:
             return
         self.shift = find_shift(affinity, chunk)

@@ -60,7 +60,9 @@ class BoundaryTokenMerge(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             starts = batch.starts[batch.offsets[i] : batch.offsets[i + 1]]
             for span in rendering.spans:
-                if not 0 < span.start < len(rendering.text):
+                if (
+                    not 0 < span.start < len(rendering.text)
+                ):  # no border: the example is all prompt, or all answer
                     continue
                 self.borders += 1
                 at = int(np.searchsorted(starts, span.start))

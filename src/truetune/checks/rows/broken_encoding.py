@@ -40,10 +40,15 @@ MOJIBAKE = re.compile(
     "[\u00c2\u00c3\u00e2\u00e3-\u00ef\u00d0\u00d1\u00d8\u00d9][^\\x00-\\x7f]{1,3}"
 )
 """A first byte of UTF-8 with what follows it, each read as a character of its own"""
+# C0 and C1 without tab, line ends, form feed, escape (terminal colours) and U+0085, which Unicode
+# calls a line end.
 CONTROLS = re.compile("[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\x80-\x84\x86-\x9f]")
-REPLACED = "\ufffd"
-AROUND = 20
-MOST = 20
+REPLACEMENT_CHARACTER = "\ufffd"
+SHOWN_CHARACTERS = 20
+# Of LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) one has 1.3 %
+# broken rows, the others none; a reader with the wrong encoding breaks every row that has an
+# accent. At half nothing changes, at a quarter that set would warn.
+WARNING_ONE_IN = 20
 """Share of the rows, as 1 in so many, from which it is a warning"""
 
 
@@ -57,12 +62,15 @@ class BrokenEncoding(AnswerTextRule):
         if text.isascii() and text.isprintable():
             return None
         for kind, at in (
-            ("UTF-8 read as another encoding", _mojibake(text)),
-            ("U+FFFD", text.find(REPLACED)),
-            ("control characters", _first(CONTROLS, text)),
+            ("UTF-8 read as another encoding", _find_mojibake(text)),
+            ("U+FFFD", text.find(REPLACEMENT_CHARACTER)),
+            ("control characters", _find_first(CONTROLS, text)),
         ):
             if at >= 0:
-                return kind, f"{kind}: {text[max(0, at - AROUND) : at + AROUND]!r}"
+                return (
+                    kind,
+                    f"{kind}: {text[max(0, at - SHOWN_CHARACTERS) : at + SHOWN_CHARACTERS]!r}",
+                )
         return None
 
     def findings(self) -> Iterator[Finding]:
@@ -72,22 +80,24 @@ class BrokenEncoding(AnswerTextRule):
                 f"{self.share} have an answer in a broken encoding: {kinds}",
                 "read the source again with its own encoding, or turn the text back; drop what"
                 " can't be read",
-                severity="warning" if self.found * MOST >= self.rows else "info",
+                severity="warning" if self.found * WARNING_ONE_IN >= self.rows else "info",
                 cases=self.cases,
                 count=self.found,
                 total=self.rows,
             )
 
 
-def _first(pattern: re.Pattern[str], text: str) -> int:
-    found = pattern.search(text)
-    return -1 if found is None else found.start()
+def _find_first(pattern: re.Pattern[str], text: str) -> int:
+    """Where a pattern matches first; -1 where it does not."""
+    match = pattern.search(text)
+    return -1 if match is None else match.start()
 
 
-def _mojibake(text: str) -> int:
+def _find_mojibake(text: str) -> int:
     """Where UTF-8 stands that was read as Latin-1 or Windows-1252; -1 where none does."""
-    for found in MOJIBAKE.finditer(text):
-        stretch = found[0]
+    for match in MOJIBAKE.finditer(text):
+        stretch = match[0]
+        # How many bytes the character had is not known beforehand: the most is tried first.
         for length in range(len(stretch), 1, -1):
             for encoding in ("cp1252", "latin-1"):
                 try:
@@ -95,5 +105,5 @@ def _mojibake(text: str) -> int:
                 except UnicodeError:
                     continue
                 if len(turned) == 1 and turned.isprintable():
-                    return found.start()
+                    return match.start()
     return -1

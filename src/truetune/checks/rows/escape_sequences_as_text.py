@@ -55,13 +55,16 @@ from truetune.data.conversation import Conversation
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 
-SIGNS = "\\&<_\u0120\u010a"
+FIRST_SIGNS = "\\&<_\u0120\u010a"
 """One of them stands in each sequence; most texts have none"""
-QUOTED = re.compile(
+QUOTED_SEQUENCE = re.compile(
     r"""(["'\u201c\u2018(])[^"'\n]{0,12}?(?:\\[ntr"]|&\w+;|<br ?/?>)[^"'\n]{0,12}?["'\u201d\u2019)]"""
 )
 """A sequence that is talked of stands in quotes of its own"""
-PATH = re.compile(r"\b[A-Za-z]:\\\S+|\\\\\w+\\\S+")
+# C:\new holds a backslash and an n, and so does \\server\name.
+WINDOWS_PATH = re.compile(r"\b[A-Za-z]:\\\S+|\\\\\w+\\\S+")
+# `\n` and `\t` before a small letter may be the beginning of a command or a path (\nabla, \theta):
+# they are left alone.
 SEQUENCES = {
     r"\n": re.compile(r"(?:\\r)?\\n(?![a-z])|(?:\\r)?\\n(?=\\n)"),
     r"\t": re.compile(r"\\t(?![a-z])"),
@@ -76,18 +79,18 @@ SEQUENCES = {
     "\u0120": re.compile("[a-z,.]\u0120[A-Za-z]|\u010a"),
 }
 """By the name that a finding gives them"""
-BREAKS = (r"\n", "<br>", "_x000D_")
+LINE_BREAKS = (r"\n", "<br>", "_x000D_")
 """They stand for a line break: a text that has real ones as well holds the sequence on purpose"""
-MARKUP = re.compile(r"</\w+>|<!DOCTYPE|<\?xml", re.IGNORECASE)
+MARKUP_SOURCE = re.compile(r"</\w+>|<!DOCTYPE|<\?xml", re.IGNORECASE)
 ELEMENT = re.compile(r"</?([a-z][\w:-]*)(?:\s[^<>]*)?/?>", re.IGNORECASE)
-OF_EDITORS = re.compile(
+EDITOR_ELEMENT = re.compile(
     r"p|br|div|span|b|i|u|strong|em|a|[uo]l|li|table|thead|tbody|t[rdh]|h[1-6]|font|img|hr|blockquote|su[bp]|o:p",
     re.IGNORECASE,
 )
 """Elements that editors of articles and mails write"""
 BLOCK_END = re.compile(r"</(?:p|div|span|li|td|h[1-6]|font|o:p)>", re.IGNORECASE)
 """Markdown and chats hold `<br>`, `<b>` and `<sub>` by hand, and these seldom"""
-LEFT_BEHIND = re.compile(
+EXPORT_TRACE = re.compile(
     r"<\w[^<>]*\s(?:class|style|dir|align|id)=|&(?:nbsp|amp|quot|apos|[lr][ds]quo|#\d{2,5});",
     re.IGNORECASE,
 )
@@ -99,7 +102,7 @@ ABOUT_MARKUP = re.compile(
 )
 """Words of a prompt, or of the answer itself, where markup is the subject or is asked for"""
 TRACES, TAGS = "HTML markup", "HTML tags"
-AROUND = 25
+SHOWN_CHARACTERS = 25
 
 
 class EscapeSequencesAsText(RowTextRule):
@@ -108,31 +111,20 @@ class EscapeSequencesAsText(RowTextRule):
     looks_for = "escape sequences in place of their characters"
 
     def fault(self, text: RowText, row: Conversation) -> TextFault | None:
-        if not any(sign in text.text for sign in SIGNS) and text.text[:1] != '"':
+        if not any(sign in text.text for sign in FIRST_SIGNS) and text.text[:1] != '"':
             return None
         if text.is_answer and _is_json_string(text.text):
             return TextFault("a JSON string", f"the answer is a JSON string: {text.text[:60]!r}")
         if _is_json(text.text):
             return None
-        prose = QUOTED.sub(" ", PATH.sub(" ", CODE.sub(" ", text.text)))
-        if text.is_answer:
-            markup = _markup(prose, row)
-            if markup is not None:
-                return markup
-        for name, pattern in SEQUENCES.items():
-            found = pattern.search(prose)
-            if found is None or (name in BREAKS and "\n" in text.text.strip()):
-                continue
-            if MARKUP.search(prose) or LOOKS_LIKE_CODE.search(prose):
-                return None
-            near = prose[max(0, found.start() - AROUND) : found.end() + AROUND]
-            return TextFault(name, f"{name} as text: {near.strip()!r}")
-        return None
+        prose = QUOTED_SEQUENCE.sub(" ", WINDOWS_PATH.sub(" ", CODE.sub(" ", text.text)))
+        markup = _find_markup(prose, row) if text.is_answer else None
+        return markup or _find_sequence(prose, has_line_breaks="\n" in text.text.strip())
 
     def findings(self) -> Iterator[Finding]:
         if not self.is_more_than_one:
             return
-        held, remedy = self._held()
+        held, remedy = self._describe_faults()
         bare = set(self.kinds) == {TAGS}
         yield self.finding(
             f"{self.share} hold {held}, in {self.where}: {self.shown_kinds}",
@@ -143,7 +135,7 @@ class EscapeSequencesAsText(RowTextRule):
             total=self.rows,
         )
 
-    def _held(self) -> tuple[str, str]:
+    def _describe_faults(self) -> tuple[str, str]:
         """What the rows hold, and what to do about it: sequences, markup, or both."""
         sequences = "escape sequences in place of their characters"
         to_characters = (
@@ -162,18 +154,40 @@ class EscapeSequencesAsText(RowTextRule):
         return f"{sequences} or HTML markup", f"{to_text}; {to_characters}"
 
 
-def _markup(prose: str, row: Conversation) -> TextFault | None:
+def _find_sequence(prose: str, *, has_line_breaks: bool) -> TextFault | None:
+    """The first kind of escape sequence in a text.
+
+    Args:
+        prose: the text without code, paths and quoted sequences.
+        has_line_breaks: has the whole text real ones?
+
+    Returns:
+        None where there is none, and where the text is code or markup, in which sequences are right.
+    """
+    for name, pattern in SEQUENCES.items():
+        match = pattern.search(prose)
+        if match is None or (name in LINE_BREAKS and has_line_breaks):
+            continue
+        # Only now: these searches cost more than all sequences, and most texts have none.
+        if MARKUP_SOURCE.search(prose) or LOOKS_LIKE_CODE.search(prose):
+            return None
+        near = prose[max(0, match.start() - SHOWN_CHARACTERS) : match.end() + SHOWN_CHARACTERS]
+        return TextFault(name, f"{name} as text: {near.strip()!r}")
+    return None
+
+
+def _find_markup(prose: str, row: Conversation) -> TextFault | None:
     """The markup of an editor around an answer in words, where nobody asked for markup; None where there is none."""
     end = BLOCK_END.search(prose)
-    if end is None or any(not OF_EDITORS.fullmatch(name) for name in ELEMENT.findall(prose)):
+    if end is None or any(not EDITOR_ELEMENT.fullmatch(name) for name in ELEMENT.findall(prose)):
         return None
     words = html.unescape(ELEMENT.sub(" ", prose))  # the semicolon of an entity is none of code
     if LOOKS_LIKE_CODE.search(words) or ABOUT_MARKUP.search(f"{prompt_of(row)} {words}"):
         return None
-    trace = LEFT_BEHIND.search(prose)
+    trace = EXPORT_TRACE.search(prose)
     at = (trace or end).start()
-    shown = prose[max(0, at - AROUND) : at + AROUND]
-    return TextFault(TRACES if trace else TAGS, f"HTML markup in the answer: {shown.strip()!r}")
+    excerpt = prose[max(0, at - SHOWN_CHARACTERS) : at + SHOWN_CHARACTERS]
+    return TextFault(TRACES if trace else TAGS, f"HTML markup in the answer: {excerpt.strip()!r}")
 
 
 def _is_json_string(text: str) -> bool:

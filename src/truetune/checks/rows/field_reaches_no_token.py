@@ -49,8 +49,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import groupby
 
-from truetune.checks.batch.column_texts import is_prose
 from truetune.checks.by_trainer import MOOT, ByFact
+from truetune.checks.column_texts import is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -62,15 +62,15 @@ from truetune.encoding.batch import Batch
 from truetune.render.lost_fields import FieldTracker, LostField
 from truetune.spec.run import Severity
 
-TOLD = {
+EFFECTS = {
     "empties": "nothing of the turn is left, and it is trained as an empty answer",
     "changes": "its turn is trained without it",
     "loses": "it stands in no training text",
 }
-WRITE_THEM = (
+WRITE_FIELDS = (
     "choose a template that writes them (--template FILE), or write them into the contents as text"
 )
-UNSEEN = "nothing to do where the model need not see them; else write them into the contents"
+NOTHING_TO_DO = "nothing to do where the model need not see them; else write them into the contents"
 
 
 class FieldReachesNoToken(DataRule):
@@ -90,16 +90,19 @@ class FieldReachesNoToken(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.chats += batch.chats
+        # A row may have several examples, one after the other: a field is lost if it stands in none
+        # of them.
         for side in filter(None, (batch, batch.other)):
             for _, examples in groupby(side.examples, lambda example: example.row.origin.row):
                 own = list(examples)
-                self._take(
+                self._count_lost_fields(
                     side, own[0].row, self.tracker.lost(own[0].row, [one.rendering for one in own])
                 )
 
-    def _take(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+    def _count_lost_fields(self, side: Batch, row: Conversation, lost: list[LostField]) -> None:
+        """Count the lost fields of one row, each field once a row."""
         for field in lost:
-            severity = _severity(row, field)
+            severity = _severity_of_loss(row, field)
             if field.is_known:
                 self.all_lost[field.field].add(row.origin.row)
             if severity is None:
@@ -107,7 +110,7 @@ class FieldReachesNoToken(DataRule):
             self.effects[field.field, field.effect] += 1
             key = severity, field.field
             if row.origin.row not in self.rows[key] and len(self.cases[key]) < MAX_CASES:
-                text, at = f"{field.field}: {TOLD[field.effect]}", field.message
+                text, at = f"{field.field}: {EFFECTS[field.effect]}", field.message
                 self.cases[key].append(
                     Case(text, row.origin) if at is None else in_message(side, row, at, text)
                 )
@@ -125,30 +128,32 @@ class FieldReachesNoToken(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for (severity, field), rows in sorted(self.rows.items(), key=lambda one: -len(one[1])):
-            count = f"{len(rows):,} row" + "s" * (len(rows) != 1)
+            count = "1 row" if len(rows) == 1 else f"{len(rows):,} rows"
             yield self.finding(
                 f"{field} of {count} reach no token: this template does not write them",
-                UNSEEN if severity == "info" else WRITE_THEM,
+                NOTHING_TO_DO if severity == "info" else WRITE_FIELDS,
                 severity=severity,
-                evidence=self._evidence(field) if severity == "error" else (),
+                evidence=self._describe_effects(field) if severity == "error" else (),
                 cases=self.cases[severity, field],
                 count=len(rows),
                 total=self.chats,
             )
 
-    def _evidence(self, field: str) -> Iterator[str]:
-        if empty := self.effects[field, "empties"]:
+    def _describe_effects(self, field: str) -> Iterator[str]:
+        """What is left of the turns that lose a field."""
+        empty, changed = self.effects[field, "empties"], self.effects[field, "changes"]
+        if empty:
             yield (
                 f"trained turns that are empty without them: {empty:,}; the model learns to answer"
                 " nothing"
             )
-        if changed := self.effects[field, "changes"]:
+        if changed:
             yield (
                 f"trained turns that have other content: {changed:,}; it ends them without the call"
             )
 
 
-def _severity(row: Conversation, lost: LostField) -> Severity | None:
+def _severity_of_loss(row: Conversation, lost: LostField) -> Severity | None:
     """How bad it is; None where it is not told: another rule judges it, or it is no text that a model should see."""
     if lost.effect != "loses":
         return "error"

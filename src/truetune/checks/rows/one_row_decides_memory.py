@@ -47,8 +47,12 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
+# At 5 long documents among chats would be told; at 20 a row that takes 20 times the memory of its
+# batch would pass.
 TIMES = 10
 """How many times the 95th percentile: long documents among chats are 3 to 6 times as long"""
+# Chosen, not measured: what the usual limits of trainers let through, and their users have memory
+# for.
 MIN_LENGTH = 4096
 """Tokens of a row that no GPU has trouble with"""
 MIN_EXAMPLES = 20
@@ -84,6 +88,8 @@ class OneRowDecidesMemory(DataRule):
         for i in np.flatnonzero(batch.lengths >= MIN_LENGTH).tolist():
             length = int(batch.lengths[i])
             self.long.append((length, in_example(batch, i, None, f"{length:,} tokens")))
+        # The longest of all batches so far; sorted each time, so that no more than MAX_CASES are
+        # ever kept.
         self.long = sorted(self.long, key=lambda found: -found[0])[:MAX_CASES]
 
     def unmet(self) -> Unmet | None:
@@ -102,7 +108,7 @@ class OneRowDecidesMemory(DataRule):
 
     def figure(self) -> Measurement:
         lengths = np.concatenate(self.lengths)
-        usual = self._usual(lengths)
+        usual = self._usual_length(lengths)
         return counted(
             f"examples of more than {TIMES} times the usual length ({usual:,} tokens)",
             int((lengths > TIMES * usual).sum()),
@@ -113,7 +119,7 @@ class OneRowDecidesMemory(DataRule):
         lengths = np.concatenate(self.lengths) if self.lengths else np.zeros(0, int)
         if len(lengths) < MIN_EXAMPLES or not self.long:
             return
-        usual = self._usual(lengths)
+        usual = self._usual_length(lengths)
         far = lengths >= max(MIN_LENGTH, TIMES * usual)
         if not far.any():
             return
@@ -123,6 +129,8 @@ class OneRowDecidesMemory(DataRule):
             f"{count:,} of {len(lengths):,} examples are many times as long as the others:"
             f" {longest:,} tokens, where 95 % have at most {usual:,}"
         )
+        # A limit that cuts these rows keeps the memory in bounds; their length is still worth a
+        # look.
         if self.limit is not None and self.limit < max(MIN_LENGTH, TIMES * usual):
             yield self.finding(
                 f"{many}; they are cut at {self.limit:,}",
@@ -144,5 +152,6 @@ class OneRowDecidesMemory(DataRule):
         )
 
     @staticmethod
-    def _usual(lengths: np.ndarray) -> int:
+    def _usual_length(lengths: np.ndarray) -> int:
+        """The 95th percentile of the lengths."""
         return int(np.percentile(lengths, 95))

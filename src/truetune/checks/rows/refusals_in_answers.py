@@ -37,7 +37,7 @@ from truetune.checks.answer_texts import AnswerText, AnswerTextRule
 from truetune.checks.findings import Finding
 from truetune.data.conversation import Conversation
 
-BEGINNING = 300
+SEARCHED_CHARACTERS = 300
 """Characters in which a refusal stands; further back it is a remark"""
 SORRY = (
     r"(?:i['’]?m|i am) (?:very |so |really )?sorry|i apologi[sz]e|sorry|unfortunately|my apologies"
@@ -77,9 +77,14 @@ REFUSALS = {
         re.IGNORECASE,
     ),
 }
-TOLD_FROM = 200
+# In LLaMA-Factory's demo data and tinker-cookbook's chats (eleven sets, 4,268 rows) nine have 1.1
+# to 15.7 %, two none: at half and at double the same nine are told. Below it, of a few hundred rows
+# a single refusal is no fact about the data.
+NOTE_ONE_IN = 200
 """Share of the rows, as 1 in so many, from which it is told"""
-LEARNED_AS_HABIT = 0.2
+# In the same sets chats have up to 3.2 %, tool calls, which refuse what they have no tool for, 12
+# and 16 %. At 0.1 these would warn; at 0.4 a teacher that refused every third request would pass.
+WARNING_SHARE = 0.2
 """Share of the rows from which refusing is a habit that is learned: sets for safety mix in a few hundredths"""
 
 
@@ -89,20 +94,21 @@ class RefusalsInAnswers(AnswerTextRule):
     looks_for = "an answer that refuses"
 
     def fault(self, answer: AnswerText, row: Conversation) -> tuple[str, str] | None:
-        beginning = answer.text[:BEGINNING]
+        beginning = answer.text[:SEARCHED_CHARACTERS]
         for kind, pattern in REFUSALS.items():
-            if found := pattern.search(beginning):
-                return kind, f"the answer {kind}: {found[0][:80]!r}"
+            match = pattern.search(beginning)
+            if match:
+                return kind, f"the answer {kind}: {match[0][:80]!r}"
         return None
 
     def findings(self) -> Iterator[Finding]:
-        if self.found * TOLD_FROM >= self.rows and self.found:
+        if self.found * NOTE_ONE_IN >= self.rows and self.found:
             kinds = ", ".join(f"{kind} ({count:,})" for kind, count in self.kinds.most_common())
             yield self.finding(
                 f"{self.share} ({self.found / self.rows:.1%}) have an answer that refuses or speaks"
                 f" as an AI: {kinds}",
                 "drop those that answer harmless requests, unless they are meant",
-                severity="warning" if self.found >= LEARNED_AS_HABIT * self.rows else "info",
+                severity="warning" if self.found >= WARNING_SHARE * self.rows else "info",
                 cases=self.cases,
                 count=self.found,
                 total=self.rows,

@@ -65,11 +65,13 @@ class ResponseMarkerNotFound(DataRule):
         if not self.marker or not len(self.ids):
             return
         self.examples += len(batch.examples)
+        # Where each id of the marker follows the one before it: one comparison of the whole batch
+        # for each id.
         hits = np.ones(max(0, len(batch.ids) - len(self.ids) + 1), dtype=np.bool_)
         for i, id in enumerate(self.ids):
             hits &= batch.ids[i : len(hits) + i] == id
-        found = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
-        for i in np.flatnonzero(batch.per_example(found) == 0).tolist():
+        marker_begins = np.concatenate((hits, np.zeros(len(batch.ids) - len(hits), dtype=np.bool_)))
+        for i in np.flatnonzero(batch.per_example(marker_begins) == 0).tolist():
             found_at = batch.examples[i].rendering.text.find(self.marker)
             there = found_at >= 0
             self.split += there
@@ -95,10 +97,11 @@ class ResponseMarkerNotFound(DataRule):
         if self.split + self.absent:
             tokens = [self.tokenizer.backend.id_to_token(int(id)) for id in self.ids]
             missing, everywhere = self.split + self.absent, self.absent == self.examples
+            is_every_one = missing == self.examples
             yield self.finding(
                 f"{missing:,} of {self.examples:,} examples do not hold the tokens"
                 f" of the response marker {self.marker!r}"
-                + (": every label is masked, nothing is learned" * (missing == self.examples)),
+                + (": every label is masked, nothing is learned" if is_every_one else ""),
                 "give the marker of this model: what its template writes before an answer"
                 if everywhere
                 else "mask by the inference contract, or take a marker between control tokens or"

@@ -42,7 +42,7 @@ from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-NONE = "none at all"
+NO_ROLE = "none at all"
 
 
 class RoleAliasDropped(DataRule):
@@ -64,7 +64,7 @@ class RoleAliasDropped(DataRule):
             if unknown:
                 self.odd += 1
                 self.roles.update(
-                    problem.text.partition(" has the role ")[2] or NONE for problem in unknown
+                    problem.text.partition(" has the role ")[2] or NO_ROLE for problem in unknown
                 )
                 if len(self.cases) < MAX_CASES:
                     self.cases.append(of_problem(batch, row, unknown[0]))
@@ -85,7 +85,7 @@ class RoleAliasDropped(DataRule):
                 (
                     "rename the keys of each message to role and content, or from and value (--map"
                     " renames columns alone)"
-                    if NONE in self.roles
+                    if NO_ROLE in self.roles
                     else "rename these roles to system, user, assistant or tool"
                 ),
                 cases=self.cases,

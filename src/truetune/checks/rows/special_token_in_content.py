@@ -48,8 +48,8 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
-CONTENT = np.zeros(len(Source), dtype=np.bool_)
-CONTENT[
+IS_CONTENT = np.zeros(len(Source), dtype=np.bool_)
+IS_CONTENT[
     [
         Source.SYSTEM,
         Source.USER,
@@ -67,6 +67,7 @@ class SpecialTokenInContent(DataRule):
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
+        # Added tokens may lie beyond the vocabulary's size, which some files count without them.
         size = max([setup.tokenizer.vocabulary - 1, *setup.tokenizer.control, 0]) + 1
         self.control = np.zeros(size, dtype=np.bool_)
         self.control[list(setup.tokenizer.control)] = True
@@ -78,7 +79,7 @@ class SpecialTokenInContent(DataRule):
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
         self.chats += len({row.origin.row for row, _ in batch.examples if row.is_chat})
-        for place in np.flatnonzero(self.control[batch.ids] & CONTENT[batch.source]).tolist():
+        for place in np.flatnonzero(self.control[batch.ids] & IS_CONTENT[batch.source]).tolist():
             example = int(np.searchsorted(batch.offsets, place, side="right")) - 1
             row, rendering = batch.examples[example]
             if not row.is_chat:
@@ -108,6 +109,8 @@ class SpecialTokenInContent(DataRule):
                 f"{len(self.odd):,} of {self.rows:,} rows hold control tokens inside their content:"
                 f" {names}",
                 "drop these rows, or encode them with truetune encode --content-specials text",
+                # Of a token that ends turns, what follows it is read as another turn; others only
+                # mislead.
                 severity="error" if forged else "warning",
                 evidence=[
                     (

@@ -57,6 +57,7 @@ class SpecialTokenInStructure(DataRule):
         tokens = sorted(
             str(setup.tokenizer.backend.id_to_token(id)) for id in setup.tokenizer.control
         )
+        # "(?!)" matches nothing: a tokenizer without control tokens has none to forge.
         self.controls = re.compile(any_of(tokens) if tokens else "(?!)")
         self.rows = self.odd = 0
         self.cases: list[Case] = []
@@ -64,25 +65,26 @@ class SpecialTokenInStructure(DataRule):
     def batch(self, batch: Batch) -> None:
         self.rows += len(batch.rows)
         for row in batch.rows:
-            if found := find_forged_token(row, self.controls):
+            forged = find_forged_token(row, self.controls)
+            if forged:
                 self.odd += 1
                 if len(self.cases) < MAX_CASES:
-                    self.cases.append(self._case(batch, row, found))
+                    self.cases.append(self._case(batch, row, forged))
 
     def _case(self, batch: Batch, row: Conversation, text: str) -> Case:
         """At the token, where it stands in a role: the last such role before what is left of its message."""
         i = last_example(batch, row)
         for number, message in enumerate(row.messages if i is not None else ()):
             role = str(message.get("role"))
-            found = self.controls.search(role)
+            match = self.controls.search(role)
             if (
                 i is not None
-                and found
-                and text.endswith(f"{found[0]} stands in messages[{number}].role")
+                and match
+                and text.endswith(f"{match[0]} stands in messages[{number}].role")
             ):
                 end = max(message_start(batch, i, number), 0)
                 at = batch.examples[i].rendering.text.rfind(role, 0, end)
-                return at_character(batch, i, at + found.start() if at >= 0 else -1, text)
+                return at_character(batch, i, at + match.start() if at >= 0 else -1, text)
         return Case(text, row.origin)
 
     def unmet(self) -> Unmet | None:

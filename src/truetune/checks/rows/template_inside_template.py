@@ -47,20 +47,25 @@ from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
-MARK = re.compile(
+TEMPLATE_MARK = re.compile(
     r"<\|[A-Za-z][\w. -]{0,40}\|?>|<[a-z]+\|>|<\uff5c[^\uff5c\n]{1,40}\uff5c>"
     r"|</?(?:start|end)_of_(?:turn|role|text|sentence)>|<(?:bos|eos|pad)>|</?s>"
     r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\]|<</?SYS>>"
 )
 """Control tokens as the templates of the published families write them, by their forms"""
-ASKED = re.compile(r"(?:#{2,3} ?(?:Instruction|Human|User|System)\b|(?:Human|USER|SYSTEM): )")
-ANSWERED = re.compile(
+QUESTION_HEAD = re.compile(
+    r"(?:#{2,3} ?(?:Instruction|Human|User|System)\b|(?:Human|USER|SYSTEM): )"
+)
+ANSWER_HEAD = re.compile(
     r"(?:#{2,3} ?(?:Response|Assistant|Answer|Output)|(?:^|\n)(?:Assistant|ASSISTANT|AI|Bot|Model)):?\Z"
 )
 """The head that a prompt in text ends with; chats leave it to the template"""
-HALF = 0.5
-SHOWN = 50
-KINDS = 3
+# Chosen, not measured: half of the rows come from rows that were rendered before, not from talk
+# about templates.
+ERROR_SHARE = 0.5
+"""Share of the rows from which it is an error"""
+SHOWN_CHARACTERS = 50
+MAX_NAMED_MARKS = 3
 """Marks of a text that name its kind"""
 
 
@@ -84,15 +89,19 @@ class TemplateInsideTemplate(RowTextRule):
         if text.message is None:
             return None
         prose = CODE.sub(" ", text.text).strip()
-        marks = [mark for mark in MARK.finditer(prose) if mark[0] not in self.own]
+        marks = [mark for mark in TEMPLATE_MARK.finditer(prose) if mark[0] not in self.own]
         if marks:
             first, last = marks[0], marks[-1]
+            # A mark in the middle of a text may be its subject; at an end, or beside another one,
+            # it frames a turn.
             if first.start() == 0 or last.end() == len(prose) or _are_two_turns(marks):
-                return _fault(" ".join(dict.fromkeys(mark[0] for mark in marks[:KINDS])), prose)
+                return _fault_of_mark(
+                    " ".join(dict.fromkeys(mark[0] for mark in marks[:MAX_NAMED_MARKS])), prose
+                )
         if text.is_answer:
             return None
-        head = ASKED.match(prose) or ANSWERED.search(prose)
-        return None if head is None else _fault(head[0].strip(), prose)
+        head = QUESTION_HEAD.match(prose) or ANSWER_HEAD.search(prose)
+        return None if head is None else _fault_of_mark(head[0].strip(), prose)
 
     def unmet(self) -> Unmet | None:
         return None if self.chats else NO_CHATS
@@ -104,7 +113,7 @@ class TemplateInsideTemplate(RowTextRule):
             f"{self.share} hold marks of a chat template inside {self.where}: {self.shown_kinds}",
             "take the marks out of the contents, or train the rendered rows as plain text: the"
             " template is put around them a second time",
-            severity=self.severity_of(error_from=HALF),
+            severity=self.severity_of(error_from=ERROR_SHARE),
             evidence=[
                 "they are no control tokens of this tokenizer: the model learns them as text"
             ],
@@ -119,6 +128,11 @@ def _are_two_turns(marks: list[re.Match[str]]) -> bool:
     return len({mark[0] for mark in marks}) > 1
 
 
-def _fault(mark: str, text: str) -> TextFault:
-    shown = text if len(text) <= 2 * SHOWN else f"{text[:SHOWN]} ... {text[-SHOWN:]}"
-    return TextFault(mark, f"{mark} as text: {shown!r}")
+def _fault_of_mark(mark: str, text: str) -> TextFault:
+    """The fault of a text with such a mark: its beginning and end are shown."""
+    excerpt = (
+        text
+        if len(text) <= 2 * SHOWN_CHARACTERS
+        else f"{text[:SHOWN_CHARACTERS]} ... {text[-SHOWN_CHARACTERS:]}"
+    )
+    return TextFault(mark, f"{mark} as text: {excerpt!r}")

@@ -60,11 +60,13 @@ class ToolArgumentsDoubleEncoded(DataRule):
 
     def batch(self, batch: Batch) -> None:
         seen = {row.origin.row: row for row, _ in batch.examples}
-        self.calls += sum(1 for row in seen.values() for _ in _arguments(row))
+        self.calls += sum(1 for row in seen.values() for _ in _call_arguments(row))
         for i, (row, rendering) in enumerate(batch.examples):
-            for turn, arguments in _arguments(row):
+            for turn, arguments in _call_arguments(row):
                 if not isinstance(arguments, str) or '"' not in arguments:
                     continue
+                # Many formats hold arguments as a string, and most templates write it as it is.
+                # Only where the text holds it quoted once more is it a string in JSON.
                 quoted = f'"{json_body(arguments, False)}"'
                 if quoted in rendering.text and row.origin.row not in self.rows:
                     self.rows.add(row.origin.row)
@@ -95,7 +97,8 @@ class ToolArgumentsDoubleEncoded(DataRule):
             )
 
 
-def _arguments(row: Conversation) -> Iterator[tuple[int, Any]]:
+def _call_arguments(row: Conversation) -> Iterator[tuple[int, Any]]:
+    """(message, arguments) of each tool call; calls of both shapes, with `function` and without."""
     for i, message in enumerate(row.messages):
         calls = message.get("tool_calls")
         for call in calls if isinstance(calls, list) else ():

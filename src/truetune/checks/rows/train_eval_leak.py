@@ -50,7 +50,7 @@ from truetune.encoding.fingerprint import EMPTY_TEXT_HASH
 from truetune.encoding.stream import batches
 
 KINDS = ("exact", "normal", "prompt", "near")
-SAYS = {
+LEAKS = {
     "exact": "stand in the training set",
     "normal": "stand in the training set but for case, space and punctuation",
     "prompt": "have a prompt that stands in the training set, with another answer",
@@ -65,7 +65,8 @@ class TrainEvalLeak(DataRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.origins: list[Origin] = []
-        # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation data leaks twice.
+        # All rows of a fingerprint, not the first alone: a row that stands twice in the evaluation
+        # data leaks twice.
         self.known: dict[str, dict[int, list[int]]] = {kind: {} for kind in KINDS[:3]}
         self.sketches = np.zeros((0, 0), dtype=np.uint32)
         self.leaked: dict[str, dict[int, Origin]] = {kind: {} for kind in KINDS}
@@ -94,8 +95,8 @@ class TrainEvalLeak(DataRule):
         prints = batch.fingerprints
         for kind, known in self.known.items():
             for i, value in enumerate(getattr(prints, kind).tolist()):
-                # Taken out: the first training row is the one that is named, and a prompt that many rows share is
-                # looked at once.
+                # Taken out: the first training row is the one that is named, and a prompt that many
+                # rows share is looked at once.
                 for row in known.pop(value, ()):
                     self.leaked[kind].setdefault(row, batch.rows[i].origin)
         for i, other in near_in(prints.phrases, self.sketches).items():
@@ -107,35 +108,37 @@ class TrainEvalLeak(DataRule):
         return {
             "leaks": {
                 "of": len(self.origins),
-                "rows": {kind: len(mine) for kind, mine in self._mine().items()},
+                "rows": {kind: len(leaked) for kind, leaked in self._leaks_by_kind().items()},
             }
         }
 
-    def _mine(self) -> dict[str, dict[int, Origin]]:
+    def _leaks_by_kind(self) -> dict[str, dict[int, Origin]]:
         """Evaluation rows, and where they stand in the data; each by the first kind that it fits."""
         seen: set[int] = set()
-        found = {}
+        leaks = {}
         for kind in KINDS:
-            found[kind] = {
+            leaks[kind] = {
                 row: origin for row, origin in self.leaked[kind].items() if row not in seen
             }
-            seen |= found[kind].keys()
-        return found
+            seen |= leaks[kind].keys()
+        return leaks
 
     def figure(self) -> Measurement:
         return counted("rows of the evaluation data in the training data", 0, len(self.origins))
 
     def findings(self) -> Iterator[Finding]:
-        for kind, mine in self._mine().items():
-            if mine:
+        for kind, leaked in self._leaks_by_kind().items():
+            if leaked:
                 yield self.finding(
-                    f"{len(mine):,} of {len(self.origins):,} evaluation rows {SAYS[kind]}",
+                    f"{len(leaked):,} of {len(self.origins):,} evaluation rows {LEAKS[kind]}",
                     "take them out of one of the two sets; split before any augmentation",
+                    # Questions are asked again in any log; that the model saw the answer is what
+                    # spoils a score.
                     severity="warning" if kind == "prompt" else "error",
                     cases=[
                         Case(f"the same as {origin}", self.origins[row])
-                        for row, origin in list(mine.items())[:MAX_CASES]
+                        for row, origin in list(leaked.items())[:MAX_CASES]
                     ],
-                    count=len(mine),
+                    count=len(leaked),
                     total=len(self.origins),
                 )

@@ -36,41 +36,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
 
-from truetune.checks.batch.column_texts import MEDIA, is_prose
+from truetune.checks.column_texts import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 from truetune.errors import MAX_NAMED, name_list, shortened
-
-TELLING = frozenset(
-    (
-        "system",
-        "system_prompt",
-        "context",
-        "input",
-        "history",
-        "reasoning",
-        "thinking",
-        "reasoning_content",
-        "tools",
-    )
-    + (
-        "instruction",
-        "prompt",
-        "question",
-        "answer",
-        "output",
-        "response",
-        "completion",
-        "documents",
-        "functions",
-    )
-    + ("weight", "loss_weight", "sample_weight")
-)
-"""Names of columns that sound like part of the prompt or the answer, or like the weight of the row: truetune reads
-weights of messages alone, so that a row's own would be 1 for ever."""
 
 
 class UnusedColumns(DataRule):
@@ -91,7 +63,7 @@ class UnusedColumns(DataRule):
             for column in row.unused:
                 self.columns[column] += 1
                 self.first.setdefault(column, row.origin)
-                value = (row.raw or {}).get(_bare(column))
+                value = (row.raw or {}).get(_column_name(column))
                 self.prose[column] += isinstance(value, str) and is_prose(value)
 
     def figure(self) -> Measurement:
@@ -106,19 +78,19 @@ class UnusedColumns(DataRule):
 
     def findings(self) -> Iterator[Finding]:
         for severity, wanted in (("warning", True), ("info", False)):
-            mine = {
+            columns = {
                 name: count
                 for name, count in self.columns.items()
-                if (_bare(name).lower() in TELLING) is wanted
+                if (_column_name(name).lower() in PROMPT_COLUMNS) is wanted
                 and (wanted or self._holds_sentences(name))
             }
-            if mine:
+            if columns:
                 first = [
                     Case(f"first seen: {shortened(name)}", self.first[name])
-                    for name in islice(mine, MAX_NAMED)
+                    for name in islice(columns, MAX_NAMED)
                 ]
                 names = name_list(
-                    f"{shortened(name)} ({count:,} rows)" for name, count in mine.items()
+                    f"{shortened(name)} ({count:,} rows)" for name, count in columns.items()
                 )
                 yield self.finding(
                     f"columns that reach neither prompt nor answer: {names}",
@@ -129,15 +101,16 @@ class UnusedColumns(DataRule):
                     ),
                     severity="warning" if severity == "warning" else "info",
                     cases=first,
-                    count=max(mine.values()),
+                    count=max(columns.values()),
                     total=self.rows,
                 )
 
     def _holds_sentences(self, column: str) -> bool:
         """In most of its rows, and no names of files with pictures."""
-        media = _bare(column).lower().startswith(tuple(MEDIA))
+        media = _column_name(column).lower().startswith(tuple(MEDIA_KEYS))
         return not media and self.prose[column] * 2 > self.columns[column]
 
 
-def _bare(column: str) -> str:
+def _column_name(column: str) -> str:
+    """The name without the note that it is not mapped."""
     return column.removesuffix(" (not mapped)")

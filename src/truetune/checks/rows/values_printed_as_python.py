@@ -70,7 +70,7 @@ from truetune.errors import shortened
 
 NULL = "null"
 KINDS = {"object": "an object", "list": "a list", NULL: "null, as None"}
-OF_NULL = (
+ABOUT_NULL = (
     "null is printed by releases of transformers that hand it to the template; newer ones leave"
     " it out"
 )
@@ -102,7 +102,7 @@ class ValuesPrintedAsPython(DataRule):
             f"{len(self.rows):,} rows hold values that the template prints as Python text: {kinds}",
             "write contents and arguments as text, or choose a template that takes their parts",
             severity="warning" if only_null else None,
-            evidence=[OF_NULL] if NULL in self.kinds else [],
+            evidence=[ABOUT_NULL] if NULL in self.kinds else [],
             cases=self.cases,
             count=len(self.rows),
         )
@@ -118,16 +118,17 @@ class ValuesPrintedAsPython(DataRule):
         return counted("values that the template prints as Python text", 0, self.values.looked_at)
 
     def _look_at(self, batch: Batch, i: int, example: Example, *, is_other: bool) -> None:
+        """Count a row in which a value is printed; its other examples are not looked at then."""
         number = example.row.origin.row
         if number in self.rows:
             return
-        found = self.values.first(example)
-        if found is None:
+        value = self.values.first(example)
+        if value is None:
             return
         self.rows.add(number)
-        self.kinds[found.kind] += 1
+        self.kinds[value.kind] += 1
         if len(self.cases) < MAX_CASES:
             case = at_character(
-                batch, i, found.start, f"printed as {shortened(found.text)}", found.turn
+                batch, i, value.start, f"printed as {shortened(value.text)}", value.turn
             )
             self.cases.append(replace(case, side=side_of("rejected")) if is_other else case)

@@ -49,7 +49,8 @@ from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
+# They differ in each part of a date and a time, so that no format of it looks the same on both.
+PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 13, 14, 15))
 
 
 class DateInTemplate(DataRule):
@@ -61,20 +62,23 @@ class DateInTemplate(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.chats += batch.chats
-        if self.first is None and (answer := first_answer(batch)) is not None:
+        answer = first_answer(batch) if self.first is None else None
+        if answer is not None:
             self.first = batch.only([answer[0]])
 
     def unmet(self) -> Unmet | None:
         return no_template(self.probes) if self.chats else NO_CHATS
 
     def figure(self) -> str:
-        return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*DAYS)
+        return "the template writes the same on {:%Y-%m-%d} and on {:%Y-%m-%d}".format(*PROBE_DAYS)
 
     def findings(self) -> Iterator[Finding]:
         if not self.chats:
             return
-        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in DAYS)
+        early, late = (self.probes.at(day).text(chat(QUESTION, ANSWER)) for day in PROBE_DAYS)
         if early is not None and late is not None and early != late:
+            # The longest stretch that both share mostly begins with the text: where it ends, the
+            # date begins.
             match = difflib.SequenceMatcher(None, early, late, autojunk=False).find_longest_match()
             low = max(0, match.size - 24) if match.a == 0 else 0
             yield self.finding(
@@ -83,7 +87,7 @@ class DateInTemplate(DataRule):
                 " with the same",
                 evidence=[
                     f"on {day:%Y-%m-%d}: {text[low : match.size + 24]!r}"
-                    for day, text in zip(DAYS, (early, late), strict=True)
+                    for day, text in zip(PROBE_DAYS, (early, late), strict=True)
                 ],
                 cases=self._cases(),
                 count=self.chats,
@@ -93,16 +97,19 @@ class DateInTemplate(DataRule):
         """Where the first chat becomes another one on another day."""
         if self.first is not None:
             row, rendering = self.first.examples[0]
-            early, late = (self.probes.at(day).text(row.messages) or "" for day in DAYS)
-            at = next(
-                (
-                    i
-                    for i, (one, other) in enumerate(zip(early, late, strict=False))
-                    if one != other
-                ),
-                0,
-            )
+            early, late = (self.probes.at(day).text(row.messages) or "" for day in PROBE_DAYS)
+            at = _first_difference(early, late)
+            # The row may have been rendered with its date fixed by template_kwargs: then it is not
+            # told.
             if at and rendering.text.startswith(early[:at]):
                 yield at_character(
                     self.first, 0, at, repr(rendering.text[max(0, at - 24) : at + 24])
                 )
+
+
+def _first_difference(one: str, other: str) -> int:
+    """Where two texts differ first; 0 where the one only goes on after the other."""
+    for i, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return i
+    return 0

@@ -50,7 +50,11 @@ from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-SYSTEM = "Mind the canary."
+PROBE_SYSTEM_PROMPT = "Mind the canary."
+# Chosen, not measured: role names and headers are one word or two ("Human", "BEGINNING OF"), a
+# prompt is a sentence.
+MIN_PROMPT_WORDS = 3
+"""Words of letters from which what stands before the question is a system prompt"""
 
 
 class DefaultSystemPromptInjected(DataRule):
@@ -65,14 +69,15 @@ class DefaultSystemPromptInjected(DataRule):
     def batch(self, batch: Batch) -> None:
         chats = [row for row in batch.rows if row.is_chat]
         self.chats += len(chats)
-        self.without += sum(map(_bare, chats))
+        self.without += sum(map(_has_no_system_message, chats))
         if self.first is None:
-            mine = (
+            bare_chats = (
                 i
                 for i, example in enumerate(batch.examples)
-                if example.row.is_chat and _bare(example.row)
+                if example.row.is_chat and _has_no_system_message(example.row)
             )
-            self.first = next((batch.only([i]) for i in mine), None)
+            # One example is kept, not its batch, which would hold all its arrays to the end.
+            self.first = next((batch.only([i]) for i in bare_chats), None)
 
     def unmet(self) -> Unmet | None:
         return no_template(self.probes) if self.chats else NO_CHATS
@@ -82,7 +87,7 @@ class DefaultSystemPromptInjected(DataRule):
         return counted("chats to which the template adds a system prompt", 0, self.chats, more)
 
     def findings(self) -> Iterator[Finding]:
-        injected = self._injected() if self.without else ""
+        injected = self._find_injected_prompt() if self.without else ""
         if injected:
             yield self.finding(
                 f"the chat template adds a system prompt of its own to {self.without:,} of"
@@ -96,31 +101,43 @@ class DefaultSystemPromptInjected(DataRule):
             )
 
     def _cases(self, injected: str) -> Iterator[Case]:
+        """The first chat that gets the injected prompt."""
         if self.first is not None:
             at = self.first.examples[0].rendering.text.find(injected)
             yield at_character(self.first, 0, at, "no system message in this row")
 
-    def _injected(self) -> str:
+    def _find_injected_prompt(self) -> str:
         """What stands before the first user turn, less what stands there after a given system message."""
         plain = self.probes.text(chat(QUESTION, ANSWER))
-        given = self.probes.text([{"role": "system", "content": SYSTEM}, *chat(QUESTION, ANSWER)])
+        with_system = self.probes.text(
+            [{"role": "system", "content": PROBE_SYSTEM_PROMPT}, *chat(QUESTION, ANSWER)]
+        )
         if plain is None or QUESTION not in plain:
             return ""
         before = plain[: plain.index(QUESTION)]
-        if given is not None and SYSTEM in given and QUESTION in given:
-            header = given[given.index(SYSTEM) + len(SYSTEM) : given.index(QUESTION)]
-            before = before[: len(before) - _common_end(before, header)]
+        if (
+            with_system is not None
+            and PROBE_SYSTEM_PROMPT in with_system
+            and QUESTION in with_system
+        ):
+            # What stands between a given system message and the question is the user's header, and
+            # no prompt.
+            begin = with_system.index(PROBE_SYSTEM_PROMPT) + len(PROBE_SYSTEM_PROMPT)
+            header = with_system[begin : with_system.index(QUESTION)]
+            before = before[: len(before) - _common_end_length(before, header)]
         bos = self.tokenizer.special.get("bos")
         before = before.removeprefix(bos.token if bos else "")
-        return before.strip() if sum(word.isalpha() for word in before.split()) >= 3 else ""
+        words = sum(word.isalpha() for word in before.split())
+        return before.strip() if words >= MIN_PROMPT_WORDS else ""
 
 
-def _bare(row: Conversation) -> bool:
+def _has_no_system_message(row: Conversation) -> bool:
     """Has a chat no system message?"""
     return row.messages[0].get("role") not in ("system", "developer")
 
 
-def _common_end(one: str, other: str) -> int:
+def _common_end_length(one: str, other: str) -> int:
+    """How many characters two texts have in common at their end."""
     count = 0
     while count < min(len(one), len(other)) and one[-1 - count] == other[-1 - count]:
         count += 1

@@ -49,7 +49,10 @@ from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
 
-EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>")
+# As the published templates spell them. A block closes with its own tag, or with that of a channel.
+EMPTY_THINK_BLOCK = re.compile(
+    r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:\1|channel\|)>"
+)
 
 
 class EmptyThinkBlockSupervised(DataRule):
@@ -64,10 +67,10 @@ class EmptyThinkBlockSupervised(DataRule):
     def batch(self, batch: Batch) -> None:
         for i, (_, rendering) in enumerate(batch.examples):
             for span in rendering.spans:
-                if span.turn < 0:
+                if span.turn < 0:  # the whole example is learned, generation prompts with it
                     continue
                 self.turns += 1
-                match = EMPTY.match(rendering.text, span.start, span.end)
+                match = EMPTY_THINK_BLOCK.match(rendering.text, span.start, span.end)
                 if match is not None:
                     self.empty += 1
                     if len(self.cases) < MAX_CASES:

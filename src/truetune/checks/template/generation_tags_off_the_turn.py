@@ -34,21 +34,34 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
 from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.template.evidence.generation_tags import (
+    CLOSE_MARK,
+    OPEN_MARK,
+    mark_generation_tags,
+)
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
+from truetune.render.rendering import Turn
 from truetune.render.template import Template
 
-OPEN, CLOSE = "\ue000", "\ue001"
-"""Private characters that no template writes"""
-OPENS = re.compile(r"\{%-?\s*generation\s*(-?)%\}\n?")
-CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
+
+class TaggedAnswer(NamedTuple):
+    """The answer of a probe chat: what the tags hold, and what inference must produce."""
+
+    text: str
+    start: int
+    """First character inside of the tags"""
+    end: int
+    """One past the last character inside of the tags"""
+    turn: Turn
 
 
 class GenerationTagsOffTheTurn(DataRule):
@@ -61,9 +74,12 @@ class GenerationTagsOffTheTurn(DataRule):
     """Could the tags be compared with what inference must produce?"""
 
     def batch(self, batch: Batch) -> None:
-        if self.answer is None and (found := first_answer(batch)) is not None:
-            self.answer = at_turn(batch, *found, "the answer begins here")
-            self.stop = at_stop(batch, *found, "the turn ends here")
+        if self.answer is not None:
+            return
+        answer = first_answer(batch)
+        if answer is not None:
+            self.answer = at_turn(batch, *answer, "the answer begins here")
+            self.stop = at_stop(batch, *answer, "the turn ends here")
 
     def unmet(self) -> Unmet | None:
         if self.spec.mask_by != "generation-tags":
@@ -82,39 +98,22 @@ class GenerationTagsOffTheTurn(DataRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        template = self.probes.template
-        if (
-            self.spec.mask_by != "generation-tags"
-            or template is None
-            or not template.has_generation_tags
-        ):
-            return
-        try:
-            (rendering,) = self.probes.renderings(
-                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
-            )
-        except (TemplateError, ValueError):
-            return
-        found = _tagged(self, template)
-        if (
-            found is None
-            or found[0] != rendering.text
-            or not rendering.turns
-            or rendering.turns[0].stop_start < 0
-        ):
+        tagged = self._probe_tags()
+        if tagged is None:
             return
         self.compared = True
-        text, start, end = found
-        turn = rendering.turns[0]
-        if end < turn.end and (missed := text[max(end, turn.start) : turn.end].strip()):
+        missed = tagged.text[max(tagged.end, tagged.turn.start) : tagged.turn.end].strip()
+        if missed:
             yield self.finding(
                 "the generation tags close before the turn ends: its stop token is not supervised",
                 "move {% endgeneration %} behind the stop token",
                 evidence=[f"not in the tags: {missed!r}"],
                 cases=filter(None, [self.stop]),
             )
-        header = re.sub(r"</?think>", "", text[start : turn.start]).strip()
-        if start < turn.start and header:
+        # An empty think block that the generation prompt supplies is
+        # empty-think-block-supervised's.
+        header = re.sub(r"</?think>", "", tagged.text[tagged.start : tagged.turn.start]).strip()
+        if header:
             yield self.finding(
                 "the generation tags open before the answer: what the generation prompt supplies is"
                 " supervised",
@@ -124,15 +123,37 @@ class GenerationTagsOffTheTurn(DataRule):
                 cases=filter(None, [self.answer]),
             )
 
+    def _probe_tags(self) -> TaggedAnswer | None:
+        """A probe chat's answer with what its tags hold; None where the two can't be compared."""
+        template = self.probes.template
+        if self.spec.mask_by != "generation-tags" or template is None:
+            return None
+        if not template.has_generation_tags:
+            return None
+        # With the default of `learn`: where the contract itself is narrowed, the tags still hold
+        # whole turns.
+        try:
+            (rendering,) = self.probes.renderings(
+                chat(QUESTION, ANSWER), learn=type(self.spec.learn)(), history="single"
+            )
+        except (TemplateError, ValueError):
+            return None
+        span = _find_tagged_answer(self, template)
+        if span is None or not rendering.turns or rendering.turns[0].stop_start < 0:
+            return None
+        text, start, end = span
+        # The marks changed what the template writes: what they hold would be of another text.
+        if text != rendering.text:
+            return None
+        return TaggedAnswer(text, start, end, rendering.turns[0])
 
-def _tagged(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
+
+def _find_tagged_answer(rule: DataRule, template: Template) -> tuple[str, int, int] | None:
     """The probe's text, and where the tags of its answer begin and end; None where there are none."""
-    source = OPENS.sub(lambda m: f"{m[0]}{{{{ '{OPEN}' {m[1]}}}}}", template.source)
-    source = CLOSES.sub(lambda m: f"{{{{{m[1]} '{CLOSE}' }}}}{m[0]}", source)
-    marked = replace(rule.probes, template=Template(source, template.special)).text(
-        chat(QUESTION, ANSWER)
-    )
-    if marked is None or (marked.count(OPEN), marked.count(CLOSE)) != (1, 1):
+    probes = replace(rule.probes, template=mark_generation_tags(template))
+    marked = probes.text(chat(QUESTION, ANSWER))
+    if marked is None or (marked.count(OPEN_MARK), marked.count(CLOSE_MARK)) != (1, 1):
         return None
-    start, end = marked.index(OPEN), marked.index(CLOSE) - 1
-    return marked.replace(OPEN, "").replace(CLOSE, ""), start, end
+    # Without the mark of the opening tag, all behind it moves one character to the left.
+    start, end = marked.index(OPEN_MARK), marked.index(CLOSE_MARK) - 1
+    return marked.replace(OPEN_MARK, "").replace(CLOSE_MARK, ""), start, end

@@ -55,6 +55,8 @@ class PlainStringPairSkipsTemplate(DataRule):
         between = (
             text[text.find(QUESTION) + len(QUESTION) : text.find(ANSWER)] if ANSWER in text else ""
         )
+        # What the template writes between question and answer: rows that were rendered beforehand
+        # hold it.
         self.header = between.strip()
         self.pairs = self.bare = self.preferences = 0
         self.cases: list[Case] = []
@@ -72,7 +74,8 @@ class PlainStringPairSkipsTemplate(DataRule):
     def unmet(self) -> Unmet | None:
         if not self.pairs:
             return Unmet("it is about prompts and completions in plain strings, and there are none")
-        if (lacking := no_template(self.probes)) is not None:
+        lacking = no_template(self.probes)
+        if lacking is not None:
             return lacking
         return (
             None

@@ -63,6 +63,8 @@ class PrefixDifferencingMaskMisaligned(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
+                # A turn without a prompt has nothing to compare with; rewritten turns are split, or
+                # told elsewhere.
                 if turn.skew in (NO_PROMPT, REWRITTEN):
                     continue
                 self.compared += 1

@@ -51,7 +51,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_TURNS
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.template.thinking_stripped_from_history import reasons
+from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN
 
@@ -68,10 +68,11 @@ class RewrittenTurnsUntrained(DataRule):
     def batch(self, batch: Batch) -> None:
         if self.spec.history != "single" or self.spec.learn.what != "assistant":
             return
+        # Turns that lose their reasoning are left to thinking-stripped-from-history.
         for i, (row, rendering) in enumerate(batch.examples):
             for turn in rendering.turns:
                 self.turns += 1
-                if turn.skew == REWRITTEN and not reasons(row.messages[turn.message]):
+                if turn.skew == REWRITTEN and not holds_reasoning(row.messages[turn.message]):
                     self.lost += 1
                     if len(self.cases) < MAX_CASES:
                         self.cases.append(at_turn(batch, i, turn, turn.skew))

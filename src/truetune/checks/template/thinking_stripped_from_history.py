@@ -47,19 +47,18 @@ earlier turns of those chats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.data.conversation import Conversation, Message
+from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN, turn_weights
-from truetune.render.render_plan import THINK_END
 from truetune.render.rendering import Rendering, Source
-from truetune.render.template import REASONING_KEYS
 
 
 class ThinkingStrippedFromHistory(DataRule):
@@ -73,36 +72,59 @@ class ThinkingStrippedFromHistory(DataRule):
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
-        thinking = {row.origin.row: turns for row in batch.rows if (turns := self._thinking(row))}
+        thinking: dict[int, set[int]] = {}
+        for row in batch.rows:
+            turns = self._thinking(row)
+            if turns:
+                thinking[row.origin.row] = turns
+                self.turns += len(turns)
         if not thinking:
             return
-        self.turns += sum(map(len, thinking.values()))
-        shown: dict[int, set[int]] = {}
-        for i, (row, rendering) in enumerate(batch.examples):
-            held = thinking.get(row.origin.row)
-            if held is None:
-                continue
-            self.split += rendering.turn in held
-            shown.setdefault(row.origin.row, set()).update(_reasoned(rendering))
-            for turn in rendering.turns:
-                if turn.skew == REWRITTEN and turn.message in held:
-                    self.rewritten += 1
-                    shown[row.origin.row].add(turn.message)
-                    text = "its reasoning is gone once the next turn follows"
-                    self._case(at_turn(batch, i, turn, text))
-        for row in (row for row in batch.rows if row.origin.row in shown):
-            for index in sorted(thinking[row.origin.row] - shown[row.origin.row]):
+        told = self._count_rewritten(batch, thinking)
+        # A row that was never rendered is template-rejects-rows', and says nothing here.
+        for row in (row for row in batch.rows if row.origin.row in told):
+            for index in sorted(thinking[row.origin.row] - told[row.origin.row]):
                 self.unseen += 1
-                self._case(
+                self._keep_case(
                     Case("its reasoning is in no training text as reasoning", row.origin, index)
                 )
+
+    def _count_rewritten(
+        self, batch: Batch, thinking: Mapping[int, set[int]]
+    ) -> dict[int, set[int]]:
+        """Count the turns that the template rewrites.
+
+        Args:
+            batch: rows with their renderings.
+            thinking: by row, the turns whose reasoning is to be learned.
+
+        Returns:
+            By row, the turns whose reasoning stands in some text, or whose loss is counted already.
+        """
+        known: dict[int, set[int]] = {}
+        for i, (row, rendering) in enumerate(batch.examples):
+            wanted = thinking.get(row.origin.row)
+            if wanted is None:
+                continue
+            # An example of one turn was split off because the template rewrites it later: nothing
+            # is lost.
+            self.split += rendering.turn in wanted
+            known.setdefault(row.origin.row, set()).update(_turns_with_reasoning(rendering))
+            for turn in rendering.turns:
+                if turn.skew == REWRITTEN and turn.message in wanted:
+                    self.rewritten += 1
+                    known[row.origin.row].add(turn.message)
+                    text = "its reasoning is gone once the next turn follows"
+                    self._keep_case(at_turn(batch, i, turn, text))
+        return known
 
     def _thinking(self, row: Conversation) -> set[int]:
         """The turns that hold reasoning and are to be learned; of the others templates drop it by design."""
         weights = turn_weights(row, self.renderer.spec_of(row))
-        return {i for i, weight in weights.items() if weight and reasons(row.messages[i])}
+        return {i for i, weight in weights.items() if weight and holds_reasoning(row.messages[i])}
 
-    def _case(self, case: Case) -> None:
+    def _keep_case(self, case: Case) -> None:
+        """Keep a case, as long as there is room."""
         if len(self.cases) < MAX_CASES:
             self.cases.append(case)
 
@@ -146,16 +168,7 @@ class ThinkingStrippedFromHistory(DataRule):
             )
 
 
-def reasons(message: Message) -> bool:
-    """Does a turn that is to be learned hold reasoning?"""
-    content = message.get("content")
-    return message.get("train", True) and (
-        any(message.get(key) for key in REASONING_KEYS)
-        or (isinstance(content, str) and THINK_END in content)
-    )
-
-
-def _reasoned(rendering: Rendering) -> set[int]:
+def _turns_with_reasoning(rendering: Rendering) -> set[int]:
     """The turns whose reasoning stands in the text."""
     paths = [run.path for run in rendering.runs if run.source is Source.REASONING]
     return {int(path.split("[")[1].split("]")[0]) for path in paths}

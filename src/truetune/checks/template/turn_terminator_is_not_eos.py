@@ -44,6 +44,8 @@ from truetune.checks.needs import NO_CHATS, no_turn_end
 from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
 from truetune.encoding.batch import Batch
+from truetune.render.tokenizer import Special
+from truetune.spec.run import Severity
 
 
 class TurnTerminatorIsNotEos(DataRule):
@@ -56,7 +58,8 @@ class TurnTerminatorIsNotEos(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.chats += batch.chats
-        if self.first is None and (answer := first_answer(batch)) is not None:
+        answer = first_answer(batch) if self.first is None else None
+        if answer is not None:
             i, turn = answer
             text = batch.examples[i].rendering.text[max(0, turn.end - 40) : turn.end]
             self.first = at_stop(batch, i, turn, f"ends with {text!r}")
@@ -75,41 +78,43 @@ class TurnTerminatorIsNotEos(DataRule):
         if not self.chats or terminator is None:
             return
         if terminator.token is None:
-            yield self.finding(
-                (
-                    f"the chat template ends an answer with {terminator.text!r}, which is no"
-                    " control token"
-                    if terminator.text.strip()
-                    else "the chat template writes nothing after an answer, so no turn has an end"
-                ),
-                f"let the template write {eos.token if eos else 'the EOS token'} after each"
-                " assistant turn",
-                evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
-                cases=filter(None, [self.first]),
-            )
+            yield self._report_missing_end(terminator.text)
         elif eos is None or terminator.token.id != eos.id:
-            stops = [stop for stop in self.probes.stops if stop.id == terminator.token.id]
-            listed = [origin for stop in stops for origin in stop.origins if origin != "template"]
-            by_eos = self.setup.trainer.stops_learned.value == "eos"
-            shown = f"{eos.token} ({eos.id})" if eos else "none"
-            yield self.finding(
-                f"the chat template ends turns with {terminator.token.token}, the tokenizer's EOS"
-                f" is {shown}",
-                f"set eos_token to {terminator.token.token} where the trainer or the server knows"
-                " only one EOS",
-                severity="error" if by_eos else "info" if listed else "warning",
-                evidence=[
-                    (
-                        f"{terminator.token.token} is among the stop tokens of:"
-                        f" {', '.join(listed) or 'no file'}"
-                    ),
-                    *(
-                        [
-                            f"{self.setup.trainer.called} learns no other token behind an answer"
-                            " than the EOS"
-                        ]
-                        * by_eos
-                    ),
-                ],
-                cases=filter(None, [self.first]),
+            yield self._report_other_end(terminator.token)
+
+    def _report_missing_end(self, text: str) -> Finding:
+        """The template ends answers with text that is no control token, or with nothing."""
+        eos = self.tokenizer.special.get("eos")
+        message = "the chat template writes nothing after an answer, so no turn has an end"
+        if text.strip():
+            message = f"the chat template ends an answer with {text!r}, which is no control token"
+        return self.finding(
+            message,
+            f"let the template write {eos.token if eos else 'the EOS token'} after each"
+            " assistant turn",
+            evidence=[f"EOS of the tokenizer: {eos.token if eos else 'none'}"],
+            cases=filter(None, [self.first]),
+        )
+
+    def _report_other_end(self, end: Special) -> Finding:
+        """The template ends answers with a control token that is not the EOS."""
+        eos = self.tokenizer.special.get("eos")
+        eos_text = f"{eos.token} ({eos.id})" if eos else "none"
+        stops = [stop for stop in self.probes.stops if stop.id == end.id]
+        listed = [origin for stop in stops for origin in stop.origins if origin != "template"]
+        evidence = [f"{end.token} is among the stop tokens of: {', '.join(listed) or 'no file'}"]
+        # Where a file lists the token, servers stop at it, as they do for most published chat
+        # models. A trainer that learns the EOS alone never teaches it, listed or not.
+        severity: Severity = "info" if listed else "warning"
+        if self.setup.trainer.stops_learned.value == "eos":
+            severity = "error"
+            evidence.append(
+                f"{self.setup.trainer.called} learns no other token behind an answer than the EOS"
             )
+        return self.finding(
+            f"the chat template ends turns with {end.token}, the tokenizer's EOS is {eos_text}",
+            f"set eos_token to {end.token} where the trainer or the server knows only one EOS",
+            severity=severity,
+            evidence=evidence,
+            cases=filter(None, [self.first]),
+        )

@@ -35,12 +35,17 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.probes import ANSWER, QUESTION, chat
 
-FEWEST, SHARE = 2, 0.05
-"""Rows, and their share: a row that was split begins inside a text"""
-WRAPPED = 0.9
+# Chosen, not measured. Rows that a limit split begin inside a text, and of long-tailed data few
+# rows are that long; an encoder that wrote no BOS wrote none in any row. Lower, split rows would
+# warn; higher, a mix of two encoders passes.
+MIN_ROWS, MIN_ROW_SHARE = 2, 0.05
+"""Rows without BOS, and their share"""
+# Chosen, not measured. Joined and cut, all rows but the last have one length; padded rows too, but
+# these begin with BOS.
+WRAPPED_SHARE = 0.9
 """Share of rows of one length that says that texts were joined and cut"""
 
 
@@ -49,49 +54,55 @@ class BosWrongInTokenRows(TokenizedRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.summary
-        if found.two_bos.count:
+        summary = self.subject.summary
+        if summary.two_bos.count:
             yield self.finding(
-                f"{found.two_bos.count:,} of {found.rows:,} rows begin with two BOS tokens",
+                f"{summary.two_bos.count:,} of {summary.rows:,} rows begin with two BOS tokens",
                 "encode rendered text with add_special_tokens=False, and encode the rows again",
-                cases=cases_of(found.two_bos),
-                count=found.two_bos.count,
-                total=found.rows,
+                cases=cases_of(summary.two_bos),
+                count=summary.two_bos.count,
+                total=summary.rows,
             )
-        lacking = found.without_bos.count
+        lacking = summary.without_bos.count
         if (
             self._expects_bos()
-            and lacking >= FEWEST
-            and lacking >= SHARE * found.rows
-            and not self._wraps()
+            and lacking >= MIN_ROWS
+            and lacking >= MIN_ROW_SHARE * summary.rows
+            and not self._are_rows_wrapped()
         ):
             yield self.finding(
-                f"{lacking:,} of {found.rows:,} rows begin without BOS, which this tokenizer or its"
+                f"{lacking:,} of {summary.rows:,} rows begin without BOS, which this tokenizer or its"
                 " template writes",
                 "encode the rows again with this tokenizer's BOS (truetune encode)",
                 severity="warning",
-                cases=cases_of(found.without_bos),
+                cases=cases_of(summary.without_bos),
                 count=lacking,
-                total=found.rows,
+                total=summary.rows,
             )
 
     def _expects_bos(self) -> bool:
-        made = self.subject.probes
-        bos = made.tokenizer.special.get("bos")
+        """Do the template or the tokenizer write BOS before each row of this kind?"""
+        probes = self.subject.probes
+        bos = probes.tokenizer.special.get("bos")
         if bos is None:
             return False
-        text = made.text(chat(QUESTION, ANSWER)) or ""
+        text = probes.text(chat(QUESTION, ANSWER)) or ""
+        # A template that opens every turn with BOS (Llama 2's does) says nothing about the first
+        # one of a row.
         writes = text.startswith(bos.token) and not self.subject.placer.layout.bos_opens_turns
-        return writes or (made.tokenizer.adds_bos and self.subject.is_plain_text)
+        return writes or (probes.tokenizer.adds_bos and self.subject.is_plain_text)
 
-    def _wraps(self) -> bool:
+    def _are_rows_wrapped(self) -> bool:
         """Were texts joined and cut into rows of one length? Then most rows begin inside a document."""
-        found = self.subject.summary
-        return found.lengths.max() >= WRAPPED * found.rows and found.begins_with_bos < found.rows
+        summary = self.subject.summary
+        return (
+            summary.lengths.max() >= WRAPPED_SHARE * summary.rows
+            and summary.begins_with_bos < summary.rows
+        )
 
     def figure(self) -> Measurement:
-        found = self.subject.summary
-        return counted("rows that begin with BOS", found.begins_with_bos, found.rows)
+        summary = self.subject.summary
+        return counted("rows that begin with BOS", summary.begins_with_bos, summary.rows)
 
     def unmet(self) -> Unmet | None:
         if "bos" not in self.subject.probes.tokenizer.special:

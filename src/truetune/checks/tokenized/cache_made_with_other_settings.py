@@ -47,22 +47,24 @@ class CacheMadeWithOtherSettings(TokenizedRule):
                 f"the cache was made with another {one.what}: {one.made_with}, now {one.now}",
                 "delete the cache, and encode the rows again",
             )
-        limit, longer = self.subject.spec.max_length, self._longer()
+        limit, longer = self.subject.spec.max_length, self._count_longer_rows()
         if longer:
-            found = self.subject.summary
+            summary = self.subject.summary
             yield self.finding(
-                f"{longer:,} of {found.rows:,} rows are longer than max_length {limit:,}: another"
+                f"{longer:,} of {summary.rows:,} rows are longer than max_length {limit:,}: another"
                 " limit made them",
                 "encode the rows again with this limit: a trainer cuts them, and their stop tokens"
                 " are lost",
                 severity="warning",
-                evidence=[f"the longest row has {len(found.lengths) - 1:,} tokens"],
+                evidence=[f"the longest row has {len(summary.lengths) - 1:,} tokens"],
                 count=longer,
-                total=found.rows,
+                total=summary.rows,
             )
 
-    def _longer(self) -> int:
+    def _count_longer_rows(self) -> int:
+        """Rows that are longer than the run's limit."""
         limit = self.subject.spec.max_length
+        # lengths[n] is the number of rows of n tokens.
         return int(self.subject.summary.lengths[limit + 1 :].sum()) if limit else 0
 
     def figure(self) -> Measurement | str:

@@ -32,7 +32,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
 
 class LabelsAreOfOtherTokens(TokenizedRule):
@@ -40,32 +40,36 @@ class LabelsAreOfOtherTokens(TokenizedRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.summary
-        differ = found.labels_differ
+        summary = self.subject.summary
+        differ = summary.labels_differ
         if not differ:
             return
-        shifted = 2 * found.labels_shifted >= differ
+        # More than half of those that differ: a shift makes each label the next id, another
+        # encoding hardly any.
+        shifted = 2 * summary.labels_shifted >= differ
         how = (
             "are those of the next token: they were shifted already"
             if shifted
             else "are of other tokens"
         )
         yield self.finding(
-            f"{differ:,} of {found.labels_compared:,} labels {how}",
+            f"{differ:,} of {summary.labels_compared:,} labels {how}",
             (
                 "write the id of its own place as each label: the trainer shifts them"
                 if shifted
                 else "make labels and input_ids from one encoding of each row"
             ),
-            cases=cases_of(found.odd_labels),
+            cases=cases_of(summary.odd_labels),
             count=differ,
-            total=found.labels_compared,
+            total=summary.labels_compared,
         )
 
     def figure(self) -> Measurement:
-        found = self.subject.summary
+        summary = self.subject.summary
         return counted(
-            "labels that are not the id of their place", found.labels_differ, found.labels_compared
+            "labels that are not the id of their place",
+            summary.labels_differ,
+            summary.labels_compared,
         )
 
     def unmet(self) -> Unmet | None:

@@ -42,26 +42,30 @@ class LossMaskNotRead(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
         unread = self._unread()
         if rule is None or not unread:
             return
         yield self.finding(
             f"{self.subject.trainer.called} does not read {name_list(unread)}, and the rows have no"
-            f" labels: all {found.tokens:,} tokens are learned",
+            f" labels: all {summary.tokens:,} tokens are learned",
             "write the mask as labels: the id where it is 1, -100 elsewhere",
             evidence=[f"{self.subject.trainer.called} {rule.without_labels}", rule.place],
-            count=found.rows,
+            count=summary.rows,
         )
 
     def _unread(self) -> list[str]:
         """The masks, where none of them is read."""
-        found, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
-        if rule is None or found.labels:
+        summary, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
+        if rule is None or summary.labels:
             return []
-        asked = {"completion_mask"} if self.subject.spec.training.completion_only_loss else set()
-        masks = sorted(found.masks)
-        return [] if set(masks) & ({*rule.masks} | asked) else masks
+        # TRL reads completion_mask where it is told to, or where the rows have prompt and
+        # completion; others never.
+        mask_settings = (
+            {"completion_mask"} if self.subject.spec.training.completion_only_loss else set()
+        )
+        masks = sorted(summary.masks)
+        return [] if set(masks) & ({*rule.masks} | mask_settings) else masks
 
     def figure(self) -> str:
         return f"masks: {name_list(sorted(self.subject.summary.masks))}"

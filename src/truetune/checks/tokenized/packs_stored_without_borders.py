@@ -35,10 +35,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.rendering import Source
 
-FEWEST = 2
+# A writer that packs does so with all rows that are short enough: two are the least that no
+# quotation explains.
+MIN_ROWS = 2
 """A single row may quote a second conversation"""
 
 
@@ -47,26 +49,26 @@ class PacksStoredWithoutBorders(TokenizedRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.summary
-        if self.subject.is_plain_text or found.joined.count < FEWEST:
+        summary = self.subject.summary
+        if self.subject.is_plain_text or summary.joined.count < MIN_ROWS:
             return
         yield self.finding(
-            f"{found.joined.count:,} of {found.rows:,} rows hold several documents, and no column"
+            f"{summary.joined.count:,} of {summary.rows:,} rows hold several documents, and no column"
             " parts them",
             "pack with borders: truetune encode --packing best-fit, or a column seq_lengths or"
             " position_ids",
-            cases=cases_of(found.joined),
-            count=found.joined.count,
-            total=found.rows,
+            cases=cases_of(summary.joined),
+            count=summary.joined.count,
+            total=summary.rows,
         )
 
     def figure(self) -> Measurement:
-        found = self.subject.summary
-        parted = f"; {found.parted:,} rows hold several that are parted" if found.parted else ""
+        summary = self.subject.summary
+        parted = f"; {summary.parted:,} rows hold several that are parted" if summary.parted else ""
         return counted(
             "rows that hold several documents without borders",
-            found.joined.count,
-            found.rows,
+            summary.joined.count,
+            summary.rows,
             parted,
         )
 
@@ -81,5 +83,7 @@ class PacksStoredWithoutBorders(TokenizedRule):
 
     def _begins_are_seen(self) -> bool:
         """Do conversations begin with something that no further turn has?"""
-        found = self.subject.summary
-        return bool(found.begins_with_bos or found.counts[Source.SYSTEM].any() or not found.chats)
+        summary = self.subject.summary
+        return bool(
+            summary.begins_with_bos or summary.counts[Source.SYSTEM].any() or not summary.chats
+        )

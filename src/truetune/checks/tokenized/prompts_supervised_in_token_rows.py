@@ -33,8 +33,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
-from truetune.checks.tokenized.needs import no_labels, no_turns
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 
@@ -43,14 +42,14 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
     severity = "error"
 
     def findings(self) -> Iterator[Finding]:
-        found, prompts = self.subject.summary, self.subject.summary.prompts_learned
-        if self.subject.learns_everything or not prompts.count or not found.says_what_is_learned:
+        summary, prompts = self.subject.summary, self.subject.summary.prompts_learned
+        if self.subject.learns_everything or not prompts.count or not summary.says_what_is_learned:
             return
-        learned, total = self._prompt_tokens()
+        learned, total = self._count_prompt_tokens()
         most = 2 * learned >= total
-        everything = found.all_supervised.count == found.rows
+        everything = summary.all_supervised.count == summary.rows
         yield self.finding(
-            f"{prompts.count:,} of {found.rows:,} rows have prompts in the loss: {learned:,} of"
+            f"{prompts.count:,} of {summary.rows:,} rows have prompts in the loss: {learned:,} of"
             f" {total:,} tokens of system, user and tool text have labels",
             "encode the rows again, with labels of the answers alone: truetune encode",
             severity="error" if most else "warning",
@@ -61,15 +60,18 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
             ),
             cases=cases_of(prompts),
             count=prompts.count,
-            total=found.rows,
+            total=summary.rows,
         )
 
-    def _prompt_tokens(self) -> tuple[int, int]:
+    def _count_prompt_tokens(self) -> tuple[int, int]:
+        """Tokens of system, user and tool text that are in the loss, and all of them."""
         counts = self.subject.summary.counts[list(PROMPT_SOURCES)]
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:
-        return counted("tokens of system, user and tool text in the loss", *self._prompt_tokens())
+        return counted(
+            "tokens of system, user and tool text in the loss", *self._count_prompt_tokens()
+        )
 
     def unmet(self) -> Unmet | None:
         if self.subject.learns_everything:

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
 
 class TokenIdsBeyondTheVocabulary(TokenizedRule):
@@ -40,21 +40,24 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
-        if found.beyond.count:
+        summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
+        if summary.beyond.count:
             yield self.finding(
-                f"{found.beyond.count:,} of {found.rows:,} rows hold ids that the tokenizer does"
-                f" not have: it has {size:,}, the highest id is {found.highest:,}",
+                f"{summary.beyond.count:,} of {summary.rows:,} rows hold ids that the tokenizer does"
+                f" not have: it has {size:,}, the highest id is {summary.highest:,}",
                 "name the tokenizer that made the rows with -t, or encode the rows again with"
                 " this one",
-                cases=cases_of(found.beyond),
-                count=found.beyond.count,
-                total=found.rows,
+                cases=cases_of(summary.beyond),
+                count=summary.beyond.count,
+                total=summary.rows,
             )
 
     def figure(self) -> Measurement:
-        found, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
-        more = f"; the highest id is {found.highest:,} of {size:,}"
+        summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
+        more = f"; the highest id is {summary.highest:,} of {size:,}"
         return counted(
-            "rows with ids that the tokenizer does not have", found.beyond.count, found.rows, more
+            "rows with ids that the tokenizer does not have",
+            summary.beyond.count,
+            summary.rows,
+            more,
         )

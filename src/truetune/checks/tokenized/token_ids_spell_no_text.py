@@ -44,22 +44,22 @@ class TokenIdsSpellNoText(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.round_trip
-        strange = len(found.strange)
-        if strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * found.read:
+        round_trip = self.subject.round_trip
+        strange = len(round_trip.strange)
+        if strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * round_trip.read:
             yield self.finding(
-                f"{strange:,} of {found.read:,} rows that were decoded spell no text under this"
+                f"{strange:,} of {round_trip.read:,} rows that were decoded spell no text under this"
                 " tokenizer",
                 "name the tokenizer that made the rows with -t, or encode the rows again with"
                 " this one",
-                cases=[Case(f"it spells {text}", origin) for origin, text in found.strange],
+                cases=[Case(f"it spells {text}", origin) for origin, text in round_trip.strange],
                 count=strange,
-                total=found.read,
+                total=round_trip.read,
             )
 
     def figure(self) -> Measurement:
-        found = self.subject.round_trip
-        return counted("decoded rows that spell no text", len(found.strange), found.read)
+        round_trip = self.subject.round_trip
+        return counted("decoded rows that spell no text", len(round_trip.strange), round_trip.read)
 
     def unmet(self) -> Unmet | None:
         if not self.subject.round_trip.read:

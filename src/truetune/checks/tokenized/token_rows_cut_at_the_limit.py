@@ -33,10 +33,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.tokenized.cases import cases_of
-from truetune.checks.tokenized.needs import open_rows
+from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, find_open_rows
 
-FEWEST = 2
+# As for `find_open_rows`: one row is always the longest.
+MIN_ROWS = 2
 """Rows of one length without an end that are no accident"""
 
 
@@ -45,32 +45,34 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.summary
-        cut = open_rows(found)
-        if self.subject.is_plain_text or cut.at_limit < FEWEST:
+        summary = self.subject.summary
+        cut = find_open_rows(summary)
+        if self.subject.is_plain_text or cut.at_limit < MIN_ROWS:
             return
         yield self.finding(
-            f"{cut.at_limit:,} of {found.rows:,} rows are cut off at {cut.limit:,} tokens, without"
+            f"{cut.at_limit:,} of {summary.rows:,} rows are cut off at {cut.limit:,} tokens, without"
             " a stop token",
             "encode again with a greater limit, or leave these rows out: truetune encode --overflow"
             " drop",
-            severity="error" if 2 * cut.at_limit >= found.rows else "warning",
+            severity="error" if 2 * cut.at_limit >= summary.rows else "warning",
             cases=[
                 case
-                for case in cases_of(found.open_rows)
+                # The text of an open row begins with its length: those of other lengths were never
+                # cut.
+                for case in cases_of(summary.open_rows)
                 if case.text.startswith(f"{cut.limit:,} ")
             ],
             count=cut.at_limit,
-            total=found.rows,
+            total=summary.rows,
         )
 
     def figure(self) -> Measurement:
-        found = self.subject.summary
-        limit = len(found.lengths) - 1
+        summary = self.subject.summary
+        limit = len(summary.lengths) - 1
         return counted(
             "rows that end without a stop token",
-            found.open_rows.count,
-            found.rows,
+            summary.open_rows.count,
+            summary.rows,
             f"; longest {limit:,}",
         )
 

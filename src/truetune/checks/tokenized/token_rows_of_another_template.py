@@ -36,8 +36,11 @@ from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
 from truetune.tokenized.tokenized_data import MIN_STRANGE_SHARE
 
-FEWEST, SHARE = 2, 0.1
-"""Conversations that differ: a single one may hold what is rendered otherwise when read back"""
+# Chosen, not measured. Read back from ids, a conversation loses what its template drops (the
+# reasoning of earlier turns, a date), so that some differ under the right template as well; another
+# template differs in nearly all.
+MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE = 2, 0.1
+"""Conversations that render to other ids, and their share of those that were read back"""
 
 
 class TokenRowsOfAnotherTemplate(TokenizedRule):
@@ -46,34 +49,15 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found, trip = self.subject.summary, self.subject.round_trip
-        if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or found.beyond.count:
+        summary, trip = self.subject.summary, self.subject.round_trip
+        if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or summary.beyond.count:
             return  # another tokenizer made the rows
-        if (
-            self.subject.is_plain_text
-            or not self.subject.placer.layout.headers
-            or not self._own_template()
-        ):
+        has_headers = bool(self.subject.placer.layout.headers)
+        if self.subject.is_plain_text or not has_headers or not self._uses_own_template():
             return
-        foreign = self.subject.foreign_tokens()
-        if not found.chats:
-            how = (
-                "stand in the rows as plain text"
-                if found.headers_as_text
-                else "never occur in the rows"
-            )
-            yield self.finding(
-                f"the headers that this template writes ({self._header()!r}) {how}",
-                "encode the rows again with this template, or name the one that made them:"
-                " --template FILE",
-                severity="error" if foreign or found.headers_as_text else "warning",
-                evidence=(
-                    [f"control tokens that the template does not write: {', '.join(foreign)}"]
-                    if foreign
-                    else []
-                ),
-            )
-        elif len(trip.differ) >= max(FEWEST, SHARE * trip.rendered):
+        if not summary.chats:
+            yield self._report_missing_headers()
+        elif len(trip.differ) >= max(MIN_CONVERSATIONS, MIN_CONVERSATION_SHARE * trip.rendered):
             yield self.finding(
                 f"{len(trip.differ):,} of {trip.rendered:,} conversations that were read back"
                 " render to other ids",
@@ -85,11 +69,31 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
                 total=trip.rendered,
             )
 
-    def _own_template(self) -> bool:
+    def _report_missing_headers(self) -> Finding:
+        """No turn of this template is in the rows: are its headers there as plain text, or not at all?"""
+        summary, foreign = self.subject.summary, self.subject.foreign_tokens()
+        how = "never occur in the rows"
+        if summary.headers_as_text:
+            how = "stand in the rows as plain text"
+        evidence = []
+        if foreign:
+            evidence = [f"control tokens that the template does not write: {', '.join(foreign)}"]
+        return self.finding(
+            f"the headers that this template writes ({self._answer_header()!r}) {how}",
+            "encode the rows again with this template, or name the one that made them:"
+            " --template FILE",
+            # Without either sign the rows may be plain text with stop tokens, which no template
+            # wrote.
+            severity="error" if foreign or summary.headers_as_text else "warning",
+            evidence=evidence,
+        )
+
+    def _uses_own_template(self) -> bool:
         """LLaMA-Factory renders by templates of its own, which differ on purpose."""
         return self.subject.trainer.template.value != "own"
 
-    def _header(self) -> str:
+    def _answer_header(self) -> str:
+        """The header of an answer, else the first one that the template writes."""
         headers = self.subject.placer.layout.headers
         answers = [header.text for header in headers if header.role is Source.ASSISTANT]
         return (answers or [headers[0].text])[0].decode("utf-8", "replace")
@@ -105,7 +109,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
             )
         if self.subject.is_plain_text:
             return Unmet("it is about conversations, and the rows are plain text")
-        if not self._own_template():
+        if not self._uses_own_template():
             return Unmet(f"{self.subject.trainer.called} renders rows by templates of its own")
         if not self.subject.round_trip.rendered:
             return super().unmet() or Unmet("no row could be read back as a conversation")

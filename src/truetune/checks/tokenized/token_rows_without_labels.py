@@ -38,7 +38,7 @@ from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 from truetune.trainers.label_columns import label_columns_of
 
-EVERYTHING = "a trainer learns everything, prompts too"
+LEARNS_EVERYTHING = "a trainer learns everything, prompts too"
 
 
 class TokenRowsWithoutLabels(TokenizedRule):
@@ -47,42 +47,38 @@ class TokenRowsWithoutLabels(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.summary
-        if found.says_what_is_learned or self.subject.learns_everything:
+        summary = self.subject.summary
+        if summary.says_what_is_learned or self.subject.learns_everything:
             return
         rule = label_columns_of(self.subject.trainer.name)
-        does = (
-            f"{self.subject.trainer.called} {rule.without_labels}"
-            if rule
-            else "a trainer learns everything, prompts too"
-        )
+        does = f"{self.subject.trainer.called} {rule.without_labels}" if rule else LEARNS_EVERYTHING
         known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
-        if found.chats:
-            given = sum(int(found.counts[source].sum()) for source in PROMPT_SOURCES)
+        if summary.chats:
+            prompt_tokens = sum(int(summary.counts[source].sum()) for source in PROMPT_SOURCES)
             yield self.finding(
-                f"{found.rows:,} rows have input_ids and neither labels nor a mask: {does}",
+                f"{summary.rows:,} rows have input_ids and neither labels nor a mask: {does}",
                 "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",
                 evidence=[
-                    f"{given:,} of {found.tokens:,} tokens are system, user or tool text",
+                    f"{prompt_tokens:,} of {summary.tokens:,} tokens are system, user or tool text",
                     *known,
                 ],
-                count=found.rows,
+                count=summary.rows,
             )
         else:
             yield self.finding(
-                f"{found.rows:,} rows have neither labels nor a mask: {does}",
+                f"{summary.rows:,} rows have neither labels nor a mask: {does}",
                 "leave it so for pretraining; for prompts with answers, encode the rows with labels"
                 " (truetune encode)",
                 severity="info",
-                count=found.rows,
+                count=summary.rows,
             )
 
     def figure(self) -> Measurement:
-        found = self.subject.summary
+        summary = self.subject.summary
         return counted(
             "rows with labels or a mask",
-            found.rows if found.says_what_is_learned else 0,
-            found.rows,
+            summary.rows if summary.says_what_is_learned else 0,
+            summary.rows,
         )
 
     def unmet(self) -> Unmet | None:

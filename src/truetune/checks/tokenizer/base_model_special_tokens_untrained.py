@@ -44,10 +44,16 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.embedding_weights import find_embedding
 
-SAMPLE = 1000
-TWINS = 3
+# Rows of ordinary tokens to compare with, evenly over the vocabulary. The median of 1,000 is off by
+# some hundredths; a whole matrix of a large model is gigabytes to read.
+MAX_SAMPLED_ROWS = 1000
+# One or two equal rows happen by design: a new token's row may be a copy of another's, or two
+# reserved ones are filled alike. Trained rows are never equal to the last bit.
+MIN_EQUAL_ROWS = 3
 """Rows equal to this many others were never trained apart from them."""
-TINY = 1e-3
+# Chosen, not measured: zeros and what weight decay leaves of a row lie below, and each trained row
+# lies far above.
+TINY_NORM_SHARE = 1e-3
 """Of the median norm of the sample."""
 
 
@@ -97,7 +103,7 @@ class BaseModelSpecialTokensUntrained(DataRule):
         ids = np.array(sorted(id for id in self.used if id < size), dtype=np.int64)
         control = np.flatnonzero(self.control[:size])
         ordinary = np.setdiff1d(
-            np.linspace(0, size - 1, num=min(SAMPLE, size), dtype=np.int64), control
+            np.linspace(0, size - 1, num=min(MAX_SAMPLED_ROWS, size), dtype=np.int64), control
         )
         if not len(ids) or not len(ordinary):
             return
@@ -105,9 +111,10 @@ class BaseModelSpecialTokensUntrained(DataRule):
         rows = self.matrix.rows(ids)
         median = float(np.median(np.linalg.norm(self.matrix.rows(ordinary), axis=1)))
         norms = np.linalg.norm(rows, axis=1)
-        others = self.matrix.rows(np.concatenate((ordinary, control[:SAMPLE])))
+        # The other control tokens are compared too: untrained ones are alike among themselves.
+        others = self.matrix.rows(np.concatenate((ordinary, control[:MAX_SAMPLED_ROWS])))
         twins = np.array([int((others == row).all(axis=1).sum()) - 1 for row in rows])
-        bad = (norms < TINY * median) | (twins >= TWINS)
+        bad = (norms < TINY_NORM_SHARE * median) | (twins >= MIN_EQUAL_ROWS)
         if bad.any():
             tokens = [str(self.tokenizer.backend.id_to_token(int(id))) for id in ids]
             yield self.finding(

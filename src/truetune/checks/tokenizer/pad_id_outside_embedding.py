@@ -40,7 +40,9 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EMBEDDING
 from truetune.checks.rule import DataRule
 
-NAMED = ("pad", "eos", "bos")
+# The three that trainers put into batches by themselves; other added tokens do harm only where the
+# data hold them.
+NAMED_TOKENS = ("pad", "eos", "bos")
 
 
 class PadIdOutsideEmbedding(DataRule):
@@ -52,7 +54,9 @@ class PadIdOutsideEmbedding(DataRule):
         return NO_EMBEDDING if self.tokenizer.embedding_rows is None else None
 
     def figure(self) -> Measurement:
-        special = (token.id for name, token in self.tokenizer.special.items() if name in NAMED)
+        special = (
+            token.id for name, token in self.tokenizer.special.items() if name in NAMED_TOKENS
+        )
         tokens = {*self.tokenizer.backend.get_added_tokens_decoder(), *special}
         return counted(
             f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding",
@@ -66,7 +70,9 @@ class PadIdOutsideEmbedding(DataRule):
             return
         special = self.tokenizer.special
         named = {
-            name: special[name] for name in NAMED if name in special and special[name].id >= rows
+            name: special[name]
+            for name in NAMED_TOKENS
+            if name in special and special[name].id >= rows
         }
         added = self.tokenizer.backend.get_added_tokens_decoder()
         texts = {

@@ -102,16 +102,22 @@ class PadIsStopToken(DataRule):
             f"the pad token {clash.token} ({clash.id}) is also a stop token",
             f'set pad_token to "{better.token}" ({better.id}): {reason}' if better else reason,
             severity=self._severity(clash),
-            evidence=[f"{clash.token} ends turns by: {', '.join(clash.origins)}", *self._lost()],
+            evidence=[
+                f"{clash.token} ends turns by: {', '.join(clash.origins)}",
+                *self._evidence_of_lost_labels(),
+            ],
         )
 
     def _severity(self, clash: Stop) -> Severity:
         """An error where a trainer that masks by id loses labels by it; by_trainer says what others make of it."""
         if self.masked:
             return "error"
+        # Of the tokenizer or the template it ends the answers of some row; of generation_config
+        # alone it may end none.
         return "warning" if {"tokenizer", "template"} & set(clash.origins) else "info"
 
-    def _lost(self) -> Iterator[str]:
+    def _evidence_of_lost_labels(self) -> Iterator[str]:
+        """Evidence: how many supervised tokens a mask by id takes."""
         if self.supervised:
             yield (
                 f"{self.masked:,} of {self.supervised:,} supervised tokens are lost where pads are"

@@ -36,7 +36,9 @@ from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DataRule
 
-ABSOLUTE = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "ctrl"))
+# By the modelling code of transformers: position_ids count from the left edge where none are given.
+# OPT and BLOOM are not among them: they take positions from the attention mask.
+ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "xglm", "ctrl"))
 """Model types that add a position to each embedding, and count pads as positions."""
 
 
@@ -52,7 +54,7 @@ class PaddingSide(DataRule):
         if self.tokenizer.padding_side != "left":
             return
         kind = self.tokenizer.model_config.get("model_type")
-        hurt = kind in ABSOLUTE
+        hurt = kind in ABSOLUTE_POSITIONS
         yield self.finding(
             (
                 f"the tokenizer pads on the left, and {kind} has absolute positions"

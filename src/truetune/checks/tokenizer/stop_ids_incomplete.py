@@ -76,6 +76,7 @@ class StopIdsIncomplete(DataRule):
             for s in self.probes.stops
             if s != stop
         ]
+        # The template writes the token, which makes no engine stop at it.
         listed = set(stop.origins) - {"template"}
         known = self.tokenizer.generation_config is not None
         if "generation_config" in listed or (listed and not known):

@@ -42,14 +42,16 @@ from truetune.checks.needs import NO_TURNS
 from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
+from truetune.render.rendering import Turn
 
-EVERYTHING = -1
+WHOLE_EXAMPLE = -1
 """The turn of a span that holds the whole example"""
 
 
 class AnswerNotTerminated(DataRule):
     code = "LEN008"
     severity = "error"
+    # LLaMA-Factory writes turns with templates of its own, and these end each answer.
     by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
@@ -61,20 +63,23 @@ class AnswerNotTerminated(DataRule):
         for i, (_, rendering) in enumerate(batch.examples):
             trained = {span.turn for span in rendering.spans}
             for turn in rendering.turns:
-                if turn.message in trained or (
-                    EVERYTHING in trained and turn.end > turn.start >= 0
-                ):
-                    self.turns += 1
-                    if turn.stop_start < 0:
-                        self.open += 1
-                        if len(self.cases) < MAX_CASES:
-                            text = (
-                                "ends with"
-                                f" {rendering.text[max(0, turn.end - 24) : turn.end + 16]!r}"
-                            )
-                            self.cases.append(
-                                at_character(batch, i, turn.end - 1, text, turn.message)
-                            )
+                # Where the whole example is learned, a turn whose text the template dropped has no
+                # end to look for.
+                is_written = turn.end > turn.start >= 0
+                if turn.message in trained or (WHOLE_EXAMPLE in trained and is_written):
+                    self._count_turn(batch, i, turn)
+
+    def _count_turn(self, batch: Batch, example: int, turn: Turn) -> None:
+        """Count a trained turn; one without a stop token is a case."""
+        self.turns += 1
+        if turn.stop_start >= 0:
+            return
+        self.open += 1
+        if len(self.cases) < MAX_CASES:
+            rendered = batch.examples[example].rendering.text
+            # Some characters behind the end show what stands there in place of the stop token.
+            text = f"ends with {rendered[max(0, turn.end - 24) : turn.end + 16]!r}"
+            self.cases.append(at_character(batch, example, turn.end - 1, text, turn.message))
 
     def unmet(self) -> Unmet | None:
         return None if self.turns else NO_TURNS

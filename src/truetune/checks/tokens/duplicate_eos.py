@@ -55,16 +55,22 @@ class DuplicateEos(DataRule):
 
     def batch(self, batch: Batch) -> None:
         self.examples += len(batch.examples)
+        # Only the last two stop tokens of each example can be its end. They are found for all
+        # examples at once: `places` is sorted, so the last one before an example's end lies just
+        # before where that end would be put in.
         places = np.flatnonzero(np.isin(batch.ids, self.stops))
         ends = batch.offsets[1:]
         last = np.searchsorted(places, ends) - 1
         for i in np.flatnonzero(last >= 1).tolist():
             one, two = int(places[last[i] - 1]), int(places[last[i]])
-            if one < batch.offsets[i]:
+            if one < batch.offsets[i]:  # the other one ends the example before
                 continue
             rendering = batch.examples[i].rendering
-            between = rendering.text[_end(batch, i, one) : batch.starts[two]]
-            after = rendering.text[_end(batch, i, two) :]
+            between = rendering.text[_token_end(batch, i, one) : batch.starts[two]]
+            after = rendering.text[_token_end(batch, i, two) :]
+            # A template may write a second one that nobody learns. White space between them is no
+            # text: some templates end turns with a stop token and a line end, behind which the
+            # trainer appends its own.
             both = batch.supervised[one] and batch.supervised[two]
             if both and not between.strip() and not after.strip():
                 self.double += 1
@@ -95,7 +101,7 @@ class DuplicateEos(DataRule):
             )
 
 
-def _end(batch: Batch, example: int, place: int) -> int:
+def _token_end(batch: Batch, example: int, place: int) -> int:
     """One past the last character of a token."""
     following = place + 1
     if following < batch.offsets[example + 1]:

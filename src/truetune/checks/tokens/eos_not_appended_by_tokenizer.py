@@ -65,6 +65,8 @@ class EosNotAppendedByTokenizer(DataRule):
                 continue
             ids = batch.ids[batch.offsets[i] : batch.offsets[i + 1]]
             self.rows += 1
+            # Tokens of white space at the end are passed over: a line end behind the stop token
+            # does no harm.
             tail = len(ids) - 1
             while tail >= 0 and rendering.text[batch.starts[batch.offsets[i] + tail] :].isspace():
                 tail -= 1
@@ -101,7 +103,7 @@ class EosNotAppendedByTokenizer(DataRule):
                 f"end each with {eos.token if eos else 'the EOS token'}{by_itself}",
                 evidence=[
                     "encoding with special tokens appends no EOS with this tokenizer",
-                    *([appends] * known),
+                    *([appends] if known else []),
                 ],
                 cases=self.cases,
                 count=self.open,

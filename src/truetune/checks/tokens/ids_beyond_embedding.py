@@ -48,6 +48,7 @@ from truetune.encoding.batch import Batch
 class IdsBeyondEmbedding(DataRule):
     code = "LEN007"
     severity = "error"
+    # A trainer that prepares the model resizes its embedding to the tokenizer's vocabulary.
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def __init__(self, setup: Setup) -> None:
@@ -60,7 +61,7 @@ class IdsBeyondEmbedding(DataRule):
         if self.limit is None or not len(batch.ids):
             return
         self.tokens += len(batch.ids)
-        if int(batch.ids.max()) < self.limit:
+        if int(batch.ids.max()) < self.limit:  # nearly always: the maximum alone is quick
             return
         places = np.flatnonzero(batch.ids >= self.limit)
         self.beyond += len(places)

@@ -59,14 +59,17 @@ class NoSupervisedToken(DataRule):
         self.rows += len(batch.rows)
         self.rejected += len(batch.rejected)
         for i in np.flatnonzero(batch.per_example(batch.supervised) == 0).tolist():
-            self._note(batch.examples[i].row)
+            self._count_row(batch.examples[i].row)
+        # A row of which no turn is learned has no example at all (`history: as-served` makes one
+        # for each such turn).
         if len(batch.examples) + len(batch.rejected) < len(batch.rows):
-            shown = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
+            seen_rows = {row.origin.row for row, _ in (*batch.examples, *batch.rejected)}
             for row in batch.rows:
-                if row.origin.row not in shown:
-                    self._note(row)
+                if row.origin.row not in seen_rows:
+                    self._count_row(row)
 
-    def _note(self, row: Conversation) -> None:
+    def _count_row(self, row: Conversation) -> None:
+        """Count a row of which nothing is learned, and keep it as a case."""
         self.empty += 1
         if len(self.cases) < MAX_CASES:
             roles = ", ".join(str(message.get("role")) for message in row.messages[:8])

@@ -48,23 +48,27 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
-DEFAULT = 1024
+DEFAULT_MAX_LENGTH = 1024
 """TRL's, which is taken where the trainer is not known"""
 
-NOT_KNOWN = "the trainer is not known: others have another limit, or none; name it with --trainer"
+UNKNOWN_TRAINER = (
+    "the trainer is not known: others have another limit, or none; name it with --trainer"
+)
 
 
 class SftMaxLengthDefault1024(DataRule):
     code = "LEN005"
     severity = "warning"
     by_trainer = (
-        ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),
+        ByFact(
+            "cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", UNKNOWN_TRAINER)}
+        ),
     )
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         cut = setup.trainer.cut.value
-        self.limit = DEFAULT if setup.trainer.name is None else cut.limit
+        self.limit = DEFAULT_MAX_LENGTH if setup.trainer.name is None else cut.limit
         self.examples = self.over = self.lost = self.longest = self.whole = 0
         self.media = Media()
         self.cases: list[Case] = []
@@ -77,6 +81,8 @@ class SftMaxLengthDefault1024(DataRule):
         if self.spec.max_length is not None or self.limit is None:
             return
         over = np.flatnonzero(lengths > self.limit).tolist()
+        # The mask of answers costs a pass over the batch, and is needed only where something is
+        # cut.
         answers = ideal_mask(batch) & batch.supervised if over else batch.supervised
         for i in over:
             self.over += 1

@@ -73,11 +73,15 @@ class TruncationCutsTheTerminator(DataRule):
             return
         longer = np.flatnonzero(batch.lengths > limit).tolist()
         self.longer += len(longer)
+        # The mask of answers costs a pass over the batch, and is needed only where something is
+        # cut.
         answers = ideal_mask(batch) if longer else batch.supervised
         for i in longer:
             part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
             trained = np.flatnonzero(batch.supervised[part])
             stops = np.flatnonzero(batch.supervised[part] & (batch.source[part] == Source.STOP))
+            # Where not even the first supervised token is kept, truncation-leaves-no-label tells
+            # it.
             if len(stops) and stops[-1] >= limit and trained[0] < limit:
                 self.cut += 1
                 self.whole += not answers[part][:limit].any()

@@ -48,6 +48,7 @@ from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
+# ln 2, the loss of a pair whose two sides are equally likely under policy and reference.
 KEPT_PAIRS = (
     "a pair without a token of its answers has the same log-probability on both sides: where it is kept, its DPO"
     " loss stays at 0.693"

@@ -45,7 +45,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
-from truetune.checks.pairs.sides import limit_of
+from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.report import TokenView
 from truetune.checks.rows_again import rows_again
 from truetune.data.conversation import Origin
@@ -206,7 +206,7 @@ def kept_range(view: TokenView, spec: RunSpec) -> TokenRow:
     if most is None or count <= most or _overflow_is_kept(view, spec):
         return {}
     # Preference trainers may keep the end of a prompt instead of its beginning.
-    from_end = view.example.row.is_preference and limit_of(spec).from_end
+    from_end = view.example.row.is_preference and pair_length_limit(spec).from_end
     return {"kept": [count - most, count] if from_end else [0, most]}
 
 

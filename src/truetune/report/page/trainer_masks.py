@@ -13,9 +13,12 @@ from numpy.typing import NDArray
 
 from truetune.checks.report import TokenView
 from truetune.checks.rule import Setup
-from truetune.checks.template.generation_tags_off_the_turn import CLOSE, CLOSES, OPEN, OPENS
+from truetune.checks.template.evidence.generation_tags import (
+    CLOSE_MARK,
+    OPEN_MARK,
+    mark_generation_tags,
+)
 from truetune.errors import TemplateError
-from truetune.render.template import Template
 from truetune.render.traced_string import parts
 
 Mask = NDArray[np.bool_]
@@ -31,10 +34,9 @@ class TrainerMasks:
         self.marker = np.array(
             setup.tokenizer.backend.encode(marker, add_special_tokens=False).ids, np.int32
         )
-        self.template, self.tool_template = (
-            _mark_generation_tags(setup.probes.template),
-            _mark_generation_tags(setup.probes.tool_template),
-        )
+        plain, for_tools = setup.probes.template, setup.probes.tool_template
+        self.template = None if plain is None else mark_generation_tags(plain)
+        self.tool_template = None if for_tools is None else mark_generation_tags(for_tools)
 
     def of(self, view: TokenView) -> Mask | None:
         """(tokens,) what the trainer supervises; None where that is the contract, or is not known."""
@@ -63,7 +65,7 @@ class TrainerMasks:
         # The template renders in `check`; with marks in it, it may not. Then nothing is known.
         except (TemplateError, RecursionError):
             return None
-        pieces = re.split(f"([{OPEN}{CLOSE}])", "".join(parts(text)))
+        pieces = re.split(f"([{OPEN_MARK}{CLOSE_MARK}])", "".join(parts(text)))
         # The marks may change what the template writes (it may strip or measure its own
         # output): such a mask would lie.
         if "".join(pieces[::2]) != rendering.text:
@@ -71,8 +73,8 @@ class TrainerMasks:
         supervised = np.zeros(len(view.ids), np.bool_)
         inside, at = False, 0
         for piece in pieces:
-            if piece in (OPEN, CLOSE):
-                inside = piece == OPEN
+            if piece in (OPEN_MARK, CLOSE_MARK):
+                inside = piece == OPEN_MARK
                 continue
             if inside and piece:
                 first, last = (
@@ -98,14 +100,3 @@ def mask_after_marker(marker: NDArray[np.int32], ids: NDArray[np.int32]) -> Mask
             # then.
             supervised[hits[-1] + len(marker) :] = True
     return supervised
-
-
-def _mark_generation_tags(template: Template | None) -> Template | None:
-    """The template with marks where its generation tags open and close."""
-    if template is None:
-        return None
-    # Jinja's whitespace signs ("-") are kept on the inner side, so that the marked template
-    # writes the same text.
-    source = OPENS.sub(lambda tag: f"{tag[0]}{{{{ '{OPEN}' {tag[1]}}}}}", template.source)
-    source = CLOSES.sub(lambda tag: f"{{{{{tag[1]} '{CLOSE}' }}}}{tag[0]}", source)
-    return Template(source, template.special)

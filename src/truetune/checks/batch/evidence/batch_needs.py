@@ -1,11 +1,14 @@
-"""Needs: why rules on batches can say nothing, where several say the same."""
+"""Needs: why rules on batches can say nothing, where several say the same.
+
+Each is told once for all rules that have it, so the words must be the same: they stand here and not in the rules.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import format_of, judged
+from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, row_format
 from truetune.checks.judgement import Unmet
 
 NO_LABELS = Unmet("it is about labels, and the batches hold none")
@@ -43,7 +46,7 @@ def no_labels(audit: Audit, lines: Sequence[Sample]) -> Unmet | None:
 
 def no_answer(audit: Audit, recognised: Sequence[Sample]) -> Unmet:
     """Why no answer was found in the recognised lines. Lines may be judged by their labels, and not be recognised."""
-    lacking = no_labels(audit, recognised or list(judged(audit)))
+    lacking = no_labels(audit, recognised or list(lines_with_own_labels(audit)))
     if lacking is not None:
         return lacking
-    return PLAIN_TEXT if format_of(audit) == "text" else NO_ANSWER_SEEN
+    return PLAIN_TEXT if row_format(audit) == "text" else NO_ANSWER_SEEN

@@ -1,4 +1,8 @@
-"""The documents of a line, each with what is learned of it and what is only read; how alike the learned texts are."""
+"""The documents of a line, each with what is learned of it and what is only read; how alike the learned texts are.
+
+The text under the labels is taken as it stands, whatever column it is from: so it is seen as well where the wrong one
+is trained. Template and stop tokens are left out, which would make short answers look alike.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,16 @@ from truetune.checks.answer_spread import AnswerSpread
 from truetune.errors import name_list
 from truetune.render.rendering import Source
 
-MANY = 20
+# As for `answers-nearly-all-alike`: of fewer documents two classes at even odds look like one by
+# chance.
+MIN_DOCUMENTS = 20
 """Documents from which answers that are not all one text are counted"""
-AGREES = 0.8
+# Chosen, not measured: batches are a draw of the rows. At 0.9 one draw of 13 of 20 rows, from rows
+# of which 95 % are alike, would fall below; at 0.5 batches of other rows would pass for these.
+MIN_COMMON_SHARE = 0.8
 """Share of the documents that have the commonest answer of the given rows, from which the batches are of these rows"""
-SHOWN = 60
-TEXTS = (
+SHOWN_CHARACTERS = 60
+TEXT_SOURCES = (
     Source.ASSISTANT,
     Source.REASONING,
     Source.TOOL_CALL,
@@ -29,7 +37,7 @@ TEXTS = (
 )
 
 
-class Document(NamedTuple):
+class LearnedDocument(NamedTuple):
     """One document in a line."""
 
     sample: Sample
@@ -39,25 +47,26 @@ class Document(NamedTuple):
     """Its text that has no labels; that of the whole line where the batch parts no documents"""
 
 
-def documents_of(sample: Sample) -> Iterator[Document]:
+def documents_in_line(sample: Sample) -> Iterator[LearnedDocument]:
     """The documents of a line, in their order."""
-    is_text = np.isin(sample.source, TEXTS)
+    is_text = np.isin(sample.source, TEXT_SOURCES)
     for number in np.unique(sample.documents[sample.documents != PAD]).tolist():
         own = sample.documents == number
         learned = own & sample.supervised & is_text
         read = ~sample.supervised & ~sample.padding
-        # Documents that the batch does not part are told by the rows they are from, and an answer that many rows have
-        # may be placed in another row than its prompt: the whole line is its prompt then.
-        context = _text(sample, own & read if sample.separated_by else read)
-        yield Document(sample, _text(sample, learned), context)
+        # Documents that the batch does not part are told by the rows they are from, and an answer
+        # that many rows have may be placed in another row than its prompt: the whole line is its
+        # prompt then.
+        context = _text_of_tokens(sample, own & read if sample.separated_by else read)
+        yield LearnedDocument(sample, _text_of_tokens(sample, learned), context)
 
 
-def whole_text(sample: Sample) -> str:
+def line_text(sample: Sample) -> str:
     """All text of a line, template and special tokens included."""
     return sample.text(0, len(sample.ids))
 
 
-def spread_of(answers: Iterable[str]) -> AnswerSpread:
+def measure_spread(answers: Iterable[str]) -> AnswerSpread:
     """How different some answers are."""
     counts = Counter(answers)
     return AnswerSpread.of(counts, counts.total())
@@ -65,27 +74,28 @@ def spread_of(answers: Iterable[str]) -> AnswerSpread:
 
 def rows_are_alike(answers: Sequence[str], spread: AnswerSpread) -> bool:
     """Are nearly all answers of the given rows one text, which those in the batches, that are fewer, mostly are too?"""
-    if len(answers) < MANY or spread.largest < AGREES:
+    if len(answers) < MIN_DOCUMENTS or spread.largest < MIN_COMMON_SHARE:
         return False
-    of_rows = spread_of(answer.strip() for answer in answers)
+    of_rows = measure_spread(answer.strip() for answer in answers)
     return of_rows.kind == "alike" and of_rows.common[0][0] == spread.common[0][0]
 
 
-def heading(spread: AnswerSpread) -> str:
+def describe_answers(spread: AnswerSpread) -> str:
     """How many answers in the loss are which text."""
     answer, rows = spread.common[0]
     if rows == spread.total:
-        return f"all {rows} answers in the loss are {answer[:SHOWN]!r}"
-    if spread.largest >= AGREES or spread.kind == "repeated":
-        return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN]!r}"
+        return f"all {rows} answers in the loss are {answer[:SHOWN_CHARACTERS]!r}"
+    if spread.largest >= MIN_COMMON_SHARE or spread.kind == "repeated":
+        return f"{rows} of {spread.total} answers in the loss are {answer[:SHOWN_CHARACTERS]!r}"
     rows = sum(count for _, count in spread.common)
-    texts = name_list(repr(text[:SHOWN]) for text, _ in spread.common)
+    texts = name_list(repr(text[:SHOWN_CHARACTERS]) for text, _ in spread.common)
     return (
         f"{rows} of {spread.total} answers in the loss are one of {len(spread.common)} texts:"
         f" {texts}"
     )
 
 
-def _text(sample: Sample, chosen: NDArray[np.bool_]) -> str:
+def _text_of_tokens(sample: Sample, chosen: NDArray[np.bool_]) -> str:
+    """The text of some tokens of a line; the bytes of a letter that is cut through become U+FFFD."""
     whole = "".join(sample.pieces[i] for i in np.flatnonzero(chosen).tolist())
     return whole.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()

@@ -10,21 +10,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from truetune.auditing.audit import Audit, Sample
-from truetune.checks.batch.answers import answers, prompt, recognised
-from truetune.checks.batch.masks import COLUMNS, everything
+from truetune.checks.batch.evidence.answer_spans import (
+    answers_in_line,
+    lines_of_known_rows,
+    prompt_mask,
+)
+from truetune.checks.batch.evidence.loss_masks import MASK_COLUMNS, all_tokens_learned
 
-IDS = "input_ids"
-TEXTS = frozenset({"messages", "conversations", "prompt", "completion"})
+IDS_COLUMN = "input_ids"
+TEXT_COLUMNS = frozenset({"messages", "conversations", "prompt", "completion"})
 """Columns that TRL's SFTTrainer tokenizes, beside the one that `dataset_text_field` names"""
-ENCODE = (
+ENCODE_REMEDY = (
     "encode the rows as text: truetune encode ROWS --tokenizer TOKENIZER --output encoded, and"
     " train on encoded/data/; or give the rows labels, -100 wherever no answer is"
 )
 """The remedy where rows came tokenized"""
-UNMASKED = 0.9
+# Chosen, not measured. At 0.5 a collator that masks most prompts would count as none; at 1 a single
+# pad would.
+UNMASKED_SHARE = 0.9
 """Share of the prompts' tokens that is learned where nothing masks them. Not all: a collator that masks padding by its
 id, or the first token of each document, takes some out"""
-CHATS = 0.5
+MIN_CHAT_SHARE = 0.5
 """Share of the lines that hold turns, from which the rows are chats: in a mix with plain text prompts may be meant"""
 
 
@@ -42,29 +48,31 @@ class BarePrompts:
     """Tokens of these lines that are in the loss"""
 
 
-def given_columns(audit: Audit) -> frozenset[str]:
+def columns_before_preparation(audit: Audit) -> frozenset[str]:
     """The columns of the rows before any preparation by the trainer; none where they are not known."""
     data = audit.facts["data"]
-    # The data loader's rows come last: the Trainer has removed the columns from them that its model does not take.
+    # The data loader's rows come last: the Trainer has removed the columns from them that its model
+    # does not take.
     table = data["given"] or data.get("of_trainer") or data["prepared"] or {}
     columns = frozenset(table.get("columns") or ())
     if data["given"] or not _prepares_rows(audit):
         return columns
-    # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a column came
-    # tokenized, and whether labels came with them is not known: where they are of use, they mask something.
-    texts = TEXTS | {audit.facts["args"].get("dataset_text_field") or "text"}
+    # TRL keeps the columns of the texts that it tokenized, and adds labels. So rows without such a
+    # column came tokenized, and whether labels came with them is not known: where they are of use,
+    # they mask something.
+    texts = TEXT_COLUMNS | {audit.facts["args"].get("dataset_text_field") or "text"}
     return columns - {"labels"} if _keeps_columns(audit) and not columns & texts else frozenset()
 
 
 def came_tokenized(audit: Audit) -> bool:
     """Did the rows hold ids before the trainer saw them?"""
-    return IDS in given_columns(audit)
+    return IDS_COLUMN in columns_before_preparation(audit)
 
 
 def came_without_labels(audit: Audit) -> bool:
     """Did the rows come tokenized, with neither labels nor a mask that a trainer knows?"""
-    columns = given_columns(audit)
-    return IDS in columns and not columns & {"labels", *COLUMNS}
+    columns = columns_before_preparation(audit)
+    return IDS_COLUMN in columns and not columns & {"labels", *MASK_COLUMNS}
 
 
 def _prepares_rows(audit: Audit) -> bool:
@@ -88,38 +96,48 @@ def _keeps_columns(audit: Audit) -> bool:
 
 
 def prompts_of_bare_rows(audit: Audit) -> BarePrompts | None:
-    """The prompts of rows that came tokenized, without labels; None where the rows did not, where less than half of the
-    lines are known to hold any, or where `completion_only_loss=False` asks for a loss on them."""
+    """The prompts of rows that came tokenized, without labels.
+
+    Returns:
+        None where the rows came otherwise, where less than half of the lines are known to hold prompts, or where
+        `completion_only_loss=False` asks for a loss on them.
+    """
     if audit.kind not in ("sft", "loop") or not came_without_labels(audit):
         return None
     if audit.facts["args"].get("completion_only_loss") is False:
         return None
-    found = [sample for sample in recognised(audit) if _learns_an_answer(audit, sample)]
-    prompts = [(sample, prompt(audit, sample)) for sample in found]
-    prompts = [(sample, asked) for sample, asked in prompts if asked.any()]
-    if not prompts or len(prompts) < CHATS * len(audit.samples):
+    lines: list[Sample] = []
+    learned = prompts = labels = 0
+    for sample in lines_of_known_rows(audit):
+        is_prompt = prompt_mask(audit, sample)
+        if is_prompt.any() and _learns_an_answer(audit, sample):
+            lines.append(sample)
+            learned += int((is_prompt & sample.supervised).sum())
+            prompts += int(is_prompt.sum())
+            labels += int(sample.supervised.sum())
+    if not lines or len(lines) < MIN_CHAT_SHARE * len(audit.samples):
         return None
-    return BarePrompts(
-        tuple(sample for sample, _ in prompts),
-        learned=sum(int((asked & sample.supervised).sum()) for sample, asked in prompts),
-        prompts=sum(int(asked.sum()) for _, asked in prompts),
-        labels=sum(int(sample.supervised.sum()) for sample, _ in prompts),
-    )
+    return BarePrompts(tuple(lines), learned=learned, prompts=prompts, labels=labels)
 
 
 def _learns_an_answer(audit: Audit, sample: Sample) -> bool:
-    return any(answer.supervised.any() for answer in answers(sample, audit.stops))
+    """Has an answer of this line a label?"""
+    return any(answer.supervised.any() for answer in answers_in_line(sample, audit.stops))
 
 
 def prompts_without_labels(audit: Audit) -> BarePrompts | None:
     """The prompts that are learned because the rows came tokenized, without labels: nothing masks them."""
-    found = prompts_of_bare_rows(audit)
-    return found if found is not None and found.learned >= UNMASKED * found.prompts else None
+    bare = prompts_of_bare_rows(audit)
+    return bare if bare is not None and bare.learned >= UNMASKED_SHARE * bare.prompts else None
 
 
 def note_on_whole_rows(audit: Audit) -> str:
     """What is known where rows came tokenized, without labels, and hold no prompts; empty elsewhere."""
-    if audit.kind not in ("sft", "loop") or not came_without_labels(audit) or not everything(audit):
+    if (
+        audit.kind not in ("sft", "loop")
+        or not came_without_labels(audit)
+        or not all_tokens_learned(audit)
+    ):
         return ""
     if prompts_without_labels(audit) is not None:
         return ""

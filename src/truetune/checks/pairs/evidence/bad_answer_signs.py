@@ -1,4 +1,7 @@
-"""Priors: what an answer's text says of its worth, whatever the label. On purpose narrow, and refusals in English only.
+"""Signs that an answer is the worse one, whatever its label: it refuses, or it is cut off in the middle.
+
+They are read off the text alone, and narrow on purpose: a sign that is missed only weakens the evidence, a sign that
+stands in good answers turns it round. Refusals are looked for in English only.
 
 An answer without a full stop at its end may be whole: it ends with a signature, a name or an address, or its author
 never writes one. One text does not tell that from a cut, many do: a cut falls anywhere, so that no ending comes again
@@ -31,28 +34,35 @@ HARM = re.compile(
     re.I,
 )
 """A question for which refusing may be the better answer"""
-WORDS = 8
+# Chosen, not measured: headings and items of lists have mostly fewer words, and end without a full
+# stop.
+MIN_SENTENCE_WORDS = 8
 """In a last line from which on it is a sentence, and no heading or item"""
-MARKS = re.compile(r"(?:\[|<|\()(?:truncated|cut off|to be continued)(?:\]|>|\))\s*\Z", re.I)
+CUT_MARK = re.compile(r"(?:\[|<|\()(?:truncated|cut off|to be continued)(?:\]|>|\))\s*\Z", re.I)
 NO_WORD = re.compile(r"[/@_=`$#<\\{}\[\]]|\w\.\w")
 """An address, a path or code"""
 SENTENCE = re.compile(r"[.!?][\"')]?(?:\s|\Z)")
 
 
-def refuses(text: str) -> bool:
+def begins_with_refusal(text: str) -> bool:
     """Does this answer begin by refusing?"""
     return REFUSAL.match(text[:200].replace("\u2019", "'")) is not None
 
 
 NEVER_LAST = frozenset(("the", "a", "an", "and", "my", "your", "our", "their"))
 """Words that end no sentence: one such ending is a cut, however often it comes"""
-PARTICLES = frozenset((
-    "in", "on", "by", "not", "no", "if", "then", "how", "why", "what", "who", "when", "where", "auf", "aus", "bei",
-    "nach", "nicht", "auch", "mit", "vor", "zu", "warum", "wie", "pas", "plus", "más", "no", "porque", "non", "mais",
-    "não", "op", "mee", "met", "door", "niet", "aan", "ook", "om", "wat", "wie",
-))  # fmt: skip
+PARTICLES_BY_LANGUAGE = {
+    "en": "in on by not no if then how why what who when where",
+    "de": "auf aus bei nach nicht auch mit vor zu warum wie",
+    "fr": "pas plus non mais",
+    "es": "más no porque",
+    "pt": "não",
+    "nl": "op mee met door niet aan ook om wat wie",
+}
 """Function words that may well be the last of a sentence: log in, wir melden uns nicht, vul het in"""
+PARTICLES = frozenset(" ".join(PARTICLES_BY_LANGUAGE.values()).split())
 SELDOM_LAST = frozenset(" ".join(LINKING.values()).split()) - PARTICLES
+# Two words are shared by chance ("for you"), four split one formula over its greetings.
 ENDING_WORDS = 3
 """Words at the end by which a formula (`your shop team`) is known when it comes again"""
 MAX_REPEATS = 2
@@ -79,11 +89,11 @@ class OpenEnds:
 
     def cuts(self) -> Counter[str]:
         """The endings at which answers were cut, with how many; none where they are as whole texts are."""
-        kept = Counter({
-            ending: count
-            for ending, count in self.endings.items()
-            if count <= MAX_REPEATS or ending.rpartition(" ")[2] in NEVER_LAST
-        })  # fmt: skip
+        kept = Counter[str]()
+        for ending, count in self.endings.items():
+            # What comes again and again is a formula (a signature), unless no sentence can end so.
+            if count <= MAX_REPEATS or ending.rpartition(" ")[2] in NEVER_LAST:
+                kept[ending] = count
         broken = sum(_is_broken(ending.rpartition(" ")[2]) for ending in kept)
         return kept if kept and broken >= MIN_BROKEN * len(kept) else Counter()
 
@@ -96,15 +106,15 @@ def _is_broken(word: str) -> bool:
 def is_cut(text: str) -> bool:
     """Does this answer stop in the middle: of a block of code, or with a mark that says so?"""
     text = text.rstrip()
-    return text.count("```") % 2 == 1 or MARKS.search(text[-40:]) is not None
+    return text.count("```") % 2 == 1 or CUT_MARK.search(text[-40:]) is not None
 
 
 def ends_open(text: str) -> bool:
     """Does this answer end within a sentence, where it ends others? A name or an address ends none."""
     text = text.rstrip()
     ends = text[-1:]
-    last = text[text.rfind("\n") + 1 :].split(maxsplit=WORDS)
-    if not (ends in ",-" or "a" <= ends <= "z") or len(last) < WORDS:
+    last = text[text.rfind("\n") + 1 :].split(maxsplit=MIN_SENTENCE_WORDS)
+    if not (ends in ",-" or "a" <= ends <= "z") or len(last) < MIN_SENTENCE_WORDS:
         return False
     word = last[-1].split()[-1]
     is_name = word[0].isupper() or NO_WORD.search(word) is not None

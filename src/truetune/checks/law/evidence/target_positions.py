@@ -1,0 +1,34 @@
+"""Positions that the law `loss-targets` counts: what the loss teaches there, as lines of evidence.
+
+The law finds the target of a position by its gradient: the logit that the loss pushes up is the token it teaches. Three
+rules read its counts, of other targets, of targets without a label, and of labels without a target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+
+def mostly_other_tokens(evidence: dict[str, Any]) -> bool:
+    """Are most targets of the loss other tokens than the labels'? Then a shift explains the rest.
+
+    Chosen, not measured: a shift makes nearly all of them others, a mask that is wrong makes none.
+    """
+    return bool(2 * sum(evidence["other targets"].values()) > evidence["looked at"])
+
+
+def describe_positions(places: list[dict[str, Any]]) -> Iterator[str]:
+    """`batch 0, line 1, position 5: after 'a', 'b' follows`, one for each place.
+
+    Args:
+        places: as the law keeps them: batch, line, position, and up to three tokens: the one at the position, the next,
+            and the one behind that.
+    """
+    for place in places:
+        tokens = [repr(token) for token in place["tokens"]]
+        follows = f", {tokens[1]} follows" if len(tokens) > 1 else ", the last"
+        at = f"batch {place['batch']}, line {place['line']}, position {place['position']}"
+        yield f"{at}: after {tokens[0]}{follows}" + (
+            f", then {tokens[2]}" if len(tokens) > 2 else ""
+        )

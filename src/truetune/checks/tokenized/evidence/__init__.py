@@ -1,0 +1,1 @@
+"""What several rules on tokenized rows look at. No rule stands here."""
