@@ -18,7 +18,7 @@ from statistics import median
 from typing import Any
 
 from truetune.checks.report import Report
-from truetune.data.output_file import write_output_file
+from truetune.data.output_file import FileForm, write_output_file
 from truetune.evaluation.compare_samples import SampleComparison
 from truetune.evaluation.row_statistics import wilson_interval
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
