@@ -97,7 +97,7 @@ def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
 
 
 def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, str] | None:
-    """The GPUs that a script leaves itself, whoever starts it, and its path: `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`.
+    """The GPUs that a script leaves itself, `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, and its path.
 
     None where it sets the variable under a condition, more than once, or to what is not plain.
     """
@@ -114,7 +114,11 @@ def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, 
         if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
             continue
         is_variable = "CUDA_VISIBLE_DEVICES" in ast.unparse(node.targets[0].slice)
-        if is_variable and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        if (
+            is_variable
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        ):
             shown = _visible(node.value.value, node.lineno)
             return (shown, str(script)) if shown is not None else None
     return None
@@ -231,13 +235,19 @@ def _tune(command: ShellCommand) -> Launched | None:
     options = command.behind("tune", "run")
     if options is None:
         return None
-    recipe = next((word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), "")
+    recipe = next(
+        (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
+    )
     given = option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
     if not recipe or (given is not None and number_of(given) is None):
         return None
     said = f"--nproc_per_node {given}" if given is not None else f"tune run {recipe}"
     is_distributed = recipe.endswith("_distributed")
-    setting = "--nproc_per_node" if is_distributed else "a recipe that ends in _distributed, with --nproc_per_node"
+    setting = (
+        "--nproc_per_node"
+        if is_distributed
+        else "a recipe that ends in _distributed, with --nproc_per_node"
+    )
     return Launched(command, number_of(given) or 1, 1, setting, said, False)
 
 
@@ -245,12 +255,16 @@ def _swift(command: ShellCommand, file: CommandFile) -> Launched | None:
     """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
     if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
         return None
-    given = command.variables.get("NPROC_PER_NODE") or assigned_once(file.text).get("NPROC_PER_NODE")
+    given = command.variables.get("NPROC_PER_NODE") or assigned_once(file.text).get(
+        "NPROC_PER_NODE"
+    )
     count = number_of(given) if given is not None else 1
     if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
         return None
     said = f"NPROC_PER_NODE={given}" if given is not None else "swift: NPROC_PER_NODE is not set"
     shares = "the layers of the model are spread over the GPUs, which then work one after another"
+    if option(command.words, "--deepspeed"):
+        shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
     return Launched(command, count, 1, "NPROC_PER_NODE", said, False, shares_one_model=shares)
 
 

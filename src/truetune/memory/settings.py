@@ -150,6 +150,12 @@ def resolve(
     world = gpus or training.devices
     stage = training.deepspeed_stage
     sharding = _sharding(training.fsdp, stage, world)
+    if world < 2 and (training.fsdp or stage):
+        how = "FSDP" if training.fsdp else f"ZeRO-{stage}"
+        notes.append(
+            f"{how} shares out among processes, and one is counted: --gpus N counts more; a run that is shown one GPU"
+            " (CUDA_VISIBLE_DEVICES=0) shares nothing"
+        )
     base = _base(run, architecture, sharding)
     if loads_float32(run):
         base = 4

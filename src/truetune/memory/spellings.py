@@ -24,7 +24,9 @@ def _same(*lines: str, **other: tuple[str, ...]) -> Lines:
 
 
 SPELLINGS: Mapping[str, Lines] = {
-    "batch": _same("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",), torchtune=("batch_size: {0}",)),
+    "batch": _same(
+        "per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",), torchtune=("batch_size: {0}",),
+    ),
     "eval_batch": _same("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
     "accumulation": _same("gradient_accumulation_steps: {0}"),
     "checkpointing": _same(

@@ -1,14 +1,14 @@
 r"""The files that set up a launch contradict each other.
 
 ## What it does
-Reads the files that a command names, accelerate's configuration, the DeepSpeed file, the settings, and literals in the
-script, and compares what stands in two of them: the rows of a batch, accumulation, learning rate, warm-up and precision
-of the DeepSpeed file with those of the run; accelerate's precision and number of GPUs (gpu_ids) with the rest of it; and
-the class of layers that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
+Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
+script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
+DeepSpeed file with those of the run; accelerate's precision and GPUs (gpu_ids) with the rest of it; the class of layers
+that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
 
 ## Why it is bad
 The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
-one's own does not stop: DeepSpeed's optimizer takes the rate of its file, and the rate of the command is read by nobody.
+one's own does not stop: DeepSpeed's optimizer takes the rate of its file, and nobody reads the rate of the command.
 FSDP stops at a class that the model has not.
 
 ## Example
@@ -29,7 +29,7 @@ help; write the value that you mean there.
 
 ## References
 - transformers/integrations/deepspeed.py (`trainer_config_finalize`), accelerate/utils/dataclasses.py
-- huggingface/accelerate#2433, huggingface/transformers#18520
+- huggingface/transformers#12021, shibing624/MedicalGPT#191, hiyouga/LLaMA-Factory#201, tatsu-lab/stanford_alpaca#58
 """
 
 from __future__ import annotations
@@ -91,11 +91,14 @@ class LaunchFilesContradict(CommandRule):
 
 def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """The DeepSpeed file beside the settings of a Trainer."""
-    if launch.deepspeed is None or not _has_trainer(launch):
+    if not _has_trainer(launch):
         return
     pairs = []
     for way, name in OF_DEEPSPEED:
-        theirs, own = value_at(launch.deepspeed, way), launch.run_value(name)
+        theirs = value_at(launch.deepspeed, way) or value_at(
+            launch.accelerate, ("deepspeed_config", *way)
+        )
+        own = launch.run_value(name)
         if theirs is not None and own is not None and _differ(theirs.value, own.value):
             pairs.append((theirs, own))
     for half in HALVES:
@@ -106,7 +109,7 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
             pairs.append((theirs, own))
     if not pairs:
         return
-    file = Path(launch.deepspeed.path).name
+    file = Path(pairs[0][0].file).name
     told = [f"{theirs.text} beside {own.text}" for theirs, own in pairs[:MAX_TOLD]]
     more = f", and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
     yield _Contradiction(
@@ -207,7 +210,12 @@ def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
         ("gradient_accumulation_steps",),
         ("deepspeed_config", "gradient_accumulation_steps"),
     )
-    if theirs is None or own is None or _has_trainer(launch) or not _differ(theirs.value, own.value):
+    if (
+        theirs is None
+        or own is None
+        or _has_trainer(launch)
+        or not _differ(theirs.value, own.value)
+    ):
         return
     yield _Contradiction(
         f"gradients are accumulated over {theirs.value} batches, as the DeepSpeed file says, and not over {own.value}",
@@ -224,8 +232,7 @@ def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
             for keyword in node.keywords:
                 is_number = isinstance(keyword.value, ast.Constant)
                 if keyword.arg == "gradient_accumulation_steps" and is_number:
-                    assert isinstance(keyword.value, ast.Constant)
-                    value = keyword.value.value
+                    value = ast.literal_eval(keyword.value)
                     text = f"Accelerator(gradient_accumulation_steps={value})"
                     return Said(value, str(launch.script), keyword.value.lineno, text)
     return None

@@ -93,7 +93,7 @@ KEPT_OUTPUTS = MemoryCause(
     "the evaluation keeps several tensors of each batch on the GPU: logits, and whatever else the model returns"
     " (hidden states and attentions of all layers, a key-value cache)",
     "output_hidden_states=False and output_attentions=False in the model's config (or"
-    " trainer.evaluate(ignore_keys=[\"hidden_states\", \"attentions\", \"past_key_values\"])), and"
+    ' trainer.evaluate(ignore_keys=["hidden_states", "attentions", "past_key_values"])), and'
     " preprocess_logits_for_metrics=lambda logits, labels: logits[0].argmax(-1);"
     " eval_accumulation_steps=1 moves what is left to the machine's memory",
     by_rows=False,
@@ -102,9 +102,9 @@ IMAGES = MemoryCause(
     "images",
     "the model reads images, and an image of full size is thousands of tokens: one for each 28 x 28 pixels in"
     " Qwen2-VL and Qwen2.5-VL, several crops in others; the attention of the image encoder grows with their square",
-    "make images smaller before they are read: max_pixels (AutoProcessor.from_pretrained(MODEL, max_pixels=1024*28*28)),"
+    "make images smaller before they are read: max_pixels (AutoProcessor.from_pretrained(..., max_pixels=1024*28*28)),"
     " image_max_pixels in LLaMA-Factory, MAX_PIXELS in ms-swift, or image.thumbnail((1024, 1024));"
-    " attn_implementation=\"flash_attention_2\"",
+    ' attn_implementation="flash_attention_2"',
 )
 EVALUATION = MemoryCause(
     "evaluation-batch",
@@ -233,7 +233,11 @@ SIGNS = (
     ),
     _Sign(DATA_PARALLEL, function=r"^_worker$", file=r"parallel_apply"),
     _Sign(ENGINE, file=r"/vllm/(?:worker|v1|engine|executor|model_executor)/"),
-    _Sign(KEPT_OUTPUTS, function=r"^(?:<genexpr>|nested_concat)$", code=r"type\(tensors\)\(\s*nested_concat"),
+    _Sign(
+        KEPT_OUTPUTS,
+        function=r"^(?:<genexpr>|nested_concat)$",
+        code=r"type\(tensors\)\(\s*nested_concat",
+    ),
     _Sign(
         KEPT_LOGITS,
         function=r"^(?:nested_concat|torch_pad_and_concatenate|nested_detach|_nested_gather)$",

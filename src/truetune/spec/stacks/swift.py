@@ -25,11 +25,23 @@ DEFAULTS: dict[str, Any] = {
     "warmup_ratio": 0.05,
     "optim": "adamw_torch_fused",
 }
-METHODS = {"dpo": "dpo", "kto": "kto", "orpo": "orpo", "cpo": "cpo", "rm": "reward", "ppo": "ppo", "grpo": "grpo"}
+METHODS = {
+    "dpo": "dpo",
+    "kto": "kto",
+    "orpo": "orpo",
+    "cpo": "cpo",
+    "rm": "reward",
+    "ppo": "ppo",
+    "grpo": "grpo",
+}
 TUNERS = ("tuner_type", "train_type", "sft_type")
 STAGES = {"zero0": 0, "zero1": 1, "zero2": 2, "zero2_offload": 2, "zero3": 3, "zero3_offload": 3}
 """Names of its own DeepSpeed files"""
-ATTENTION = {"flash_attn": "flash_attention_2", "flash_attention_2": "flash_attention_2", "eager": "eager"}
+ATTENTION = {
+    "flash_attn": "flash_attention_2",
+    "flash_attention_2": "flash_attention_2",
+    "eager": "eager",
+}
 
 
 def read(document: Located, command: str = "sft") -> Config:
@@ -46,11 +58,19 @@ def read(document: Located, command: str = "sft") -> Config:
     elif tuner != "full":
         draft.notes.append(f"{tuner} is read as if all weights were trained")
     rate = draft.get("learning_rate")
-    draft.put("training.learning_rate", rate or (1e-5 if tuner == "full" else 1e-4), "learning_rate")
+    draft.put(
+        "training.learning_rate", rate or (1e-5 if tuner == "full" else 1e-4), "learning_rate"
+    )
     bits = draft.get("quant_bits", "quantization_bit")
-    draft.put("training.load_in", bits if bits in (4, 8) else None, "quant_bits", "quantization_bit")
+    draft.put(
+        "training.load_in", bits if bits in (4, 8) else None, "quant_bits", "quantization_bit"
+    )
     _precision(draft)
-    draft.put("training.gradient_checkpointing", on(draft.get("gradient_checkpointing")), "gradient_checkpointing")
+    draft.put(
+        "training.gradient_checkpointing",
+        on(draft.get("gradient_checkpointing")),
+        "gradient_checkpointing",
+    )
     attention = ATTENTION.get(str(draft.get("attn_impl")))
     draft.put("training.attn_implementation", attention, "attn_impl")
     _sharding(draft)

@@ -67,12 +67,16 @@ def read(document: Located) -> Config:
     _optimizer(draft)
     dataset = draft.table("dataset")
     draft.put("training.packing", dataset.get("packed"), "dataset")
-    draft.put("learn", {"what": "all"} if dataset.get("train_on_input") is True else None, "dataset")
+    draft.put(
+        "learn", {"what": "all"} if dataset.get("train_on_input") is True else None, "dataset"
+    )
     limit = draft.table("tokenizer").get("max_seq_len")
     limit = limit if isinstance(limit, int) else None
     draft.put("max_length", limit, "tokenizer")
     if draft.get("optimizer_in_bwd") is True:
-        draft.notes.append("optimizer_in_bwd: gradients are freed as they are made; they are counted as kept")
+        draft.notes.append(
+            "optimizer_in_bwd: gradients are freed as they are made; they are counted as kept"
+        )
     draft.notes.append("a recipe of torchtune: its rows are not read; name them beside it")
     return draft.config(KEYS | draft.values.keys(), limit, ())
 
@@ -109,7 +113,9 @@ def _lora(draft: Draft, builder: str) -> None:
         "target_modules": targets,
         "use_dora": model.get("use_dora"),
     }
-    draft.put("training.lora", {key: value for key, value in lora.items() if value is not None}, "model")
+    draft.put(
+        "training.lora", {key: value for key, value in lora.items() if value is not None}, "model"
+    )
 
 
 def _optimizer(draft: Draft) -> None:

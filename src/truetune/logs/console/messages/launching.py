@@ -97,8 +97,8 @@ MESSAGES = (
         r"You set `(?:devices|--ntasks|num_nodes)=\d+`.{0,200}SLURM",
         "Lightning starts no processes under Slurm: srun must start one for each GPU, and --ntasks-per-node says how"
         " many",
-        "set #SBATCH --ntasks-per-node to the number of GPUs (devices=N), and start it by srun; devices=1 would leave the"
-        " other GPUs idle",
+        "set #SBATCH --ntasks-per-node to the number of GPUs (devices=N), and start it by srun; devices=1 would leave"
+        " the other GPUs idle",
         "lightning/fabric/plugins/environments/slurm.py",
     ),
     message(
@@ -110,7 +110,7 @@ MESSAGES = (
         "name the GPUs in the command: `deepspeed --include localhost:2,3 SCRIPT` in place of --num_gpus and"
         " CUDA_VISIBLE_DEVICES",
         "deepspeed/launcher/runner.py",
-        "deepspeedai/DeepSpeed#4248",
+        "deepspeedai/DeepSpeed#3069",
         shown="notice",
     ),
     message(

@@ -153,7 +153,7 @@ MESSAGES = (
         "load it with device_map={'': int(os.environ['LOCAL_RANK'])} (or PartialState().process_index), so that each"
         " process has it on its own GPU",
         "accelerate/accelerator.py",
-        "huggingface/trl#1348",
+        "huggingface/accelerate#2713",
     ),
     message(
         "quantized-model-not-trainable",

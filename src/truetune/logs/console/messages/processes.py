@@ -55,11 +55,11 @@ MESSAGES = (
         "ranks-on-one-gpu",
         "two processes of the run use the same GPU",
         r"Duplicate GPU detected",
-        "each process takes the same one: `cuda:0`, `.cuda()` or `.to(\"cuda\")` without"
+        'each process takes the same one: `cuda:0`, `.cuda()` or `.to("cuda")` without'
         " torch.cuda.set_device(local_rank) before it; a CUDA_VISIBLE_DEVICES of one GPU for all of them;"
         " or more processes than GPUs were started",
         "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first tensor, and"
-        " device = torch.device(\"cuda\", local_rank); `truetune doctor` lists the GPUs",
+        ' device = torch.device("cuda", local_rank); `truetune doctor` lists the GPUs',
         "pytorch/pytorch#62316",
         refined_by=("nccl-same-gpu-twice",),
     ),

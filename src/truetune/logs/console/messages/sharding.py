@@ -193,7 +193,7 @@ MESSAGES = (
         r"`--mixed_precision` arg cannot be set to",
         "mixed_precision of accelerate's configuration (or of the command) beside fp16 or bf16 of the DeepSpeed file:"
         " one says fp16, the other bf16",
-        "set both to the same: mixed_precision: bf16 and \"bf16\": {\"enabled\": true}, or \"auto\" in the DeepSpeed"
+        'set both to the same: mixed_precision: bf16 and "bf16": {"enabled": true}, or "auto" in the DeepSpeed'
         " file; `truetune lint COMMAND.sh` names the two places",
         "accelerate/utils/dataclasses.py",
     ),

@@ -12,9 +12,9 @@ MESSAGES = (
         "torch.distributed.launch passes --local-rank (with a dash since torch 2.0, --local_rank before) to the"
         " script; torchrun passes nothing and sets LOCAL_RANK",
         "start it with `torchrun --nproc-per-node N SCRIPT` and read int(os.environ['LOCAL_RANK']); or take both"
-        " spellings: add_argument(\"--local-rank\", \"--local_rank\", type=int, default=0)",
+        ' spellings: add_argument("--local-rank", "--local_rank", type=int, default=0)',
         "torch/distributed/launch.py",
-        "pytorch/pytorch#102031",
+        "huggingface/pytorch-image-models#1724",
     ),
     message(
         "argument-removed",
