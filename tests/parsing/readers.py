@@ -491,6 +491,7 @@ OWN = {
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.nodes_wait_for_themselves": TYPES_ALONE,
     "checks.commands.launch_files_contradict": TYPES_ALONE,
+    "checks.planning": "commands, whose reader checks.lint is fed through",
     "checks.launch_files": SWALLOWS,
     "checks.wrapped_layers": SWALLOWS,
     "checks.commands.llama_cpp_built_for_the_cpu": TYPES_ALONE,

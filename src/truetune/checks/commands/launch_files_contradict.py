@@ -230,11 +230,10 @@ def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Accelerator"):
             for keyword in node.keywords:
-                is_number = isinstance(keyword.value, ast.Constant)
-                if keyword.arg == "gradient_accumulation_steps" and is_number:
-                    value = ast.literal_eval(keyword.value)
-                    text = f"Accelerator(gradient_accumulation_steps={value})"
-                    return Said(value, str(launch.script), keyword.value.lineno, text)
+                steps = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if keyword.arg == "gradient_accumulation_steps" and isinstance(steps, int):
+                    text = f"Accelerator(gradient_accumulation_steps={steps})"
+                    return Said(steps, str(launch.script), keyword.value.lineno, text)
     return None
 
 
