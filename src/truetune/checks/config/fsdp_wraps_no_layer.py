@@ -54,9 +54,9 @@ class FsdpWrapsNoLayer(ConfigRule):
 
     def unmet(self) -> Unmet | None:
         if not self._named():
-            return Unmet("no class of layers for FSDP is named")
+            return Unmet("it is about classes of layers that FSDP wraps, and none is named")
         if self._own() is None:
-            return Unmet("the class of the model's layers is not known")
+            return Unmet("it is about models whose class of layers is known, and this is none")
         return None
 
     def figure(self) -> Measurement | str:
