@@ -106,22 +106,26 @@ def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, 
     text = _head(script) if script is not None else ""
     if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
         return None
+    value = next(_values_of_variable(text), None)
+    shown = _visible(*value) if value is not None else None
+    return (shown, str(script)) if shown is not None else None
+
+
+def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
+    """What the top of a script sets CUDA_VISIBLE_DEVICES to, where it is plain text, and in which line."""
     try:
         statements = parse_python(text).body
     except (InputLimitError, SyntaxError, ValueError):
-        return None
+        return
     for node in statements:
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Subscript):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
             continue
-        is_variable = "CUDA_VISIBLE_DEVICES" in ast.unparse(node.targets[0].slice)
-        if (
-            is_variable
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            shown = _visible(node.value.value, node.lineno)
-            return (shown, str(script)) if shown is not None else None
-    return None
+        target, value = node.targets[0], node.value.value
+        is_variable = isinstance(target, ast.Subscript) and "CUDA_VISIBLE_DEVICES" in ast.unparse(
+            target
+        )
+        if is_variable and isinstance(value, str):
+            yield value, node.lineno
 
 
 def _visible(value: str, line: int) -> Asked | None:
@@ -182,11 +186,14 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
         return number_of(given)
     if "--gpus-per-task" in file.requests:
         return None
-    tasks = number_of(_first(file, "--ntasks", "-n")[0] or "1")
-    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
     has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
-    if not has_tasks:
-        return 1
+    return _tasks_of_node(file) if has_tasks else 1
+
+
+def _tasks_of_node(file: CommandFile) -> int | None:
+    """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
+    tasks = number_of(_first(file, "--ntasks", "-n")[0])
+    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 

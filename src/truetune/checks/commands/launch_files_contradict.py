@@ -93,20 +93,7 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """The DeepSpeed file beside the settings of a Trainer."""
     if not _has_trainer(launch):
         return
-    pairs = []
-    for way, name in OF_DEEPSPEED:
-        theirs = value_at(launch.deepspeed, way) or value_at(
-            launch.accelerate, ("deepspeed_config", *way)
-        )
-        own = launch.run_value(name)
-        if theirs is not None and own is not None and _differ(theirs.value, own.value):
-            pairs.append((theirs, own))
-    for half in HALVES:
-        own = launch.switch(half) or launch.run_value(half)
-        other = "bf16" if half == "fp16" else "fp16"
-        theirs = value_at(launch.deepspeed, (other, "enabled"))
-        if own is not None and own.value is True and theirs is not None and theirs.value is True:
-            pairs.append((theirs, own))
+    pairs = [*_other_numbers(launch), *_other_halves(launch)]
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
@@ -117,6 +104,26 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
         f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
         tuple(said for pair in pairs for said in pair),
     )
+
+
+def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+    """Numbers of the DeepSpeed settings, each with the other one of the run."""
+    for way, name in OF_DEEPSPEED:
+        theirs = value_at(launch.deepspeed, way) or value_at(
+            launch.accelerate, ("deepspeed_config", *way)
+        )
+        own = launch.run_value(name)
+        if theirs is not None and own is not None and _differ(theirs.value, own.value):
+            yield theirs, own
+
+
+def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+    """The half precision that the DeepSpeed file enables, with the other one of the run."""
+    for half, other in (HALVES, HALVES[::-1]):
+        own = launch.switch(half) or launch.run_value(half)
+        theirs = value_at(launch.deepspeed, (other, "enabled"))
+        if own is not None and theirs is not None and own.value is True and theirs.value is True:
+            yield theirs, own
 
 
 def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
@@ -187,19 +194,21 @@ def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
     named = launch.option("gpu_ids") or value_at(launch.accelerate, ("gpu_ids",))
     count = launch.option("num_processes") or value_at(launch.accelerate, ("num_processes",))
     machines = value_at(launch.accelerate, ("num_machines",))
-    if named is None or count is None or (machines is not None and machines.value != 1):
+    if named is None or count is None or str(named.value) == "all":
         return
-    if str(named.value) == "all" or not isinstance(count.value, int):
+    if (machines is not None and machines.value != 1) or not isinstance(count.value, int):
         return
-    gpus = len({part for part in str(named.value).split(",") if part.strip()})
-    if count.value != gpus:
-        more = "a rank has no GPU of its own" if count.value > gpus else "the other GPUs stay idle"
-        yield _Contradiction(
-            f"{count.value} processes are started on {gpus} GPU{'s' * (gpus != 1)}: {more}",
-            f"set num_processes to {gpus}, or name as many GPUs in gpu_ids (or all)",
-            (named, count),
-            "error" if count.value > gpus else "warning",
-        )
+    gpus = len(set(str(named.value).replace(" ", "").strip(",").split(",")))
+    if count.value == gpus:
+        return
+    is_more = count.value > gpus
+    yield _Contradiction(
+        f"{count.value} processes are started on {gpus} GPU{'s' * (gpus != 1)}:"
+        f" {'a rank has no GPU of its own' if is_more else 'the other GPUs stay idle'}",
+        f"set num_processes to {gpus}, or name as many GPUs in gpu_ids (or all)",
+        (named, count),
+        "error" if is_more else "warning",
+    )
 
 
 def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
@@ -257,27 +266,28 @@ def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
 def _model_in_code(launch: LaunchFiles) -> Said | None:
     """The one model that the script loads by a name that stands in it."""
     tree = script_tree(launch.script)
-    if tree is None:
+    found = dict(_loaded_names(tree)) if tree is not None else {}
+    if len(found) != 1:
         return None
+    name, line = next(iter(found.items()))
+    return Said(name, str(launch.script), line, f"from_pretrained({name!r})")
+
+
+def _loaded_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The names that `from_pretrained` is given, as they stand there or in a variable, with their lines."""
     texts = {
-        target.id: node.value
+        ast.unparse(target): node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         for target in node.targets
-        if isinstance(target, ast.Name)
     }
-    found: dict[str, int] = {}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("from_pretrained"):
             continue
         given = node.args[0] if node.args else None
         given = texts.get(given.id) if isinstance(given, ast.Name) else given
         if isinstance(given, ast.Constant) and isinstance(given.value, str):
-            found.setdefault(given.value, node.lineno)
-    if len(found) != 1:
-        return None
-    name, line = next(iter(found.items()))
-    return Said(name, str(launch.script), line, f"from_pretrained({name!r})")
+            yield given.value, node.lineno
 
 
 def _differ(one: object, other: object) -> bool:

@@ -77,23 +77,18 @@ def _is_of_accelerate(module: Module, call: Call) -> bool:
 
 def _prepared_without_model(module: Module) -> Iterator[Call]:
     """Calls of `prepare` that are given an optimizer, in a script whose calls of it are given no model."""
-    calls = [
-        call
-        for call in module.methods("prepare", "prepare_model")
-        if _is_of_accelerate(module, call)
-    ]
-    given = [argument for call in calls for argument in call.node.args]
-    kinds = [module.flow.kinds(argument) for argument in given]
-    if (
-        any(call.open for call in calls)
-        or not all(kinds)
-        or any("model" in found for found in kinds)
-    ):
-        return
-    yield from (
-        call
-        for call in calls
-        if any("optimizer" in module.flow.kinds(part) for part in call.node.args)
+    methods = module.methods("prepare", "prepare_model")
+    calls = [call for call in methods if _is_of_accelerate(module, call)]
+    arguments = [argument for call in calls for argument in call.node.args]
+    kinds = [module.flow.kinds(argument) for argument in arguments]
+    if all(kinds) and not any("model" in kind for kind in kinds):
+        yield from (call for call in calls if _gets_optimizer(module, call))
+
+
+def _gets_optimizer(module: Module, call: Call) -> bool:
+    """Is an optimizer among the arguments of a call, all of which are seen?"""
+    return not call.open and any(
+        "optimizer" in module.flow.kinds(argument) for argument in call.node.args
     )
 
 

@@ -111,29 +111,41 @@ class LoaderWithoutDistributedSampler(SourceRule):
                 )
 
     def _left_out_of_prepare(self) -> Iterator[Finding]:
-        """Loaders of Accelerate's scripts that `prepare` is never given, where it is given the model."""
+        """Loaders of Accelerate's scripts that `prepare` is never given, where it is given other things."""
         module = self.subject
-        prepared = [
-            call for call in module.methods("prepare", "prepare_data_loader") if call.node.args
-        ]
-        if next(module.calls("accelerate.Accelerator"), None) is None or not prepared:
-            return
-        given = [argument for call in prepared for argument in call.node.args]
-        if any(isinstance(argument, ast.Starred) for argument in given):
+        prepared = _calls_of_prepare(module)
+        if not prepared:
             return
         is_several = next(launches_of_several(Path(module.path)), None) is not None
         for call in module.calls(*LOADERS):
-            is_given = any(_is_from(module, argument, call) for argument in given)
-            if is_given or _has_sampler(module, call) or _is_divided(module, call):
-                continue
-            if _is_conditional(module, call) or not _is_trained_on(module, call):
-                continue
-            yield self.finding(
-                "every process trains on all rows: the loader is not given to accelerator.prepare, which divides it",
-                "give it to accelerator.prepare beside the model and the optimizer",
-                severity="error" if is_several else "warning",
-                cases=[at(module, call.node), at(module, prepared[0].node)],
-            )
+            if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
+                yield self.finding(
+                    "every process trains on all rows: the loader is not given to accelerator.prepare, which"
+                    " divides it",
+                    "give it to accelerator.prepare beside the model and the optimizer",
+                    severity="error" if is_several else "warning",
+                    cases=[at(module, call.node), at(module, prepared[0].node)],
+                )
+
+
+def _calls_of_prepare(module: Module) -> list[Call]:
+    """What Accelerate is given, call by call; none where a call gives it what is not seen."""
+    if next(module.calls("accelerate.Accelerator"), None) is None:
+        return []
+    calls = [call for call in module.methods("prepare", "prepare_data_loader") if call.node.args]
+    return [] if any(call.open for call in calls) else calls
+
+
+def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
+    """Is the loader in none of these calls, and are its rows not divided by something else?"""
+    given = (argument for call in prepared for argument in call.node.args)
+    if any(_is_from(module, argument, loader) for argument in given):
+        return False
+    return not (
+        _has_sampler(module, loader)
+        or _is_divided(module, loader)
+        or _is_conditional(module, loader)
+    )
 
 
 def _has_sampler(module: Module, call: Call) -> bool:
