@@ -12,7 +12,13 @@ from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
 from truetune.parsing.limits import InputLimitError
 from truetune.parsing.python_reader import parse_python
-from truetune.parsing.shell import CommandFile, ShellCommand, assigned_once, number_of, option
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+    variables_set_once,
+)
 from truetune.spec import located
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
@@ -56,7 +62,7 @@ class Launched(NamedTuple):
 
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -178,12 +184,12 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
     """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
     if command.words[0] != "srun":
         return 1
-    own = option(command.words, "--ntasks-per-node")
-    if own is None and option(command.words, "--ntasks", "-n") is not None:
+    own = last_option(command.words, "--ntasks-per-node")
+    if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
     given = own or _first(file, "--ntasks-per-node")[0]
     if given:
-        return number_of(given)
+        return parse_whole_number(given)
     if "--gpus-per-task" in file.requests:
         return None
     has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
@@ -192,8 +198,8 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _tasks_of_node(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = number_of(_first(file, "--ntasks", "-n")[0])
-    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_whole_number(_first(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
@@ -203,15 +209,19 @@ def _torchrun(command: ShellCommand) -> Launched | None:
     )
     if options is None:
         return None
-    given = option(_of_launcher(options), "--nproc-per-node")
-    count = number_of(given) if given is not None else 1
+    given = last_option(_of_launcher(options), "--nproc-per-node")
+    count = parse_whole_number(given) if given is not None else 1
     said = f"--nproc-per-node {given}" if given is not None else "torchrun: 1 process by default"
     return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
 
 
 def _deepspeed(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
-    given = number_of(option(_of_launcher(options), "--num-gpus")) if options is not None else None
+    given = (
+        parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
+        if options is not None
+        else None
+    )
     return (
         Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
     )
@@ -222,14 +232,14 @@ def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
     if options is None:
         return None
     options = _of_launcher(options)
-    name = option(options, "--config-file")
+    name = last_option(options, "--config-file")
     config = _config(folder / name) if name else {}
     if config is None:
         return None
-    given = option(options, "--num-processes")
-    machines = option(options, "--num-machines")
-    count = number_of(given) if given is not None else config.get("num_processes")
-    nodes = number_of(machines) if machines is not None else config.get("num_machines", 1)
+    given = last_option(options, "--num-processes")
+    machines = last_option(options, "--num-machines")
+    count = parse_whole_number(given) if given is not None else config.get("num_processes")
+    nodes = parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
     if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
         return None
     said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"
@@ -245,8 +255,8 @@ def _tune(command: ShellCommand) -> Launched | None:
     recipe = next(
         (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
     )
-    given = option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
-    if not recipe or (given is not None and number_of(given) is None):
+    given = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
+    if not recipe or (given is not None and parse_whole_number(given) is None):
         return None
     said = f"--nproc_per_node {given}" if given is not None else f"tune run {recipe}"
     is_distributed = recipe.endswith("_distributed")
@@ -255,22 +265,22 @@ def _tune(command: ShellCommand) -> Launched | None:
         if is_distributed
         else "a recipe that ends in _distributed, with --nproc_per_node"
     )
-    return Launched(command, number_of(given) or 1, 1, setting, said, False)
+    return Launched(command, parse_whole_number(given) or 1, 1, setting, said, False)
 
 
 def _swift(command: ShellCommand, file: CommandFile) -> Launched | None:
     """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
     if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
         return None
-    given = command.variables.get("NPROC_PER_NODE") or assigned_once(file.text).get(
+    given = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
         "NPROC_PER_NODE"
     )
-    count = number_of(given) if given is not None else 1
+    count = parse_whole_number(given) if given is not None else 1
     if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
         return None
     said = f"NPROC_PER_NODE={given}" if given is not None else "swift: NPROC_PER_NODE is not set"
     shares = "the layers of the model are spread over the GPUs, which then work one after another"
-    if option(command.words, "--deepspeed"):
+    if last_option(command.words, "--deepspeed"):
         shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
     return Launched(command, count, 1, "NPROC_PER_NODE", said, False, shares_one_model=shares)
 

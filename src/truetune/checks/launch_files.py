@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
-from truetune.parsing.shell import CommandFile, ShellCommand, option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 from truetune.spec import located
 from truetune.spec.located import Located
 
@@ -52,7 +52,7 @@ class LaunchFiles(NamedTuple):
     def option(self, *names: str) -> Said | None:
         """The value of an option behind the script; None where the shell puts something in."""
         for name in names:
-            given = option(self.command.words, f"--{name}")
+            given = last_option(self.command.words, f"--{name}")
             if given and "$" not in given and not given.startswith("--"):
                 text = f"--{name} {given}"
                 return Said(_number(given), self.command_file, self.command.line, text)
@@ -60,7 +60,7 @@ class LaunchFiles(NamedTuple):
 
     def switch(self, name: str) -> Said | None:
         """An option that switches something on: `--bf16`, `--bf16 True`."""
-        given = option(self.command.words, f"--{name}")
+        given = last_option(self.command.words, f"--{name}")
         if given is None or given.lower() in ("false", "0", "no"):
             return None
         return Said(True, self.command_file, self.command.line, f"--{name}")
@@ -96,8 +96,8 @@ def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
         if not is_launch or not name:
             continue
         script = found_above(folder, name)
-        accelerate = read_above(folder, option(launch or (), "--config-file"))
-        settings = read_above(folder, option(_behind_script(command), *SETTINGS_OPTIONS))
+        accelerate = read_above(folder, last_option(launch or (), "--config-file"))
+        settings = read_above(folder, last_option(_behind_script(command), *SETTINGS_OPTIONS))
         yield LaunchFiles(
             command,
             accelerate,
@@ -122,9 +122,9 @@ def _deepspeed(
     folder: Path,
 ) -> Located | None:
     """The DeepSpeed file of a launch, by whoever names it first."""
-    named = option(command.words, "--deepspeed-config-file")
+    named = last_option(command.words, "--deepspeed-config-file")
     for name in DEEPSPEED_OPTIONS:
-        given = option(command.words, name)
+        given = last_option(command.words, name)
         named = named or (given if given and given.endswith(".json") else None)
     if not named:
         said = value_at(accelerate, ("deepspeed_config", "deepspeed_config_file")) or value_at(

@@ -15,7 +15,7 @@ from truetune.logs.console.memory_error import read_memory_error
 from truetune.logs.read import read_run
 from truetune.memory.plan import Plan
 from truetune.memory.plan import plan as plan_of
-from truetune.parsing.shell import read_commands
+from truetune.parsing.shell_commands import read_commands
 from truetune.source.config import config_of_loop, configs_of_source, named_model
 from truetune.source.module import read
 from truetune.spec.config import Config

@@ -50,7 +50,7 @@ from truetune.checks.job_launches import (
     visible_in_script,
 )
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile
+from truetune.parsing.shell_commands import CommandFile
 
 
 class JobGpusDifferFromProcesses(CommandRule):

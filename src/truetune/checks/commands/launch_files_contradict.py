@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.launch_files import LaunchFiles, Said, launch_files, script_tree, value_at
 from truetune.checks.rule import CommandRule
 from truetune.checks.wrapped_layers import layer_class, wrong_classes
-from truetune.parsing.shell import CommandFile
+from truetune.parsing.shell_commands import CommandFile
 
 OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
     (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size"),
