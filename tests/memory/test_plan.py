@@ -23,7 +23,15 @@ from truetune.spec.config import Config, Stack
 from truetune.spec.run import RunSpec
 
 LLAMA_8B = parse_architecture({**SHAPES["llama-3.1-8b"], "dtype": "bfloat16"})
-STACKS: tuple[Stack, ...] = ("truetune", "trl", "transformers", "axolotl", "llama-factory")
+STACKS: tuple[Stack, ...] = (
+    "truetune",
+    "trl",
+    "transformers",
+    "axolotl",
+    "llama-factory",
+    "torchtune",
+    "ms-swift",
+)
 FULL: dict[str, Any] = {"per_device_train_batch_size": 8, "bf16": True, "dtype": "float32"}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,11 +10,14 @@ from typing import Any, NamedTuple
 
 from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
+from truetune.parsing.limits import InputLimitError
+from truetune.parsing.python_reader import parse_python
 from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
     last_option,
     parse_whole_number,
+    variables_set_once,
 )
 from truetune.spec import located
 
@@ -26,6 +30,7 @@ DEVICES = re.compile(r"\d+(?:,\d+)*")
 TORCHRUN = (("torchrun",), ("-m", "torch.distributed.run"), ("-m", "torch.distributed.launch"))
 SPREADS = ("device_map", "tensor_parallel", "vllm", "tp_plan", "pipeline_parallel", "DataParallel")
 """In a script: one process may use several GPUs"""
+SWIFT_TRAINS = ("sft", "pt", "rlhf")
 HEAD = 1 << 20
 
 
@@ -51,6 +56,8 @@ class Launched(NamedTuple):
     spreads_one_model: bool
     tasks: int = 1
     """How often srun starts the command on each node"""
+    shares_one_model: str = ""
+    """What one process does with several GPUs, where it leaves none idle"""
 
 
 def gpus_of(file: CommandFile) -> Asked | None:
@@ -95,6 +102,38 @@ def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
     return _visible(settings[0][1], settings[0][0])
 
 
+def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, str] | None:
+    """The GPUs that a script leaves itself, `os.environ["CUDA_VISIBLE_DEVICES"] = "0"`, and its path.
+
+    None where it sets the variable under a condition, more than once, or to what is not plain.
+    """
+    name = next((word for word in command.words if word.endswith(".py")), None)
+    script = Path(file.path).parent / name if name is not None else None
+    text = _head(script) if script is not None else ""
+    if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
+        return None
+    value = next(_values_of_variable(text), None)
+    shown = _visible(*value) if value is not None else None
+    return (shown, str(script)) if shown is not None else None
+
+
+def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
+    """What the top of a script sets CUDA_VISIBLE_DEVICES to, where it is plain text, and in which line."""
+    try:
+        statements = parse_python(text).body
+    except (InputLimitError, SyntaxError, ValueError):
+        return
+    for node in statements:
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        target, value = node.targets[0], node.value.value
+        is_variable = isinstance(target, ast.Subscript) and "CUDA_VISIBLE_DEVICES" in ast.unparse(
+            target
+        )
+        if is_variable and isinstance(value, str):
+            yield value, node.lineno
+
+
 def _visible(value: str, line: int) -> Asked | None:
     value = value.strip("\"'")
     if DEVICES.fullmatch(value) is None:
@@ -129,6 +168,8 @@ def launches(file: CommandFile) -> Iterator[Launched]:
             _torchrun(command)
             or _deepspeed(command)
             or _accelerate(command, Path(file.path).parent)
+            or _tune(command)
+            or _swift(command, file)
         )
         tasks = _tasks(command, file)
         if launched is not None and tasks is not None:
@@ -147,9 +188,19 @@ def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
     if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
     given = own or _first(file, "--ntasks-per-node")[0]
-    if not given:
-        return None if {"--ntasks", "-n", "--gpus-per-task"} & file.requests.keys() else 1
-    return parse_whole_number(given)
+    if given:
+        return parse_whole_number(given)
+    if "--gpus-per-task" in file.requests:
+        return None
+    has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
+    return _tasks_of_node(file) if has_tasks else 1
+
+
+def _tasks_of_node(file: CommandFile) -> int | None:
+    """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
+    tasks = parse_whole_number(_first(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
+    return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
 def _torchrun(command: ShellCommand) -> Launched | None:
@@ -196,6 +247,44 @@ def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
     return Launched(command, count // nodes, nodes, setting, said, False) if count else None
 
 
+def _tune(command: ShellCommand) -> Launched | None:
+    """torchtune's `tune run`: torchrun where it is given its options, else one process."""
+    options = command.behind("tune", "run")
+    if options is None:
+        return None
+    recipe = next(
+        (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
+    )
+    given = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
+    if not recipe or (given is not None and parse_whole_number(given) is None):
+        return None
+    said = f"--nproc_per_node {given}" if given is not None else f"tune run {recipe}"
+    is_distributed = recipe.endswith("_distributed")
+    setting = (
+        "--nproc_per_node"
+        if is_distributed
+        else "a recipe that ends in _distributed, with --nproc_per_node"
+    )
+    return Launched(command, parse_whole_number(given) or 1, 1, setting, said, False)
+
+
+def _swift(command: ShellCommand, file: CommandFile) -> Launched | None:
+    """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
+    if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
+        return None
+    given = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
+        "NPROC_PER_NODE"
+    )
+    count = parse_whole_number(given) if given is not None else 1
+    if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
+        return None
+    said = f"NPROC_PER_NODE={given}" if given is not None else "swift: NPROC_PER_NODE is not set"
+    shares = "the layers of the model are spread over the GPUs, which then work one after another"
+    if last_option(command.words, "--deepspeed"):
+        shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
+    return Launched(command, count, 1, "NPROC_PER_NODE", said, False, shares_one_model=shares)
+
+
 def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
     """The options before the script, whose own may have the same names."""
     script = next(
@@ -215,9 +304,14 @@ def _config(path: Path) -> dict[str, Any] | None:
 
 def _spreads(script: Path) -> bool:
     """Does a script say that it spreads a model over several GPUs?"""
-    try:
-        with script.open("rb") as file:
-            text = file.read(HEAD).decode("utf-8", "replace")
-    except OSError:
-        return False
+    text = _head(script)
     return any(name in text for name in SPREADS)
+
+
+def _head(path: Path) -> str:
+    """The beginning of a file; empty where it is not there."""
+    try:
+        with path.open("rb") as file:
+            return file.read(HEAD).decode("utf-8", "replace")
+    except OSError:
+        return ""

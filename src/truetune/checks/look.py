@@ -219,13 +219,18 @@ def _tokenized(
 
 
 def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
-    """What the rules on data and tokenizer say; None where a tokenizer that merely stands beside other things is
-    broken."""
+    """What the rules on data and tokenizer say; None where a tokenizer that the user did not name is broken, and other
+    things were judged: settings may name a folder that holds the model's config.json alone."""
     try:
         return check(run, _rules(run, seen), progress=progress, cut=not seen.joined)
     except TokenizerError as error:
-        if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
+        if seen.spec.tokenizer is not None or not seen.subjects:
             raise
+        if run.data:
+            why = str(error).partition("\n")[0].partition(": Couldn't")[0]
+            lacking = NotJudged("the data", why, unlock="name a tokenizer with -t")
+            seen.judged.append(Judgement(not_judged=(lacking,)))
+            return None
         seen.subjects.append(Subject(title_of_kind("tokenizer"), run.tokenizer or ""))
         seen.judged.append(
             Judgement(not_judged=(NotJudged("the tokenizer", str(error), asked=False),))

@@ -15,6 +15,7 @@ from truetune.logs.console.memory_error import read_memory_error
 from truetune.logs.read import read_run
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
+from truetune.parsing.shell_commands import read_commands
 from truetune.source.config import config_of_loop, configs_of_source, named_model
 from truetune.source.module import read
 from truetune.spec.config import Config
@@ -22,6 +23,7 @@ from truetune.spec.files import merged, spec_of
 from truetune.spec.kind import recognise, title_of_kind
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
+from truetune.spec.stacks.commands import configs_of_commands
 from truetune.spec.stacks.registry import config_readers
 
 ADAPTER = "adapter_config.json"
@@ -72,6 +74,10 @@ def _config(path: str) -> Config:
         )
     if kinds[0] in config_readers():
         return read_config(path)
+    if kinds[0] == "commands":
+        of_command = next(configs_of_commands(read_commands(Path(path))), None)
+        if of_command is not None:
+            return of_command
     raise UsageError(
         f"{path}: is {title_of_kind(kinds[0])}; a plan needs settings, a script, or a model folder"
     )

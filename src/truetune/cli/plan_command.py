@@ -60,7 +60,7 @@ def plan(
     """Estimate the peak GPU memory of the run that PATH describes: settings of any stack, a script, or a model folder.
 
     With --gpu, the exit code is 1 where the run does not fit, and remedies are listed in order; -q prints the verdict
-    alone.
+    alone. A run that fits without the margin for fragments alone is a warning: exit code 0.
 
     \b
     Examples:

@@ -185,6 +185,7 @@ def resolve_settings(
             *run.notes,
             *length_notes,
             *_note_assumptions(training),
+            *_note_sharding_of_one(training, world),
             *dtype_notes,
         ),
     )
@@ -205,6 +206,17 @@ def _resolve_length(
     return DEFAULT_LENGTH, [
         f"no max_length is set; {DEFAULT_LENGTH:,} tokens are assumed (--max-length)"
     ]
+
+
+def _note_sharding_of_one(training: Training, world: int) -> Iterator[str]:
+    """That weights are to be shared out, and only one process is counted."""
+    if world >= 2 or not (training.fsdp or training.deepspeed_stage):
+        return
+    how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
+    yield (
+        f"{how} shares out among processes, and one is counted: --gpus N counts more; a run that is shown one GPU"
+        " (CUDA_VISIBLE_DEVICES=0) shares nothing"
+    )
 
 
 def _note_assumptions(training: Training) -> Iterator[str]:

@@ -15,25 +15,36 @@ Lines = Mapping[Stack, tuple[str, ...]]
 
 
 def _lines(*lines: str, **other: tuple[str, ...]) -> Lines:
-    """Lines of transformers and TRL, and of LLaMA-Factory and Axolotl where theirs differ."""
+    """Lines of transformers and TRL, and of the others where theirs differ; ms-swift takes options."""
     return {
         "transformers": lines,
         "trl": lines,
         "llama-factory": other.get("llama_factory", lines),
         "axolotl": other.get("axolotl", lines),
         "truetune": other.get("truetune", tuple(f"training.{line}" for line in lines)),
+        "torchtune": other.get("torchtune", lines),
+        "ms-swift": other.get("swift", tuple(f"--{line.replace(':', '')}" for line in lines)),
     }
 
 
 SPELLINGS: Mapping[str, Lines] = {
-    "batch": _lines("per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",)),
+    "batch": _lines(
+        "per_device_train_batch_size: {0}", axolotl=("micro_batch_size: {0}",), torchtune=("batch_size: {0}",),
+    ),
     "eval_batch": _lines("per_device_eval_batch_size: {0}", axolotl=("eval_batch_size: {0}",)),
     "accumulation": _lines("gradient_accumulation_steps: {0}"),
-    "checkpointing": _lines("gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",)),
-    "autocast": _lines("bf16: true"),
-    "base": _lines("dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",)),
+    "checkpointing": _lines(
+        "gradient_checkpointing: true", llama_factory=("disable_gradient_checkpointing: false",),
+        torchtune=("enable_activation_checkpointing: True",),
+    ),
+    "autocast": _lines("bf16: true", torchtune=("dtype: bf16",)),
+    "base": _lines(
+        "dtype: bfloat16", axolotl=("bf16: true",), llama_factory=("bf16: true",), torchtune=("dtype: bf16",),
+        swift=("--torch_dtype bfloat16",),
+    ),
     "attention": _lines(
-        "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",)
+        "attn_implementation: sdpa", axolotl=("sdp_attention: true",), llama_factory=("flash_attn: sdpa",),
+        swift=("--attn_impl flash_attn",),
     ),
     "head": _lines(
         "use_liger_kernel: true",
@@ -43,10 +54,13 @@ SPELLINGS: Mapping[str, Lines] = {
         ),
         llama_factory=("enable_liger_kernel: true",),
     ),
-    "optimizer": _lines("optim: {0}", axolotl=("optimizer: {0}",)),
+    "optimizer": _lines(
+        "optim: {0}", axolotl=("optimizer: {0}",),
+        torchtune=("optimizer: {{_component_: bitsandbytes.optim.PagedAdamW8bit}}",),
+    ),
     "length": _lines(
         "max_length: {0}", axolotl=("sequence_len: {0}",), llama_factory=("cutoff_len: {0}",),
-        truetune=("max_length: {0}",),
+        truetune=("max_length: {0}",), torchtune=("tokenizer.max_seq_len: {0}",),
     ),
     "lora": {
         "transformers": ("LoraConfig(r={0.r}, lora_alpha={0.lora_alpha:g}, target_modules='all-linear')",),
@@ -55,6 +69,10 @@ SPELLINGS: Mapping[str, Lines] = {
         "llama-factory": (
             "finetuning_type: lora", "lora_rank: {0.r}", "lora_alpha: {0.lora_alpha:g}", "lora_target: all"
         ),
+        "torchtune": (
+            "tune run lora_finetune_single_device, and the lora_ builder of the model", "model.lora_rank: {0.r}"
+        ),
+        "ms-swift": ("--train_type lora --lora_rank {0.r} --lora_alpha {0.lora_alpha:g}",),
         "truetune": ("training.lora: {{r: {0.r}, lora_alpha: {0.lora_alpha:g}, target_modules: all-linear}}",),
     },
     "load_in": {
@@ -63,6 +81,8 @@ SPELLINGS: Mapping[str, Lines] = {
         "trl": ("load_in_4bit: true", "use_bnb_nested_quant: true"),
         "axolotl": ("adapter: qlora", "load_in_4bit: true"),
         "llama-factory": ("quantization_bit: 4", "double_quantization: true"),
+        "torchtune": ("the qlora_ builder of the model",),
+        "ms-swift": ("--quant_method bnb --quant_bits 4",),
         "truetune": ("training.load_in: 4",),
     },
     "sharding": {
@@ -70,6 +90,8 @@ SPELLINGS: Mapping[str, Lines] = {
         "trl": ("accelerate launch --use_fsdp --fsdp_auto_wrap_policy TRANSFORMER_BASED_WRAP",),
         "axolotl": ("fsdp_version: 2", "fsdp_config: {{auto_wrap_policy: TRANSFORMER_BASED_WRAP}}"),
         "llama-factory": ("deepspeed: examples/deepspeed/ds_z3_config.json",),
+        "torchtune": ("tune run --nproc_per_node N, and the recipe that ends in _distributed",),
+        "ms-swift": ("NPROC_PER_NODE=N, --deepspeed zero3",),
         "truetune": ("training.fsdp: true",),
     },
     "offload": {
@@ -77,6 +99,8 @@ SPELLINGS: Mapping[str, Lines] = {
         "trl": ("accelerate launch --use_fsdp --fsdp_offload_params true",),
         "axolotl": ("fsdp_config: {{offload_params: true}}",),
         "llama-factory": ("deepspeed: examples/deepspeed/ds_z3_offload_config.json",),
+        "torchtune": ("fsdp_cpu_offload: True",),
+        "ms-swift": ("--deepspeed zero3_offload",),
         "truetune": ("training.other: {{fsdp_offload_params: true}}",),
     },
 }  # fmt: skip

@@ -37,6 +37,7 @@ UNNAMED = frozenset(
         "roles-exchanged-in-code",
         "source-not-parsed",
         "lora-target-names-joined",
+        "visible-devices-set-too-late",
         "append-result-as-value",
         "collective-call-on-one-rank",
         "gradients-never-used",

@@ -200,10 +200,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 2",
     ),
     "rank-device-mismatch": (
-        (
-            "torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, invalid"
-            " usage\nDuplicate GPU detected : rank 1"
-        ),
         "RuntimeError: CUDA error: invalid device ordinal",
         "torch.AcceleratorError: CUDA error: invalid device ordinal",
     ),
@@ -451,10 +447,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         (
             "ValueError: You cannot perform fine-tuning on purely quantized models. Please attach"
             " trainable adapters on top of"
-        ),
-        (
-            "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision"
-            " on a different device than the one you're training on."
         ),
         "ValueError: `.to` is not supported for `4-bit` or `8-bit` bitsandbytes models.",
     ),
@@ -788,6 +780,30 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             "The chat template does not include the assistant turn's end-of-turn token in the loss"
             " mask; the model may not learn to stop."
         ),
+    ),
+    "local-rank-as-an-argument": (
+        "error: finetune_ddp.py: error: unrecognized arguments: --local-rank=1",
+        "error: train.py: error: unrecognized arguments: --local_rank=0",
+    ),
+    "ranks-on-one-gpu": (
+        (
+            "torch.distributed.DistBackendError: NCCL error in: x.cpp:1691, invalid"
+            " usage\nDuplicate GPU detected : rank 1"
+        ),
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3690, invalid usage, NCCL version 2.27.5\nncclInvalidUsage: This usually reflects invalid usage of NCCL library.\nLast error:\nDuplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000",
+    ),
+    "precision-of-accelerate-and-deepspeed": (
+        "ValueError: `--mixed_precision` arg cannot be set to `fp16` when `bf16` is set in the DeepSpeed config file.",
+    ),
+    "quantized-model-on-another-gpu": (
+        "ValueError: You can't train a model that has been loaded in 8-bit or 4-bit precision on a different device than the one you're training on.",
+    ),
+    "tasks-differ-from-devices": (
+        "ValueError: You set `devices=4` in Lightning, but the number of tasks per node configured in SLURM `--ntasks-per-node=1` does not match. HINT: Set `devices=1`.",
+    ),
+    "deepspeed-ignores-visible-devices": (
+        "Detected VISIBLE_DEVICES=2,3 but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were used. If you want to use CUDA_VISIBLE_DEVICES don't pass any of these arguments to deepspeed.",
+        "Detected CUDA_VISIBLE_DEVICES=4,5 but ignoring it because one or several of --include/--exclude/--num_gpus/--num_nodes cl args were used.",
     ),
     "argument-removed": (
         "TypeError: SFTTrainer.__init__() got an unexpected keyword argument 'tokenizer'",

@@ -3,7 +3,8 @@
 ## What it does
 Compares the GPUs that the `#SBATCH` lines of a job ask for on each node with the processes that `torchrun`,
 `accelerate launch` (with its configuration, where the command names it) or `deepspeed` start there; and the GPUs that
-CUDA_VISIBLE_DEVICES names with the processes of the command that it is set for. Silent where either
+CUDA_VISIBLE_DEVICES names, in the file or in the script that is started, with the processes of the command. `tune run`
+with a recipe for a single device and ms-swift without NPROC_PER_NODE start one process. Silent where either
 number is a variable, where commands share the GPUs (CUDA_VISIBLE_DEVICES, a server beside the training), and where the
 script spreads one model over several GPUs (`device_map`).
 
@@ -39,8 +40,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
-from truetune.checks.job_launches import Launched, gpus_of, launches, shares_gpus, visible_gpus
+from truetune.checks.findings import Case, Finding
+from truetune.checks.job_launches import (
+    Launched,
+    gpus_of,
+    launches,
+    shares_gpus,
+    visible_gpus,
+    visible_in_script,
+)
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import CommandFile
 
@@ -53,7 +61,8 @@ class JobGpusDifferFromProcesses(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[Launched]:
         for launch in launches(file):
-            if gpus_of(file) is not None or visible_gpus(file, launch.command) is not None:
+            shown = visible_gpus(file, launch.command) or visible_in_script(file, launch.command)
+            if gpus_of(file) is not None or shown is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
@@ -66,11 +75,7 @@ class JobGpusDifferFromProcesses(CommandRule):
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
-            idle = (
-                f"{wanted - here} of {wanted} GPUs stay idle"
-                if here < wanted
-                else "a rank has no GPU of its own"
-            )
+            idle = _what_happens(launch, wanted)
             gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
                 f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
@@ -83,9 +88,22 @@ class JobGpusDifferFromProcesses(CommandRule):
             )
 
     def _beyond_the_visible(self) -> Iterator[Finding]:
-        """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs."""
+        """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
         for launch in launches(self.subject):
-            shown = visible_gpus(self.subject, launch.command)
+            shown, place = visible_gpus(self.subject, launch.command), self.subject.path
+            in_script = visible_in_script(self.subject, launch.command)
+            if in_script is not None:
+                shown, place = in_script
+            if shown is not None and launch.processes == 1 < shown.gpus and launch.shares_one_model:
+                yield self.finding(
+                    f"{shown.gpus} GPUs are shown to one process: {launch.shares_one_model}",
+                    f"start {shown.gpus} processes ({launch.setting}={shown.gpus}), where one GPU holds the model",
+                    severity="warning",
+                    cases=[
+                        Case(shown.text, file=place, line=shown.line),
+                        self.case(launch.command, launch.said),
+                    ],
+                )
             if shown is None or launch.processes <= shown.gpus:
                 continue
             gpus = f"{shown.gpus} GPU{'s' * (shown.gpus != 1)}"
@@ -94,10 +112,19 @@ class JobGpusDifferFromProcesses(CommandRule):
                 " than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
                 f"start {shown.gpus} ({launch.setting} {shown.gpus * launch.machines}), or name as many GPUs",
                 cases=[
-                    self.case_at(shown.line, shown.text),
+                    Case(shown.text, file=place, line=shown.line),
                     self.case(launch.command, launch.said),
                 ],
             )
+
+
+def _what_happens(launch: Launched, wanted: int) -> str:
+    """What becomes of a job's GPUs, where the processes are more or fewer."""
+    if launch.processes > wanted:
+        return "a rank has no GPU of its own"
+    if launch.processes == 1 and launch.shares_one_model:
+        return launch.shares_one_model
+    return f"{wanted - launch.processes} of {wanted} GPUs stay idle"
 
 
 def _remedy(launch: Launched, wanted: int) -> str:

@@ -104,7 +104,9 @@ def known(config: Config) -> frozenset[str]:
         return frozenset((*RunSpec.model_fields, *Training.model_fields))
     packages = BUILT_ON.get(config.stack)
     if packages is None:
-        return config_readers()[config.stack].keys()
+        # The options of a command are no file of settings: who reads them knows all of them.
+        reader = config_readers().get(config.stack)
+        return reader.keys() if reader is not None else frozenset(config.raw)
     return frozenset(
         key for package in packages for keys in facts(package).classes.values() for key in keys
     )

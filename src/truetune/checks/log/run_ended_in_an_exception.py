@@ -45,7 +45,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.log.printing import described
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.memory_causes import MemoryStory, engine_beside, memory_cause
+from truetune.logs.console.memory_causes import (
+    MemoryStory,
+    engine_beside,
+    memory_cause,
+    with_frames,
+)
 from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
 from truetune.logs.console.messages import Message
 from truetune.logs.console.output import TIMEOUT_RAISED, ConsoleOutput, Failure, is_by_hand
@@ -122,7 +127,7 @@ class RunEndedInAnException(OutputRule):
         engine = engine_beside(output.settings, figures)
         return MemoryStory(
             engine or memory_cause(raised.frames, raised.text),
-            output.settings,
+            with_frames(output.settings, raised.frames),
             self.subject.curve("memory"),
             self.subject.last_step or output.done,
             figures.idle if figures.pieces_suffice else None,

@@ -3,7 +3,8 @@
 ## What it does
 Looks for a trainer of a causal model (`SFTTrainer` trains no other) with `compute_metrics` and neither
 `preprocess_logits_for_metrics` nor `eval_accumulation_steps` nor `batch_eval_metrics`, that is given rows to evaluate
-on, or asked to evaluate.
+on, or asked to evaluate; and for one of any model that returns hidden states or attentions
+(`output_hidden_states=True`), which are kept as well.
 
 ## Why it is bad
 The logits of all rows are kept until the end: rows x length x vocabulary x 4 bytes. 500 rows of 1,024 tokens at a
@@ -43,12 +44,16 @@ trainer = Trainer(
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metrics_unshifted import TRAINERS_OF_CAUSAL, trainers_of_causal
+from truetune.checks.source.metrics_unshifted import trainers_of_causal
 from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
 ELSEWHERE = (
     "eval_accumulation_steps",
@@ -58,27 +63,72 @@ ELSEWHERE = (
     "def evaluation_loop",
 )
 """What keeps less, or may: a method of the trainer's own class gives back what it likes"""
+OUTPUTS = ("output_hidden_states", "output_attentions")
+
+
+def _trainers(module: Module) -> Iterator[Call]:
+    """Trainers of causal models, and those of others whose model returns more than logits."""
+    causal = list(trainers_of_causal(module))
+    yield from causal
+    if next(_kept_outputs(module), None) is not None:
+        known = {call.node for call in causal}
+        yield from (
+            call for call in module.calls("transformers.*Trainer") if call.node not in known
+        )
+
+
+def _kept_outputs(module: Module) -> Iterator[ast.AST]:
+    """What makes the model return hidden states or attentions at each pass: an argument, or a field of its config."""
+    for call in module.calls("*.from_pretrained"):
+        if any(_is_true(call.keywords.get(name)) for name in OUTPUTS):
+            yield call.node
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        is_field = isinstance(target, ast.Attribute) and target.attr in OUTPUTS
+        if is_field and "config" in ast.unparse(target) and _is_true(node.value):
+            yield node
+
+
+def _is_true(node: ast.AST | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 class EvaluationKeepsAllLogits(SourceRule):
     code = "SRC061"
     severity = "warning"
-    looks_at = TRAINERS_OF_CAUSAL
+    looks_at = CodePlaces(
+        "trainers of causal models, or of models that return hidden states", _trainers
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*ELSEWHERE):
             return
         evaluates = any(module.methods("evaluate", "predict"))
-        for call in trainers_of_causal(module):
+        outputs = next(_kept_outputs(module), None)
+        for call in _trainers(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = call.keywords.get("compute_metrics")
             if (
-                given is not None
-                and module.flow.value(given) is not None
-                and call.lacks("preprocess_logits_for_metrics")
+                given is None
+                or module.flow.value(given) is None
+                or not call.lacks("preprocess_logits_for_metrics")
             ):
+                continue
+            if outputs is not None and not module.mentions("ignore_keys"):
+                yield self.finding(
+                    "the model returns hidden states or attentions of all layers, and the evaluation keeps them for"
+                    " every row until its end, beside the logits",
+                    "leave output_hidden_states and output_attentions out, or give"
+                    " preprocess_logits_for_metrics=lambda logits, labels: logits[0] (the logits alone), or"
+                    " eval_accumulation_steps=1",
+                    evidence=[
+                        "each layer adds rows x length x width, attentions rows x heads x length x length"
+                    ],
+                    cases=[at(module, outputs), at(module, given)],
+                )
+            else:
                 yield self.finding(
                     "compute_metrics gets the logits of the whole evaluation set, which are kept"
                     " until its end",

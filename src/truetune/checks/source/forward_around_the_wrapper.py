@@ -54,6 +54,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -62,20 +63,49 @@ from truetune.checks.source.loss_forced_to_require_grad import backward_calls, l
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
+from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.spec.stacks.readers import launches_of_several
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
 """Signs that the script averages gradients itself; said of all files together"""
 
 
+def _is_of_accelerate(module: Module, call: Call) -> bool:
+    return call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver)
+
+
+def _prepared_without_model(module: Module) -> Iterator[Call]:
+    """Calls of `prepare` that are given an optimizer, in a script whose calls of it are given no model."""
+    methods = module.methods("prepare", "prepare_model")
+    calls = [call for call in methods if _is_of_accelerate(module, call)]
+    arguments = [argument for call in calls for argument in call.node.args]
+    kinds = [module.flow.kinds(argument) for argument in arguments]
+    if all(kinds) and not any("model" in kind for kind in kinds):
+        yield from (call for call in calls if _gets_optimizer(module, call))
+
+
+def _gets_optimizer(module: Module, call: Call) -> bool:
+    """Is an optimizer among the arguments of a call, all of which are seen?"""
+    return not call.open and any(
+        "optimizer" in module.flow.kinds(argument) for argument in call.node.args
+    )
+
+
+def _wrapped(module: Module) -> Iterator[ast.AST]:
+    yield from wrapped_models(module)
+    yield from (call.node for call in _prepared_without_model(module))
+
+
 class ForwardAroundTheWrapper(SourceRule):
     code = "SRC022"
     severity = "error"
-    looks_at = CodePlaces("models that are wrapped for several processes", wrapped_models)
+    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._never_synchronised()
+        yield from self._never_prepared()
         bare = [made for model in wrapped_models(module) for made in objects_of(module, model)]
         if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
             return
@@ -101,6 +131,25 @@ class ForwardAroundTheWrapper(SourceRule):
                 "leave no_sync for the last micro-batch of each optimizer step",
                 cases=[at(module, node) for node in around[:1] if node is not None],
             )
+
+    def _never_prepared(self) -> Iterator[Finding]:
+        """Accelerate is given the optimizer, and never the model, whose gradients it would average."""
+        module = self.subject
+        for call in _prepared_without_model(module):
+            backward = next(
+                (one for one in module.methods("backward") if _is_of_accelerate(module, one)), None
+            )
+            if backward is not None:
+                yield self.finding(
+                    "accelerator.prepare is given the optimizer and not the model: gradients are not averaged between"
+                    " the processes, and each trains a model of its own",
+                    "give it the model too: model, optimizer, ... = accelerator.prepare(model, optimizer, ...)",
+                    severity="error"
+                    if next(launches_of_several(Path(module.path)), None)
+                    else "warning",
+                    cases=[at(module, call.node), at(module, backward.node)],
+                )
+                return
 
     def _finding(self, forward: ast.Call, backward: ast.AST, wrapper: str) -> Finding:
         module = self.subject

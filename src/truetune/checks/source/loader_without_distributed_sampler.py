@@ -2,8 +2,9 @@
 
 ## What it does
 Looks for a `DataLoader` that a training loop of DistributedDataParallel or FSDP reads, with neither a sampler nor a
-batch sampler of its own, and rows that are not divided by rank. Silent where a Trainer, accelerate, Lightning, Ray or
-DeepSpeed may put a sampler in, where the loader is made under a condition, or where arguments are not known.
+batch sampler of its own, and rows that are not divided by rank; and, in a loop of Accelerate, for one that is not given
+to `prepare`. Silent where a Trainer, accelerate, Lightning, Ray or DeepSpeed may put a sampler in, where the loader is
+made under a condition, or where arguments are not known.
 
 ## Why it is bad
 Gradients are averaged over processes that train on the same rows: N GPUs give no more progress than one, and an epoch
@@ -49,6 +50,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
@@ -57,6 +59,7 @@ from truetune.checks.source.own_processes import speaks_of_processes
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
+from truetune.spec.stacks.readers import launches_of_several
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 WRAPPERS = (
@@ -75,17 +78,21 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 
 def _loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
-    if any(True for part in module.with_linked for _ in part.calls(*WRAPPERS)):
+    wraps = any(True for part in module.with_linked for _ in part.calls(*WRAPPERS))
+    if wraps or next(module.calls("accelerate.Accelerator"), None) is not None:
         yield from module.calls(*LOADERS)
 
 
 class LoaderWithoutDistributedSampler(SourceRule):
     code = "SRC084"
     severity = "error"
-    looks_at = CodePlaces("loaders in scripts of DistributedDataParallel or FSDP", _loaders)
+    looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._left_out_of_prepare()
+        if not any(True for part in module.with_linked for _ in part.calls(*WRAPPERS)):
+            return
         if any(DIVIDED.search(part.text) for part in module.with_linked):
             return
         for call in _loaders(module):
@@ -102,6 +109,43 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     " call sampler.set_epoch(epoch) in each epoch",
                     cases=[at(module, call.node)],
                 )
+
+    def _left_out_of_prepare(self) -> Iterator[Finding]:
+        """Loaders of Accelerate's scripts that `prepare` is never given, where it is given other things."""
+        module = self.subject
+        prepared = _calls_of_prepare(module)
+        if not prepared:
+            return
+        is_several = next(launches_of_several(Path(module.path)), None) is not None
+        for call in module.calls(*LOADERS):
+            if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
+                yield self.finding(
+                    "every process trains on all rows: the loader is not given to accelerator.prepare, which"
+                    " divides it",
+                    "give it to accelerator.prepare beside the model and the optimizer",
+                    severity="error" if is_several else "warning",
+                    cases=[at(module, call.node), at(module, prepared[0].node)],
+                )
+
+
+def _calls_of_prepare(module: Module) -> list[Call]:
+    """What Accelerate is given, call by call; none where a call gives it what is not seen."""
+    if next(module.calls("accelerate.Accelerator"), None) is None:
+        return []
+    calls = [call for call in module.methods("prepare", "prepare_data_loader") if call.node.args]
+    return [] if any(call.open for call in calls) else calls
+
+
+def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
+    """Is the loader in none of these calls, and are its rows not divided by something else?"""
+    given = (argument for call in prepared for argument in call.node.args)
+    if any(_is_from(module, argument, loader) for argument in given):
+        return False
+    return not (
+        _has_sampler(module, loader)
+        or _is_divided(module, loader)
+        or _is_conditional(module, loader)
+    )
 
 
 def _has_sampler(module: Module, call: Call) -> bool:

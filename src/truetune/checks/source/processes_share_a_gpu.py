@@ -44,6 +44,7 @@ Safe: the call stands before the first tensor on a GPU.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
@@ -54,7 +55,7 @@ from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SETS_DEVICE = ("set_device", "CUDA_VISIBLE_DEVICES", "device_mesh", "torch.device(", "cuda:{")
+SETS_DEVICE = ("set_device", "CUDA_VISIBLE_DEVICES", "device_mesh", "cuda:{")
 """Signs that a process has a device of its own; said of all files together"""
 FIRST = ("cuda", "cuda:0")
 
@@ -69,6 +70,8 @@ class ProcessesShareAGpu(SourceRule):
         wrapped = list(wrapped_models(module))
         if not wrapped or any(part.mentions(*SETS_DEVICE) for part in module.with_linked):
             return
+        if any(_makes_own_device(part) for part in module.with_linked):
+            return
         if any("device_ids" in call.keywords or call.open for call in wrapped):
             return  # device_ids that differ from the model's device raise at once
         moved = next((call for call in _moves(module) if _is_of_a_model(module, call)), None)
@@ -80,10 +83,32 @@ class ProcessesShareAGpu(SourceRule):
             )
 
 
+def _makes_own_device(module: Module) -> bool:
+    """Is a device made that may be another in each process: `torch.device("cuda", local_rank)`?"""
+    for call in module.calls("torch.device"):
+        named = module.flow.value(call.argument(0, "type"))
+        if len(call.args) + len(call.keywords) > 1 or named not in (*FIRST, "cpu"):
+            return True
+    return False
+
+
+def _device(module: Module, call: Call) -> object:
+    """The device that something is put on, by its name or through `torch.device`."""
+    given = call.argument(0, "device")
+    made = [origin.node for origin in module.flow.origins(given)] if given is not None else []
+    if (
+        len(made) == 1
+        and isinstance(made[0], ast.Call)
+        and ast.unparse(made[0].func) == "torch.device"
+    ):
+        given = made[0].args[0] if made[0].args else None
+    return module.flow.value(given)
+
+
 def _moves(module: Module) -> Iterator[Call]:
     """Calls that put something on the current GPU, or on the first."""
     for call in module.methods("cuda", "to"):
-        given = module.flow.value(call.argument(0, "device"))
+        given = _device(module, call)
         if (call.method == "cuda" and not call.args and not call.keywords) or given in FIRST:
             yield call
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -87,6 +87,24 @@ KEPT_LOGITS = MemoryCause(
     "preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1), or eval_accumulation_steps=1, or"
     " prediction_loss_only=True where the loss is enough; `truetune lint SCRIPT` checks it",
     by_rows=False,
+)
+KEPT_OUTPUTS = MemoryCause(
+    "evaluation-keeps-outputs",
+    "the evaluation keeps several tensors of each batch on the GPU: logits, and whatever else the model returns"
+    " (hidden states and attentions of all layers, a key-value cache)",
+    "output_hidden_states=False and output_attentions=False in the model's config (or"
+    ' trainer.evaluate(ignore_keys=["hidden_states", "attentions", "past_key_values"])), and'
+    " preprocess_logits_for_metrics=lambda logits, labels: logits[0].argmax(-1);"
+    " eval_accumulation_steps=1 moves what is left to the machine's memory",
+    by_rows=False,
+)
+IMAGES = MemoryCause(
+    "images",
+    "the model reads images, and an image of full size is thousands of tokens: one for each 28 x 28 pixels in"
+    " Qwen2-VL and Qwen2.5-VL, several crops in others; the attention of the image encoder grows with their square",
+    "make images smaller before they are read: max_pixels (AutoProcessor.from_pretrained(..., max_pixels=1024*28*28)),"
+    " image_max_pixels in LLaMA-Factory, MAX_PIXELS in ms-swift, or image.thumbnail((1024, 1024));"
+    ' attn_implementation="flash_attention_2"',
 )
 EVALUATION = MemoryCause(
     "evaluation-batch",
@@ -201,6 +219,13 @@ NORM = MemoryCause(
 EVALUATES = r"^_*(?:(?:run_|do_|compute_)?(?:eval|evaluate|evaluation|validate|validation)(?:_\w+)?|(?:dev|val)_loss)$"
 """Functions of scripts that evaluate, by their names"""
 IN_GENERATION = r"^(?:generate|_sample|_beam_search|_greedy_search|fast_generate)"
+READS_IMAGES = (
+    r"models/(?:qwen\d\w*_vl\w*|llava\w*|idefics\d?|internvl|mllama|pixtral|paligemma|smolvlm|siglip\w*|glm4v\w*)/"
+    r"|modeling_(?:minicpmv|internvl|siglip)\w*\.py$|/(?:vision|image)_(?:encoder|tower)\w*\.py$"
+)
+"""Code of models that read images"""
+RECOMPUTES = re.compile(r"torch/utils/checkpoint\.py$|deepspeed/.*/checkpointing\.py$")
+"""Code that only a model with gradient checkpointing passes through"""
 SIGNS = (
     _Sign(
         DATA_PARALLEL,
@@ -208,6 +233,11 @@ SIGNS = (
     ),
     _Sign(DATA_PARALLEL, function=r"^_worker$", file=r"parallel_apply"),
     _Sign(ENGINE, file=r"/vllm/(?:worker|v1|engine|executor|model_executor)/"),
+    _Sign(
+        KEPT_OUTPUTS,
+        function=r"^(?:<genexpr>|nested_concat)$",
+        code=r"type\(tensors\)\(\s*nested_concat",
+    ),
     _Sign(
         KEPT_LOGITS,
         function=r"^(?:nested_concat|torch_pad_and_concatenate|nested_detach|_nested_gather)$",
@@ -251,8 +281,16 @@ SIGNS = (
     # What summons full parameters is no forward pass: that one gathers in _runtime_utils.
     _Sign(GATHER, file=r"fsdp/(?:_state_dict_utils|_unshard_param_utils|_optim_utils)\.py$"),
     _Sign(RESUMED, file=r"torch/serialization\.py$"),
+    _Sign(IMAGES, file=READS_IMAGES),
 )
 """The first that fits the frames holds"""
+
+
+def with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> PrintedSettings:
+    """The printed settings, with what the frames of a traceback prove: that checkpointing is on."""
+    if any(RECOMPUTES.search(frame.file.replace("\\", "/")) for frame in frames):
+        return replace(settings, checkpointing=True)
+    return settings
 
 
 def memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
@@ -391,7 +429,7 @@ def _smaller_steps(settings: PrintedSettings, *, advises_rows: bool) -> Iterator
     if settings.batch is None or settings.batch > 1:
         yield "halve per_device_train_batch_size and double gradient_accumulation_steps"
     if not settings.checkpointing:
-        yield "turn gradient_checkpointing on"
+        yield "turn gradient_checkpointing on, unless it is"
     if settings.batch == 1 and settings.checkpointing and advises_rows:
         yield (
             "the batch is 1 and checkpointing is on already: shorter rows (`truetune check DATA -t"

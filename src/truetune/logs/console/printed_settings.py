@@ -39,6 +39,7 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         "checkpointing",
         r"Gradient checkpointing enabled|Using gradient checkpointing"
         r"|incompatible with gradient checkpointing|use_cache=False.{0,40}gradient checkpointing"
+        r"|--gradient[-_]checkpointing(?![\w-])(?![ =]+(?:[Ff]alse|0|no)\b)"
         r"|gradient_checkpointing['\"]?\s?[:=]\s?[Tt]rue|Unsloth: Will smartly offload gradients",
     ),
     (

@@ -55,7 +55,6 @@ FOREIGN: Mapping[str, frozenset[str]] = {
     ACCELERATE: frozenset(("compute_environment", "distributed_type")),
     DEEPSPEED: frozenset(("zero_optimization", "train_micro_batch_size_per_gpu")),
     "a model's config.json": frozenset(("architectures", "transformers_version")),
-    "a torchtune recipe": frozenset(("checkpointer", "_component_")),
 }
 """What is no run's settings, and keys that tell it"""
 V1 = "settings of LLaMA-Factory's v1 form, which truetune does not read"

@@ -13,7 +13,7 @@ from typing import Any
 from truetune.parsing.shell_commands import CommandFile, ShellCommand
 from truetune.spec.config import Config
 from truetune.spec.located import Keys, Located, Spot
-from truetune.spec.stacks import llama_factory, trl
+from truetune.spec.stacks import llama_factory, swift, trl
 from truetune.spec.stacks.draft import UNKNOWN
 
 OF_TRL = {
@@ -27,6 +27,8 @@ OF_TRL = {
     "rloo": "RLOOConfig",
 }
 """Commands of `trl`, which are the names of its scripts too -> the class of their settings"""
+OF_SWIFT = ("sft", "pt", "rlhf")
+"""Commands of ms-swift that train"""
 TRL_SCRIPT = re.compile(r"(?:.*/)?trl/scripts/(\w+)\.py")
 OPTION = re.compile(r"--[A-Za-z]\w*(?:-\w+)*(?:=.*)?", re.S)
 SETTINGS_FILE = ("--config", "-c")
@@ -42,6 +44,10 @@ def configs_of_commands(file: CommandFile) -> Iterator[Config]:
         if name and options:
             yield trl.read(_document(file, command, options), name)
             continue
+        for kind in OF_SWIFT:
+            options = command.behind("swift", kind) or ()
+            if options and not any(one.partition("=")[0] in SETTINGS_FILE for one in options):
+                yield swift.read(_document(file, command, options), kind)
         options = command.behind("llamafactory-cli", "train") or ()
         if options and options[0].startswith("--"):
             yield llama_factory.read(_document(file, command, options))

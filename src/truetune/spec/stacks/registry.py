@@ -16,7 +16,7 @@ from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 from truetune.spec.config import Config, Stack
 from truetune.spec.located import Located
-from truetune.spec.stacks import axolotl, llama_factory, own, trl
+from truetune.spec.stacks import axolotl, llama_factory, own, torchtune, trl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +83,16 @@ BUILT_IN = (
         command_in_text=re.compile(
             r"\b(?:llamafactory-cli|lmf)\s+(?:train|export|chat|api|eval|webchat)\b"
         ),
+    ),
+    ConfigReader(
+        name="torchtune",
+        title="torchtune recipe",
+        read=torchtune.read,
+        keys=torchtune.keys,
+        model_key="model",
+        unknown_key="torchtune hands it to the recipe, which may not read it",
+        command="tune run RECIPE --config FILE",
+        command_in_text=re.compile(r"\btune\s+run\b"),
     ),
 )
 

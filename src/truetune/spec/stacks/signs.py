@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from truetune.spec.config import Stack
-from truetune.spec.stacks import llama_factory, trl
+from truetune.spec.stacks import llama_factory, torchtune, trl
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.registry import foreign_readers
@@ -67,6 +67,8 @@ DESCRIBE_A_MODEL = frozenset(("template", "finetuning_type", "quantization_bit")
 def are_enough(stack: Stack, value: Mapping[object, object]) -> bool:
     """Do the keys of this file show that it is read by this program?"""
     given = {str(key) for key in value}
+    if stack == "torchtune":
+        return torchtune.is_recipe(value)
     if stack == "llama-factory":
         signs = given & OF_LLAMA_FACTORY
         if not _own_words(given, llama_factory.keys()):

@@ -92,6 +92,28 @@ MESSAGES = (
         "torch/distributed/rendezvous.py",
     ),
     message(
+        "tasks-differ-from-devices",
+        "Slurm starts another number of processes on a node than Lightning is told to use GPUs",
+        r"You set `(?:devices|--ntasks|num_nodes)=\d+`.{0,200}SLURM",
+        "Lightning starts no processes under Slurm: srun must start one for each GPU, and --ntasks-per-node says how"
+        " many",
+        "set #SBATCH --ntasks-per-node to the number of GPUs (devices=N), and start it by srun; devices=1 would leave"
+        " the other GPUs idle",
+        "lightning/fabric/plugins/environments/slurm.py",
+    ),
+    message(
+        "deepspeed-ignores-visible-devices",
+        "DeepSpeed ignores CUDA_VISIBLE_DEVICES, and takes the first GPUs of the machine",
+        r"Detected (?:CUDA_)?VISIBLE_DEVICES=\S{1,80} but ignoring it",
+        "the command names GPUs itself (--num_gpus, --include), which overrules the variable: other runs may use"
+        " the GPUs that are taken instead",
+        "name the GPUs in the command: `deepspeed --include localhost:2,3 SCRIPT` in place of --num_gpus and"
+        " CUDA_VISIBLE_DEVICES",
+        "deepspeed/launcher/runner.py",
+        "deepspeedai/DeepSpeed#3069",
+        shown="notice",
+    ),
+    message(
         "file-not-found",
         "a file or folder that the run names is not there",
         r"FileNotFoundError|No such file or directory|NotADirectoryError|IsADirectoryError",

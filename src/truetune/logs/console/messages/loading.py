@@ -146,6 +146,16 @@ MESSAGES = (
         "peft/tuners/tuners_utils.py",
     ),
     message(
+        "quantized-model-on-another-gpu",
+        "every process loads the quantized model onto the same GPU, which is not its own",
+        r"loaded in 8-bit or 4-bit precision on a different device than the one",
+        "device_map={'': 0}, or a device_map that names no process, in a script that runs as several",
+        "load it with device_map={'': int(os.environ['LOCAL_RANK'])} (or PartialState().process_index), so that each"
+        " process has it on its own GPU",
+        "accelerate/accelerator.py",
+        "huggingface/accelerate#2713",
+    ),
+    message(
         "quantized-model-not-trainable",
         "a quantized model can't be trained as it is",
         r"cannot perform fine-tuning on purely quantized models"

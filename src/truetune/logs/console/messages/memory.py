@@ -68,7 +68,9 @@ MESSAGES = (
         " is gathered; else the scheduler, or a person",
         "look for `oom` in `dmesg -T | tail`; compute the model's size with `truetune plan"
         " SETTINGS`; lower dataloader_num_workers and dataset_num_proc, and load the model in"
-        " bfloat16",
+        " bfloat16; where it ends while several processes load the weights, let one of them do it:"
+        " fsdp_cpu_ram_efficient_loading: true with fsdp_sync_module_states: true, or ZeRO-3's"
+        " zero3_init_flag: true",
         "OpenBMB/MiniCPM-V#917",
         "zai-org/ChatGLM-6B#736",
         "zai-org/ChatGLM2-6B#525",
@@ -141,6 +143,7 @@ MESSAGES = (
         " check CHECKPOINT` says so",
         "caffe2/serialize/inline_container.cc",
         "h2oai/h2o-llmstudio#214",
+        refined_by=("nccl-shared-memory",),
     ),
     message(
         "too-many-open-files",

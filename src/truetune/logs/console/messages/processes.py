@@ -52,9 +52,21 @@ MESSAGES = (
         is_consequence=True,
     ),
     message(
+        "ranks-on-one-gpu",
+        "two processes of the run use the same GPU",
+        r"Duplicate GPU detected",
+        'each process takes the same one: `cuda:0`, `.cuda()` or `.to("cuda")` without'
+        " torch.cuda.set_device(local_rank) before it; a CUDA_VISIBLE_DEVICES of one GPU for all of them;"
+        " or more processes than GPUs were started",
+        "torch.cuda.set_device(int(os.environ['LOCAL_RANK'])) before the first tensor, and"
+        ' device = torch.device("cuda", local_rank); `truetune doctor` lists the GPUs',
+        "pytorch/pytorch#62316",
+        refined_by=("nccl-same-gpu-twice",),
+    ),
+    message(
         "rank-device-mismatch",
         "the run starts more processes than there are GPUs",
-        r"CUDA error: invalid device ordinal|Duplicate GPU detected|device_id.{0,60}(?:out of"
+        r"CUDA error: invalid device ordinal|device_id.{0,60}(?:out of"
         r" range|invalid)"
         r"|Invalid device id|does not have enough GPUs",
         "nproc-per-node, num_processes or CUDA_VISIBLE_DEVICES name more GPUs than the machine has",

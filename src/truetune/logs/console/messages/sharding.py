@@ -188,12 +188,23 @@ MESSAGES = (
         "huggingface/accelerate#2139",
     ),
     message(
+        "precision-of-accelerate-and-deepspeed",
+        "accelerate and the DeepSpeed file ask for different precisions",
+        r"`--mixed_precision` arg cannot be set to",
+        "mixed_precision of accelerate's configuration (or of the command) beside fp16 or bf16 of the DeepSpeed file:"
+        " one says fp16, the other bf16",
+        'set both to the same: mixed_precision: bf16 and "bf16": {"enabled": true}, or "auto" in the DeepSpeed'
+        " file; `truetune lint COMMAND.sh` names the two places",
+        "accelerate/utils/dataclasses.py",
+    ),
+    message(
         "layer-class-to-wrap-not-found",
         "FSDP is told to wrap a class of layers that the model does not have",
         r"Could not find the transformer layer class",
         "fsdp_transformer_layer_cls_to_wrap names another architecture's class",
-        "the class of the model's layers (LlamaDecoderLayer, Qwen2DecoderLayer, ...), as `print(model)`"
-        " shows it; leave the setting out, and accelerate takes model._no_split_modules",
+        "name the class of this model's layers, as `print(model)` shows it (of Llama LlamaDecoderLayer, of Qwen2.5"
+        " Qwen2DecoderLayer, of Qwen3 Qwen3DecoderLayer), in fsdp_transformer_layer_cls_to_wrap; or leave the setting"
+        " out, and accelerate takes model._no_split_modules",
         "accelerate/utils/dataclasses.py",
     ),
     message(

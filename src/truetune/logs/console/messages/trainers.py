@@ -6,6 +6,17 @@ from truetune.logs.console.messages.message import message
 
 MESSAGES = (
     message(
+        "local-rank-as-an-argument",
+        "the launcher gives each process --local-rank, which the script's parser does not know",
+        r"unrecognized arguments:.{0,200}--local[-_]rank",
+        "torch.distributed.launch passes --local-rank (with a dash since torch 2.0, --local_rank before) to the"
+        " script; torchrun passes nothing and sets LOCAL_RANK",
+        "start it with `torchrun --nproc-per-node N SCRIPT` and read int(os.environ['LOCAL_RANK']); or take both"
+        ' spellings: add_argument("--local-rank", "--local_rank", type=int, default=0)',
+        "torch/distributed/launch.py",
+        "huggingface/pytorch-image-models#1724",
+    ),
+    message(
         "argument-removed",
         "the installed release does not know this argument",
         r"got an unexpected keyword argument|got multiple values for (?:keyword )?argument"

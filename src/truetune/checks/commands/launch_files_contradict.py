@@ -1,0 +1,297 @@
+r"""The files that set up a launch contradict each other.
+
+## What it does
+Reads the files that a command names: accelerate's configuration, the DeepSpeed file, the settings, and literals in the
+script. It compares what stands in two of them: batch, accumulation, learning rate, warm-up and precision of the
+DeepSpeed file with those of the run; accelerate's precision and GPUs (gpu_ids) with the rest of it; the class of layers
+that FSDP shall wrap with the model's. "auto", and values that the shell puts in, contradict nothing.
+
+## Why it is bad
+The Trainer stops at a DeepSpeed file that says something else, after the model was loaded in every process. A loop of
+one's own does not stop: DeepSpeed's optimizer takes the rate of its file, and nobody reads the rate of the command.
+FSDP stops at a class that the model has not.
+
+## Example
+```bash
+accelerate launch --use_fsdp --num_processes 8 --fsdp_transformer_layer_cls_to_wrap LlamaDecoderLayer \
+    train.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct
+```
+
+## Use instead
+```bash
+accelerate launch --use_fsdp --num_processes 8 --fsdp_transformer_layer_cls_to_wrap Qwen2DecoderLayer \
+    train.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct
+```
+
+## Fix safety
+"auto" in the DeepSpeed file is filled in by the Trainer from its own settings: safe. A loop of one's own gets no such
+help; write the value that you mean there.
+
+## References
+- transformers/integrations/deepspeed.py (`trainer_config_finalize`), accelerate/utils/dataclasses.py
+- huggingface/transformers#12021, shibing624/MedicalGPT#191, hiyouga/LLaMA-Factory#201, tatsu-lab/stanford_alpaca#58
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.findings import Case, Finding
+from truetune.checks.launch_files import LaunchFiles, Said, launch_files, script_tree, value_at
+from truetune.checks.rule import CommandRule
+from truetune.checks.wrapped_layers import layer_class, wrong_classes
+from truetune.parsing.shell_commands import CommandFile
+
+OF_DEEPSPEED: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("train_micro_batch_size_per_gpu",), "per_device_train_batch_size"),
+    (("gradient_accumulation_steps",), "gradient_accumulation_steps"),
+    (("optimizer", "params", "lr"), "learning_rate"),
+    (("scheduler", "params", "warmup_max_lr"), "learning_rate"),
+    (("scheduler", "params", "warmup_num_steps"), "warmup_steps"),
+    (("gradient_clipping",), "max_grad_norm"),
+)
+"""What the Trainer compares: key of the DeepSpeed file, its own name"""
+MODELS = ("model_name_or_path", "model_name", "model_id", "base_model", "model")
+HALVES = ("fp16", "bf16")
+MAX_TOLD = 2
+"""Contradictions that the message spells out; the cases hold all"""
+
+
+class _Contradiction(NamedTuple):
+    """Two places that say different things."""
+
+    message: str
+    remedy: str
+    cases: tuple[Said, ...]
+    severity: str = "error"
+
+
+class LaunchFilesContradict(CommandRule):
+    code = "CMD009"
+    severity = "error"
+    what = "launches"
+
+    @staticmethod
+    def places(file: CommandFile) -> Iterator[LaunchFiles]:
+        yield from launch_files(file)
+
+    def findings(self) -> Iterator[Finding]:
+        for launch in self.places(self.subject):
+            for found in (*_of_run(launch), *_of_own_loop(launch), *_of_accelerate(launch)):
+                yield self.finding(
+                    found.message,
+                    found.remedy,
+                    severity="error" if found.severity == "error" else "warning",
+                    cases=[Case(said.text, file=said.file, line=said.line) for said in found.cases],
+                )
+
+
+def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The DeepSpeed file beside the settings of a Trainer."""
+    if not _has_trainer(launch):
+        return
+    pairs = [*_other_numbers(launch), *_other_halves(launch)]
+    if not pairs:
+        return
+    file = Path(pairs[0][0].file).name
+    told = [f"{theirs.text} beside {own.text}" for theirs, own in pairs[:MAX_TOLD]]
+    more = f", and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
+    yield _Contradiction(
+        f"{file} says something else than the run: {'; '.join(told)}{more}; the Trainer stops there",
+        f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
+        tuple(said for pair in pairs for said in pair),
+    )
+
+
+def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+    """Numbers of the DeepSpeed settings, each with the other one of the run."""
+    for way, name in OF_DEEPSPEED:
+        theirs = value_at(launch.deepspeed, way) or value_at(
+            launch.accelerate, ("deepspeed_config", *way)
+        )
+        own = launch.run_value(name)
+        if theirs is not None and own is not None and _differ(theirs.value, own.value):
+            yield theirs, own
+
+
+def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
+    """The half precision that the DeepSpeed file enables, with the other one of the run."""
+    for half, other in (HALVES, HALVES[::-1]):
+        own = launch.switch(half) or launch.run_value(half)
+        theirs = value_at(launch.deepspeed, (other, "enabled"))
+        if own is not None and theirs is not None and own.value is True and theirs.value is True:
+            yield theirs, own
+
+
+def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """A rate of the command that DeepSpeed's own optimizer never gets."""
+    theirs = value_at(launch.deepspeed, ("optimizer", "params", "lr"))
+    own = launch.option("lr", "learning_rate")
+    if theirs is None or own is None or launch.deepspeed is None or _has_trainer(launch):
+        return
+    if not _differ(theirs.value, own.value) or not _leaves_the_optimizer(launch):
+        return
+    file = Path(launch.deepspeed.path).name
+    yield _Contradiction(
+        f"the learning rate is {theirs.value:g}, as {file} says, and not {own.value:g}: deepspeed.initialize gets no"
+        " optimizer, and makes its own from the file",
+        f"set optimizer.params.lr in {file} to {own.value:g}, or give deepspeed.initialize an optimizer",
+        (theirs, own),
+        "warning",
+    )
+
+
+def _leaves_the_optimizer(launch: LaunchFiles) -> bool:
+    """Does the script call deepspeed.initialize, and give it neither an optimizer nor settings of its own making?"""
+    tree = script_tree(launch.script)
+    calls = [
+        node
+        for node in (ast.walk(tree) if tree is not None else ())
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("deepspeed.initialize")
+    ]
+    taken = {"optimizer", "config", "config_params"}
+    return bool(calls) and not any(
+        len(call.args) > 1 or any(keyword.arg in (*taken, None) for keyword in call.keywords)
+        for call in calls
+    )
+
+
+def _has_trainer(launch: LaunchFiles) -> bool:
+    """Is the script one whose Trainer compares the files? A script that is not there may be either."""
+    tree = script_tree(launch.script)
+    if tree is None:
+        return launch.option("per_device_train_batch_size") is not None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    return any(name.endswith("Trainer") for name in names)
+
+
+def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """accelerate's configuration beside its DeepSpeed file, its GPUs and the model."""
+    precision = launch.option("mixed_precision") or value_at(
+        launch.accelerate, ("mixed_precision",)
+    )
+    for half in HALVES:
+        enabled = value_at(launch.deepspeed, (half, "enabled"))
+        is_on = precision is not None and enabled is not None and enabled.value is True
+        if is_on and precision is not None and enabled is not None:
+            if precision.value in HALVES and precision.value != half:
+                yield _Contradiction(
+                    f"accelerate is told mixed_precision {precision.value}, and the DeepSpeed file enables {half}",
+                    f"set mixed_precision to {half}, or enable {precision.value} in the DeepSpeed file and leave {half}"
+                    " out",
+                    (precision, enabled),
+                )
+    yield from _of_gpu_ids(launch)
+    yield from _of_accumulation(launch)
+    yield from _of_layers(launch)
+
+
+def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    named = launch.option("gpu_ids") or value_at(launch.accelerate, ("gpu_ids",))
+    count = launch.option("num_processes") or value_at(launch.accelerate, ("num_processes",))
+    machines = value_at(launch.accelerate, ("num_machines",))
+    if named is None or count is None or str(named.value) == "all":
+        return
+    if (machines is not None and machines.value != 1) or not isinstance(count.value, int):
+        return
+    gpus = len(set(str(named.value).replace(" ", "").strip(",").split(",")))
+    if count.value == gpus:
+        return
+    is_more = count.value > gpus
+    yield _Contradiction(
+        f"{count.value} processes are started on {gpus} GPU{'s' * (gpus != 1)}:"
+        f" {'a rank has no GPU of its own' if is_more else 'the other GPUs stay idle'}",
+        f"set num_processes to {gpus}, or name as many GPUs in gpu_ids (or all)",
+        (named, count),
+        "error" if is_more else "warning",
+    )
+
+
+def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """`Accelerator(gradient_accumulation_steps=8)`, or accelerate's own key, beside DeepSpeed's number."""
+    theirs = value_at(launch.deepspeed, ("gradient_accumulation_steps",))
+    own = _accumulation_in_code(launch) or value_at(
+        launch.accelerate,
+        ("gradient_accumulation_steps",),
+        ("deepspeed_config", "gradient_accumulation_steps"),
+    )
+    if (
+        theirs is None
+        or own is None
+        or _has_trainer(launch)
+        or not _differ(theirs.value, own.value)
+    ):
+        return
+    yield _Contradiction(
+        f"gradients are accumulated over {theirs.value} batches, as the DeepSpeed file says, and not over {own.value}",
+        f'set gradient_accumulation_steps in the DeepSpeed file to {own.value}, or to "auto"',
+        (theirs, own),
+        "warning",
+    )
+
+
+def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
+    tree = script_tree(launch.script)
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Accelerator"):
+            for keyword in node.keywords:
+                steps = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if keyword.arg == "gradient_accumulation_steps" and isinstance(steps, int):
+                    text = f"Accelerator(gradient_accumulation_steps={steps})"
+                    return Said(steps, str(launch.script), keyword.value.lineno, text)
+    return None
+
+
+def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    named = value_at(
+        launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
+    ) or launch.option("fsdp_transformer_layer_cls_to_wrap")
+    model = launch.run_value(*MODELS) or _model_in_code(launch)
+    if named is None or model is None or not isinstance(model.value, str):
+        return
+    own = layer_class(model.value, Path(launch.command_file).parent)
+    wrong = wrong_classes(str(named.value), own) if own is not None else []
+    if wrong:
+        yield _Contradiction(
+            f"FSDP shall wrap {', '.join(wrong)}, and the layers of {model.value} are {own}: the start stops at it",
+            f"set fsdp_transformer_layer_cls_to_wrap to {own}, or leave it out",
+            (named, model),
+        )
+
+
+def _model_in_code(launch: LaunchFiles) -> Said | None:
+    """The one model that the script loads by a name that stands in it."""
+    tree = script_tree(launch.script)
+    found = dict(_loaded_names(tree)) if tree is not None else {}
+    if len(found) != 1:
+        return None
+    name, line = next(iter(found.items()))
+    return Said(name, str(launch.script), line, f"from_pretrained({name!r})")
+
+
+def _loaded_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """The names that `from_pretrained` is given, as they stand there or in a variable, with their lines."""
+    texts = {
+        ast.unparse(target): node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("from_pretrained"):
+            continue
+        given = node.args[0] if node.args else None
+        given = texts.get(given.id) if isinstance(given, ast.Name) else given
+        if isinstance(given, ast.Constant) and isinstance(given.value, str):
+            yield given.value, node.lineno
+
+
+def _differ(one: object, other: object) -> bool:
+    """Are both numbers, and not the same?"""
+    numbers = (int, float)
+    both = isinstance(one, numbers) and isinstance(other, numbers)
+    return both and not (isinstance(one, bool) or isinstance(other, bool)) and one != other

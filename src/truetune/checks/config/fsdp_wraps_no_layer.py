@@ -1,0 +1,90 @@
+"""FSDP is told to wrap a class of layers that the model does not have.
+
+## What it does
+Compares the class that `fsdp_config` names (`transformer_layer_cls_to_wrap`) with that of the model's layers, by its
+config.json or by its published name. Classes that are no layer of a known model are left alone.
+
+## Why it is bad
+The start stops, after the weights were loaded in every process: "Could not find the transformer layer class".
+
+## Example
+```yaml
+config:
+  base_model: Qwen/Qwen3-8B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  fsdp_config: {transformer_layer_cls_to_wrap: Qwen2DecoderLayer, auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+```
+
+## Use instead
+```yaml
+config:
+  base_model: Qwen/Qwen3-8B
+  datasets: [{path: some/rows, type: alpaca}]
+  sequence_len: 2048
+  fsdp_config: {transformer_layer_cls_to_wrap: Qwen3DecoderLayer, auto_wrap_policy: TRANSFORMER_BASED_WRAP}
+```
+
+## Fix safety
+Safe: it decides how weights are grouped, not what is learned. Left out, the class is taken from the model.
+
+## References
+- tatsu-lab/stanford_alpaca#58, hiyouga/LLaMA-Factory#8279, huggingface/accelerate#1943
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.checks.config.keys import case
+from truetune.checks.findings import Finding
+from truetune.checks.judgement import Unmet
+from truetune.checks.measurement import Measurement
+from truetune.checks.rule import ConfigRule
+from truetune.checks.wrapped_layers import layer_class, wrong_classes
+
+NAMES = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")
+
+
+class FsdpWrapsNoLayer(ConfigRule):
+    code = "CFG047"
+    severity = "error"
+
+    def unmet(self) -> Unmet | None:
+        if not self._named():
+            return Unmet("it is about classes of layers that FSDP wraps, and none is named")
+        if self._own() is None:
+            return Unmet("it is about models whose class of layers is known, and this is none")
+        return None
+
+    def figure(self) -> Measurement | str:
+        return f"FSDP wraps {self._named()}, the layers of the model"
+
+    def findings(self) -> Iterator[Finding]:
+        own = self._own()
+        wrong = wrong_classes(self._named(), own) if own is not None else []
+        if wrong:
+            yield self.finding(
+                f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
+                f"set {NAMES[0]} to {own}, or leave it out",
+                cases=[case(self.subject, ", ".join(wrong), *NAMES, "fsdp_config")],
+            )
+
+    def _named(self) -> str:
+        """The classes that are named, with commas; empty where none is."""
+        raw = self.subject.raw
+        tables: list[Any] = [raw, raw.get("fsdp_config")]
+        for table in tables:
+            for name in NAMES:
+                value = table.get(name) if isinstance(table, dict) else None
+                if isinstance(value, str):
+                    return value
+                if isinstance(value, (list, tuple)):
+                    return ",".join(str(item) for item in value)
+        return ""
+
+    def _own(self) -> str | None:
+        model = self.subject.spec.model
+        return layer_class(model, Path(self.subject.path).parent) if model is not None else None

@@ -1,0 +1,214 @@
+"""What a launch is told in several files: the command, accelerate's configuration, the DeepSpeed file, the settings.
+
+A command that starts a training names its files, and each of them may set the batch, the accumulation, the precision
+or the rate. Here the files are found, and each value is read with its place. Values that are "auto", variables of the
+shell, and files that are not there say nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.errors import TruetuneError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.parsing.python_reader import parse_python
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
+from truetune.spec import located
+from truetune.spec.located import Located
+
+ARGUMENTS = ("TrainingArguments", "Config")
+"""Ends of the names of classes that hold the settings of a Trainer: `SFTConfig`, `Seq2SeqTrainingArguments`"""
+OTHER_CONFIGS = frozenset(("LoraConfig", "BitsAndBytesConfig", "AutoConfig", "GenerationConfig"))
+SETTINGS_OPTIONS = ("--config", "-c", "--recipe", "--config_path")
+DEEPSPEED_OPTIONS = ("--deepspeed", "--deepspeed_config", "--ds_config")
+ABOVE = 3
+"""Folders, from the command's own upwards, in which a file that it names is looked for"""
+
+
+class Said(NamedTuple):
+    """A value, and where it stands."""
+
+    value: Any
+    file: str
+    line: int
+    text: str
+    """As a reader finds it: `learning_rate: 1e-05`, `--num_processes 8`"""
+
+
+class LaunchFiles(NamedTuple):
+    """A command that starts a training, and the files that it reads."""
+
+    command: ShellCommand
+    accelerate: Located | None
+    deepspeed: Located | None
+    settings: Located | None
+    script: Path | None
+    command_file: str
+
+    def option(self, *names: str) -> Said | None:
+        """The value of an option behind the script; None where the shell puts something in."""
+        for name in names:
+            given = last_option(self.command.words, f"--{name}")
+            if given and "$" not in given and not given.startswith("--"):
+                text = f"--{name} {given}"
+                return Said(_number(given), self.command_file, self.command.line, text)
+        return None
+
+    def switch(self, name: str) -> Said | None:
+        """An option that switches something on: `--bf16`, `--bf16 True`."""
+        given = last_option(self.command.words, f"--{name}")
+        if given is None or given.lower() in ("false", "0", "no"):
+            return None
+        return Said(True, self.command_file, self.command.line, f"--{name}")
+
+    def run_value(self, *names: str) -> Said | None:
+        """What the run itself is given: by the command, else the settings, else a literal in the script."""
+        return (
+            self.option(*names)
+            or value_at(self.settings, *((name,) for name in names))
+            or self.in_script(*names)
+        )
+
+    def in_script(self, *names: str) -> Said | None:
+        """A literal that the script gives the settings of its Trainer."""
+        tree = script_tree(self.script)
+        if tree is None or self.script is None:
+            return None
+        for call in arguments_calls(tree):
+            for keyword in call.keywords:
+                if keyword.arg in names and isinstance(keyword.value, ast.Constant):
+                    value, line = keyword.value.value, keyword.value.lineno
+                    return Said(value, str(self.script), line, f"{keyword.arg}={value!r}")
+        return None
+
+
+def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
+    """The commands of a file that start a script by a launcher, or give it a DeepSpeed file."""
+    folder = Path(file.path).parent
+    for command in file.commands:
+        launch = command.behind("accelerate", "launch")
+        is_launch = launch is not None or "deepspeed" in " ".join(command.words)
+        name = next((word for word in command.words if word.endswith(".py")), "")
+        if not is_launch or not name:
+            continue
+        script = found_above(folder, name)
+        accelerate = read_above(folder, last_option(launch or (), "--config-file"))
+        settings = read_above(folder, last_option(_behind_script(command), *SETTINGS_OPTIONS))
+        yield LaunchFiles(
+            command,
+            accelerate,
+            _deepspeed(command, accelerate, settings, script, folder),
+            settings,
+            script,
+            file.path,
+        )
+
+
+def _behind_script(command: ShellCommand) -> tuple[str, ...]:
+    """The options of the script; those of the launcher stand before it."""
+    names = [number for number, word in enumerate(command.words) if word.endswith(".py")]
+    return command.words[names[0] + 1 :] if names else ()
+
+
+def _deepspeed(
+    command: ShellCommand,
+    accelerate: Located | None,
+    settings: Located | None,
+    script: Path | None,
+    folder: Path,
+) -> Located | None:
+    """The DeepSpeed file of a launch, by whoever names it first."""
+    named = last_option(command.words, "--deepspeed-config-file")
+    for name in DEEPSPEED_OPTIONS:
+        given = last_option(command.words, name)
+        named = named or (given if given and given.endswith(".json") else None)
+    if not named:
+        said = value_at(accelerate, ("deepspeed_config", "deepspeed_config_file")) or value_at(
+            settings, ("deepspeed",)
+        )
+        named = said.value if said is not None and isinstance(said.value, str) else None
+    if not named and (tree := script_tree(script)) is not None:
+        named = next(_named_in_code(tree), None)
+    return read_above(folder, named)
+
+
+def _named_in_code(tree: ast.Module) -> Iterator[str]:
+    """`TrainingArguments(deepspeed="ds.json")`"""
+    for call in arguments_calls(tree):
+        for keyword in call.keywords:
+            is_named = keyword.arg == "deepspeed" and isinstance(keyword.value, ast.Constant)
+            if is_named and isinstance(keyword.value, ast.Constant):
+                value = keyword.value.value
+                if isinstance(value, str):
+                    yield value
+
+
+def arguments_calls(tree: ast.Module) -> Iterator[ast.Call]:
+    """The calls that make the settings of a Trainer."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name.endswith(ARGUMENTS) and name not in OTHER_CONFIGS:
+                yield node
+
+
+def script_tree(script: Path | None) -> ast.Module | None:
+    """The code of a script; None where it is not there or can't be read."""
+    if script is None:
+        return None
+    try:
+        return parse_python(read_bounded(script, SETTINGS).decode("utf-8", "replace"))
+    except (OSError, InputLimitError, SyntaxError, ValueError):
+        return None
+
+
+def found_above(folder: Path, name: str | None) -> Path | None:
+    """A file that a command names: from its own folder, or from one above it."""
+    if not name or "$" in name:
+        return None
+    parents = [folder, *list(folder.absolute().parents)[:ABOVE]]
+    try:
+        return next((parent / name for parent in parents if (parent / name).is_file()), None)
+    except OSError:
+        return None
+
+
+def read_above(folder: Path, name: str | None) -> Located | None:
+    """The keys of such a file; None where it is not there, can't be read, or holds no keys."""
+    path = found_above(folder, name)
+    try:
+        document = located.read(path) if path is not None else None
+    except (TruetuneError, OSError, ValueError):
+        return None
+    return document if document is not None and isinstance(document.value, Mapping) else None
+
+
+def value_at(document: Located | None, *ways: tuple[str, ...]) -> Said | None:
+    """The value behind the first of these keys that a file sets; None for "auto" and where there is none."""
+    for way in ways:
+        value: Any = document.value if document is not None else None
+        for key in way:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if value is None or value == "auto" or isinstance(value, Mapping):
+            continue
+        spot = document.spot(*way) if document is not None else None
+        line = spot.line if spot is not None else 1
+        path = document.path if document is not None else ""
+        return Said(_number(value), path, line, f"{'.'.join(way)}: {value}")
+    return None
+
+
+def _number(value: Any) -> Any:
+    """A number that is written as text (`1e-5` is text in YAML); else the value."""
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        try:
+            return kind(value)
+        except ValueError:
+            continue
+    return value

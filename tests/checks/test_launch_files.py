@@ -1,0 +1,174 @@
+"""What the files of a launch say against one another, and launches that are near that."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from truetune.checks.lint import lint
+
+TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(model=m, args=TrainingArguments({}))\n"
+LOOP = "import deepspeed\nengine, opt, _, _ = deepspeed.initialize({})\nengine.backward(loss)\n"
+ACCELERATED = (
+    "from accelerate import Accelerator\nacc = Accelerator(gradient_accumulation_steps={})\n"
+)
+MULTI = "distributed_type: MULTI_GPU\ngpu_ids: {}\nnum_machines: 1\nnum_processes: {}\n"
+FSDP = "distributed_type: FSDP\nfsdp_config:\n  fsdp_transformer_layer_cls_to_wrap: {}\nnum_processes: 8\n"
+OF_DEEPSPEED = "distributed_type: DEEPSPEED\nmixed_precision: {}\n"
+OF_DEEPSPEED += "deepspeed_config: {{deepspeed_config_file: ds.json}}\n"
+
+
+def count(folder: Path, command: str, script: str = "", **files: str) -> int:
+    """How often the rule names a fault in a command beside these files (`acc` is accelerate's YAML, `ds` the JSON)."""
+    (folder / "run.sh").write_text(command + "\n", encoding="utf-8")
+    (folder / "train.py").write_text(script, encoding="utf-8")
+    for name, text in files.items():
+        (folder / f"{name}.{'json' if name == 'ds' else 'yaml'}").write_text(text, encoding="utf-8")
+    return len(lint([folder / "run.sh"], select=["CMD009"]).findings)
+
+
+@pytest.mark.parametrize(
+    ("options", "settings"),
+    [
+        ("--per_device_train_batch_size 2", {"train_micro_batch_size_per_gpu": 8}),
+        ("--learning_rate 1e-5", {"optimizer": {"type": "AdamW", "params": {"lr": 1e-3}}}),
+        ("--warmup_steps 20", {"scheduler": {"params": {"warmup_num_steps": 500}}}),
+        ("--bf16", {"fp16": {"enabled": True}}),
+        ("--gradient_accumulation_steps=4", {"gradient_accumulation_steps": 1}),
+    ],
+)
+def test_a_deepspeed_file_against_the_run(
+    tmp_path: Path, options: str, settings: dict[str, object]
+) -> None:
+    command = f"deepspeed --num_gpus 4 train.py {options} --deepspeed ds.json"
+    script = TRAINER.format("'out'")
+    assert count(tmp_path, command, script, ds=json.dumps(settings)) == 1
+    automatic = json.dumps(dict.fromkeys(settings, "auto"))
+    assert count(tmp_path, command, script, ds=automatic) == 0
+
+
+def test_the_literals_of_a_script_count_where_the_command_says_nothing(tmp_path: Path) -> None:
+    script = TRAINER.format("'out', per_device_train_batch_size=2, deepspeed='ds.json'")
+    command = "accelerate launch --num_processes 4 train.py"
+    assert count(tmp_path, command, script, ds='{"train_micro_batch_size_per_gpu": 8}') == 1
+    assert count(tmp_path, command, script, ds='{"train_micro_batch_size_per_gpu": 2}') == 0
+    open_ended = script.replace("=2", "=rows")
+    assert count(tmp_path, command, open_ended, ds='{"train_micro_batch_size_per_gpu": 8}') == 0
+
+
+def test_a_rate_that_deepspeed_takes_from_its_file(tmp_path: Path) -> None:
+    settings = '{"optimizer": {"type": "AdamW", "params": {"lr": 2e-7}}}'
+    command = "deepspeed train.py --deepspeed_config ds.json --lr 2e-5"
+    assert count(tmp_path, command, LOOP.format("args=args, model=m"), ds=settings) == 1
+    assert count(tmp_path, command, LOOP.format("model=m, optimizer=opt"), ds=settings) == 0
+    assert count(tmp_path, command, LOOP.format("model=m, config=made"), ds=settings) == 0
+    assert (
+        count(
+            tmp_path,
+            command.replace("2e-5", "2e-7"),
+            LOOP.format("args=args, model=m"),
+            ds=settings,
+        )
+        == 0
+    )
+    assert (
+        count(
+            tmp_path, command.replace("2e-5", "$LR"), LOOP.format("args=args, model=m"), ds=settings
+        )
+        == 0
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpu_ids", "processes", "faults"), [("0,1", 8, 1), ("0,1", 1, 1), ("0,1", 2, 0), ("all", 8, 0)]
+)
+def test_gpus_of_accelerate(tmp_path: Path, gpu_ids: str, processes: int, faults: int) -> None:
+    text = MULTI.format(gpu_ids, processes)
+    assert count(tmp_path, "accelerate launch --config_file acc.yaml train.py", acc=text) == faults
+
+
+def test_precisions_and_accumulation_of_accelerate(tmp_path: Path) -> None:
+    command = "accelerate launch --config_file acc.yaml train.py"
+    half = '{"bf16": {"enabled": true}, "gradient_accumulation_steps": 1}'
+    assert count(tmp_path, command, acc=OF_DEEPSPEED.format("fp16"), ds=half) == 1
+    assert count(tmp_path, command, acc=OF_DEEPSPEED.format("bf16"), ds=half) == 0
+    steps = {"acc": OF_DEEPSPEED.format("bf16"), "ds": half}
+    assert count(tmp_path, command, ACCELERATED.format(8), **steps) == 1
+    assert count(tmp_path, command, ACCELERATED.format(1), **steps) == 0
+    assert count(tmp_path, command, ACCELERATED.format("args.steps"), **steps) == 0
+
+
+@pytest.mark.parametrize(
+    ("layer", "model", "faults"),
+    [
+        ("LlamaDecoderLayer", "Qwen/Qwen2.5-7B-Instruct", 1),
+        ("Qwen2DecoderLayer", "Qwen/Qwen2.5-7B-Instruct", 0),
+        ("Qwen2DecoderLayer", "Qwen/Qwen3-8B", 1),
+        ("LlamaDecoderLayer", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", 0),
+        ("LlamaDecoderLayer", "my-own-model", 0),  # a name that says nothing
+        ("MyBlock", "Qwen/Qwen3-8B", 0),  # a class of one's own
+        ("Qwen2DecoderLayer", "Qwen/Qwen2.5-VL-7B-Instruct", 0),  # has an image encoder besides
+    ],
+)
+def test_layers_that_fsdp_wraps(tmp_path: Path, layer: str, model: str, faults: int) -> None:
+    command = f"accelerate launch --config_file acc.yaml train.py --model_name_or_path {model}"
+    assert count(tmp_path, command, acc=FSDP.format(layer)) == faults
+    script = (
+        f"import transformers\nNAME = {model!r}\ntransformers.AutoModel.from_pretrained(NAME)\n"
+    )
+    assert count(tmp_path, "accelerate launch --config_file acc.yaml train.py", script) == faults
+
+
+def test_the_config_of_a_folder_says_more_than_its_name(tmp_path: Path) -> None:
+    (tmp_path / "merged").mkdir()
+    (tmp_path / "merged/config.json").write_text('{"model_type": "mistral"}', encoding="utf-8")
+    command = "accelerate launch --config_file acc.yaml train.py --model_name_or_path merged"
+    assert count(tmp_path, command, acc=FSDP.format("LlamaDecoderLayer")) == 1
+    assert count(tmp_path, command, acc=FSDP.format("MistralDecoderLayer")) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "faults"),
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model x --dataset d", 1),
+        ("export CUDA_VISIBLE_DEVICES=0,1,2,3\nswift sft --model x --dataset d", 1),
+        ("NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model x --dataset d", 0),
+        (
+            "export NPROC_PER_NODE=4\nCUDA_VISIBLE_DEVICES=0,1,2,3 swift sft --model x --dataset d",
+            0,
+        ),
+        ("CUDA_VISIBLE_DEVICES=0 swift sft --model x --dataset d", 0),
+        ("CUDA_VISIBLE_DEVICES=0,1 swift infer --model x", 0),
+        ("#SBATCH --gres=gpu:4\ntune run lora_finetune_single_device --config a.yaml", 1),
+        (
+            "#SBATCH --gres=gpu:4\n#SBATCH --ntasks=1\nsrun tune run lora_finetune_single_device --config a.yaml",
+            1,
+        ),
+        (
+            "#SBATCH --gres=gpu:4\ntune run --nproc_per_node 4 lora_finetune_distributed --config a.yaml",
+            0,
+        ),
+        ("#SBATCH --gres=gpu:1\ntune run lora_finetune_single_device --config a.yaml", 0),
+    ],
+)
+def test_programs_that_start_one_process(tmp_path: Path, command: str, faults: int) -> None:
+    path = tmp_path / "job.sbatch"
+    path.write_text(f"#!/bin/bash\n{command}\n", encoding="utf-8")
+    assert len(lint([path], select=["CMD004"]).findings) == faults
+
+
+@pytest.mark.parametrize(
+    ("setting", "faults"),
+    [
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "0,1"', 1),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = "0,1,2,3"', 0),
+        ('if DEBUG:\n    os.environ["CUDA_VISIBLE_DEVICES"] = "0"', 0),
+        ('os.environ["CUDA_VISIBLE_DEVICES"] = args.gpus', 0),
+    ],
+)
+def test_gpus_that_a_script_leaves_itself(tmp_path: Path, setting: str, faults: int) -> None:
+    (tmp_path / "train.py").write_text(f"import os\n{setting}\nimport torch\n", encoding="utf-8")
+    (tmp_path / "run.sh").write_text("torchrun --nproc_per_node=4 train.py\n", encoding="utf-8")
+    assert len(lint([tmp_path / "run.sh"], select=["CMD004"]).findings) == faults
