@@ -3,10 +3,11 @@
 ## What it does
 
 Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8 that was read as another encoding, raw
-pieces of tokens, words that mix scripts, rows of English words without a function word; or because the model itself
-finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the best look
-before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is; an error
-where at the end of a run half of 8 or more are.
+pieces of tokens, words that mix scripts, rows of English words without a function word; because its words are those of
+the references and prompts in an order that none of them has (where 20 references show a form); or because the model
+itself finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the
+best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is;
+an error where at the end of a run half of 8 or more are.
 
 ## Why it is bad
 
@@ -63,6 +64,7 @@ DECODE = (
     "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
     " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
 )
+LOST_ORDER = "words of the references out of order"
 WHOLE = (
     "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
 )
@@ -84,7 +86,11 @@ class AnswersAreGarbage(CountedAnswersRule):
         faults = [
             find_garbage(sample.answer.text, sample.scores.language) for sample in found.samples
         ]
-        known = Counter(text for text in faults if text)
+        known = Counter(
+            text or LOST_ORDER
+            for text, sample in zip(faults, found.samples, strict=True)
+            if text or sample.scores.perplexity is None
+        )
         unlikely = [p for sample in found.samples if (p := sample.scores.perplexity) is not None]
         half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
         padded = padded_in_batches(self.subject)
