@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the tokens of both answers of each pair, as they stand and as they are left when the trainer has cut them at
-`max_length` (1,024 tokens where none is set, TRL's default for DPO).
+`max_length` (1,024 tokens where none is set, TRL's default for DPO). Answers of the same words with other spaces or
+line breaks between them count too, where they hold no code.
 
 ## Why it is bad
 Both sides have the same probability whatever the model does: the loss stays at ln 2 = 0.6931 and the gradient is zero.
@@ -39,13 +40,29 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.pairs.sides import completions, cut, limit_of
+from truetune.checks.pairs.sides import completions, cut, limit_of, texts_of
 from truetune.checks.places import at_answer
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
 
 MANY, SOME = 0.5, 0.01
+FENCE = "```"
+"""What code stands in, in which spaces mean something"""
+
+
+def _differ_by_spaces(row: Conversation | None) -> bool:
+    """Do the two answers of a pair hold the same words, and other spaces between them? Code is told by its indents."""
+    if row is None:
+        return False
+    texts = texts_of(row)
+    if FENCE in texts.chosen or any(
+        line.startswith((" ", "\t")) for line in texts.chosen.splitlines()
+    ):
+        return False
+    words = texts.chosen.split()
+    return bool(words) and words == texts.rejected.split()
 
 
 class PreferencePairsIdentical(PairRule):
@@ -55,7 +72,7 @@ class PreferencePairsIdentical(PairRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.limit = limit_of(setup.spec)
-        self.same = self.cut = 0
+        self.same = self.cut = self.spaced = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -69,7 +86,7 @@ class PreferencePairsIdentical(PairRule):
             left = cut(good, before, self.limit)
             if good.tobytes() == bad.tobytes():
                 self.same += 1
-                text = f"both answers are the same {len(good):,} tokens"
+                text = "both answers are the same"
             elif (len(left) or self.spec.max_length is None) and left.tobytes() == cut(
                 bad, behind, self.limit
             ).tobytes():
@@ -83,16 +100,20 @@ class PreferencePairsIdentical(PairRule):
                     if len(left)
                     else f"the prompt fills the limit: {before:,} tokens; no answer is kept"
                 )
+            elif _differ_by_spaces(chosen.rows[i] if chosen.rows else None):
+                self.spaced += 1
+                text = "the two answers differ by spaces and line breaks alone"
             else:
                 continue
             if len(self.cases) < MAX_CASES:
                 self.cases.append(at_answer(chosen, i, text))
 
     def figure(self) -> Measurement:
-        return counted("pairs with the same answer on both sides", self.same + self.cut, self.pairs)
+        same = self.same + self.cut + self.spaced
+        return counted("pairs with the same answer on both sides", same, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
-        count = self.same + self.cut
+        count = self.same + self.cut + self.spaced
         if not count:
             return
         severity: Severity = "info"
@@ -101,17 +122,35 @@ class PreferencePairsIdentical(PairRule):
         yield self.finding(
             f"{count:,} of {self.pairs:,} pairs have the same answer on both sides and can't be"
             " learned from",
-            "drop these pairs"
-            + (", or raise max_length so that their difference is kept" if self.cut else ""),
+            self._remedy(),
             severity=severity,
             evidence=[
                 f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand",
-                (
-                    f"{self.cut:,} ({self.cut / self.pairs:.1%}) become the same when cut at"
-                    f" {self.limit.said}"
+                *(
+                    [
+                        f"{self.spaced:,} ({self.spaced / self.pairs:.1%}) differ by spaces and line breaks alone"
+                    ]
+                    if self.spaced
+                    else []
+                ),
+                *(
+                    [
+                        f"{self.cut:,} ({self.cut / self.pairs:.1%}) become the same when cut at"
+                        f" {self.limit.said}"
+                    ]
+                    if self.cut
+                    else []
                 ),
             ],
             cases=self.cases,
             count=count,
             total=self.pairs,
         )
+
+    def _remedy(self) -> str:
+        """What to do first: where most are the same because of the cut, the limit is the cause."""
+        if not self.cut:
+            return "drop these pairs"
+        if self.cut > self.same + self.spaced:
+            return "raise max_length so that their difference is kept, or drop these pairs"
+        return "drop these pairs, or raise max_length so that their difference is kept"

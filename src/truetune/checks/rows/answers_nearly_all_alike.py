@@ -37,6 +37,7 @@ There is no automatic fix: only you know which column is the answer. `--map outp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
 from truetune.checks.findings import Case, Finding
@@ -50,7 +51,7 @@ from truetune.encoding.batch import Batch
 FEWEST = 20
 """Rows from which it says something"""
 KEPT = 200
-"""Characters of an answer by which it is counted"""
+"""Characters of an answer that are kept; of the rest a number tells it from others"""
 KEPT_PLACES = 1_000
 """Answers whose first row is kept"""
 ONE_SIDED = 0.9
@@ -76,7 +77,8 @@ class AnswersNearlyAllAlike(DataRule):
             if answer is None or not answer.strip():
                 continue
             bare = answer.strip()
-            key = bare[:KEPT]
+            # Answers that begin with one text (a greeting, a disclaimer) and go on apart are not alike.
+            key = bare if len(bare) <= KEPT else f"{bare[:KEPT]}{crc32(bare[KEPT:].encode())}"
             self.answers.add(key)
             if key not in self.first and len(self.first) < KEPT_PLACES:
                 self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN]!r}")
