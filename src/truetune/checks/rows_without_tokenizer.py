@@ -42,7 +42,7 @@ BY_TEXT = frozenset(
         "values-printed-as-python",
     )
 )
-"""Rules whose sentences hold no count of tokens, and that need no template. What is *nearly* the same (near copies, near
+"""Rules whose sentences hold no count of tokens, and that need no template. What is *nearly* the same (near copies and
 leaks) is measured on tokens, and is another matter on bytes; which column is which, the script may decide"""
 
 
