@@ -694,6 +694,12 @@ GUIDES = (
                   "base's name in the request",
                   "ollama or vLLM answers word for word like the base model though the loss fell",
                   ("adapter-is-not-served",)),
+            Cause("Ollama serves the file of an earlier run: `ollama create` copies the weights, so that a new GGUF is "
+                  "not read until it runs again (ollama rm NAME; ollama create NAME -f Modelfile), and the GGUF has to "
+                  "be converted from the folder that was merged last",
+                  "I retrained, merged and converted the gguf again, and ollama run gives the same old answers as "
+                  "before; exactly the old model; new GGUF has no effect",
+                  ("modelfile-serves-the-base", "trained-adapter-not-used")),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
             Cause("Ollama has no TEMPLATE (FROM names a GGUF file alone, and it sends the bare question, without a "
