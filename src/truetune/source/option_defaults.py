@@ -48,8 +48,7 @@ def option_default(module: Module, node: ast.AST) -> ast.expr | None:
     """
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
         return None
-    parsed = (origin.node for origin in module.flow.origins(node.value))
-    if not any(isinstance(one, ast.Call) and _parses(one) for one in parsed):
+    if not any(_is_parsed(origin.node) for origin in module.flow.origins(node.value)):
         return None
     found = [one for one in _defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN]
     if len(found) != 1 or module.flow.value(found[0]) is None:
@@ -57,9 +56,12 @@ def option_default(module: Module, node: ast.AST) -> ast.expr | None:
     return None if _is_given(module.path, node.attr) else found[0]
 
 
-def _parses(call: ast.Call) -> bool:
-    """Does a call read the command line?"""
-    return isinstance(call.func, ast.Attribute) and call.func.attr in PARSERS
+def _is_parsed(node: ast.AST) -> bool:
+    """Is it what a call makes of the command line, or one part of it?"""
+    call = node.value if isinstance(node, ast.Subscript) else node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in PARSERS
 
 
 def _defaults(module: Module, name: str) -> Iterator[ast.expr]:

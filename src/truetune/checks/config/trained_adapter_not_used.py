@@ -133,9 +133,10 @@ class TrainedAdapterNotUsed(ConfigRule):
         )
 
     def _of_the_base(self, use: WeightUse, output: str) -> Finding:
-        """An export of the base: the adapter that is trained on it is named nowhere."""
+        """An export or a chat of the base: the adapter that is trained on it is named nowhere."""
+        does = "exports" if use.verb == "merges" else "asks"
         return self.finding(
-            f"{PurePath(use.file).name} exports {use.folders[0]} alone: it names no adapter, and {output},"
+            f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
             " which this run writes, is not in it",
             f"set adapter_name_or_path: {output} there",
             cases=[case(self.subject, output, "output_dir"), _case(use)],
@@ -160,8 +161,8 @@ class TrainedAdapterNotUsed(ConfigRule):
 
 
 def _merges_the_base(config: Config, use: WeightUse) -> bool:
-    """Does LLaMA-Factory export the model that an adapter is trained on, without any adapter?"""
-    if use.verb != "merges" or config.stack != "llama-factory":
+    """Does LLaMA-Factory export or ask the model that an adapter is trained on, without any adapter?"""
+    if use.verb not in ("merges", "loads") or config.stack != "llama-factory":
         return False
     if config.raw.get("finetuning_type", "lora") != "lora":
         return False

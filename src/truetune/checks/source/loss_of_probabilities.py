@@ -1,7 +1,7 @@
 """Cross-entropy is given probabilities: softmax is applied twice.
 
 ## What it does
-Follows what `cross_entropy` (the function, or a `CrossEntropyLoss` that is called) gets as its input. It fires where
+Follows what `cross_entropy` and `binary_cross_entropy_with_logits` (or their classes) get as input. It fires where
 that is the result of `softmax` or `sigmoid`, or of a model of the file whose `forward` returns nothing else.
 
 ## Why it is bad
@@ -50,8 +50,11 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 
-FUNCTION = "torch.nn.functional.cross_entropy"
-CLASS = "torch.nn.CrossEntropyLoss"
+FUNCTIONS = (
+    "torch.nn.functional.cross_entropy",
+    "torch.nn.functional.binary_cross_entropy_with_logits",
+)
+CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
 SQUASHES = (
     "torch.softmax",
     "torch.sigmoid",
@@ -67,10 +70,10 @@ PLACES = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
 
 def _losses(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
-    yield from (call.node for call in module.calls(FUNCTION))
+    yield from (call.node for call in module.calls(*FUNCTIONS))
     for call in module.all_calls:
         made = module.flow.made(call.node.func)
-        if made is not None and made.named(CLASS):
+        if made is not None and made.named(*CLASSES):
             yield call.node
 
 
@@ -87,8 +90,9 @@ class LossOfProbabilities(SourceRule):
             source = _softmax_of(module, given) if given is not None else None
             if source is not None:
                 yield self.finding(
-                    "cross_entropy gets probabilities: it applies log-softmax once more, and the loss hardly falls",
-                    "give it the logits: leave softmax out of what the loss gets",
+                    "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
+                    " hardly falls",
+                    "give it the logits: leave softmax and sigmoid out of what the loss gets",
                     cases=[at(module, loss), at(module, source)],
                 )
 
