@@ -650,9 +650,9 @@ GUIDES = (
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
             Cause("policy and reference are not the same at the start: log-probabilities of the reference were cached "
-                  "with another model (precompute_ref_log_probs), or ref_model is the base of the tuned policy. Compute "
-                  "them again with the model that training begins with",
-                  "the loss does not begin at ln 2; rewards/chosen and rewards/rejected are -14 at the very first step",
+                  "with another model (precompute_ref_log_probs), or ref_model is the base of the tuned policy. "
+                  "Compute them again with the model that training begins with",
+                  "the loss does not begin at ln 2; rewards chosen and rejected are -14 at the very first step",
                   ("rewards-not-zero-at-first", "policy-differs-from-its-reference")),
             Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
             Cause("the run has too few optimizer steps: pairs x epochs / (batch x accumulation x GPUs), or max_steps "

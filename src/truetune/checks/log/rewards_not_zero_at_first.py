@@ -45,7 +45,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, RunLog
+from truetune.logs.log import Curve, Floats, RunLog
 from truetune.logs.seams import fresh_starts
 
 FIRST = 3
@@ -101,7 +101,7 @@ class RewardsNotZeroAtFirst(LogRule):
         )
 
 
-def _first(log: RunLog, side: str) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _first(log: RunLog, side: str) -> Floats:
     """The first rewards of one side."""
     return log.curve(f"rewards/{side}").finite().value[:FIRST]
 
@@ -125,9 +125,10 @@ def _are_log_probabilities(log: RunLog) -> bool:
     return ratios.size > 0 and float(np.std(ratios)) < CHANGED * abs(float(np.mean(ratios)))
 
 
-def _ratios(rewards: Curve, sums: Curve) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+def _ratios(rewards: Curve, sums: Curve) -> Floats:
     """Rewards over log-probabilities at the same steps."""
     _, ours, theirs = np.intersect1d(rewards.step, sums.step, return_indices=True)
     below = sums.value[theirs]
     keep = below != 0
-    return rewards.value[ours][keep] / below[keep]
+    ratios: Floats = rewards.value[ours][keep] / below[keep]
+    return ratios
