@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from truetune.errors import DataError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN

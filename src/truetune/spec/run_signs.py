@@ -16,7 +16,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import MODEL_FILE, InputLimitError
 from truetune.spec.pins import Pins
 from truetune.spec.run import Severity
