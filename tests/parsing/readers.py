@@ -514,7 +514,7 @@ OWN = {
     "checks.config.steps": SWALLOWS,
     "checks.config.table": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
-    "checks.devices.model": SWALLOWS,
+    "checks.devices.run_size": SWALLOWS,
     "demo.chats": WRITES,
     "demo.faults": WRITES,
     "demo.make": WRITES,

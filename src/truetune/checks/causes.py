@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from truetune.checks.catalogue import choose
-from truetune.checks.cause.rivals import report_rivals
+from truetune.checks.cause.rival_causes import report_rivals
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement, judge

@@ -22,47 +22,58 @@ COUNT = (
 )
 MODELS = r"llama|qwen|mistral|mixtral|gemma|phi|deepseek|smollm|olmo|falcon|gpt2|gpt-2|bloom|pythia|yi|granite"
 
+# All chosen by the questions of tests/checks, not measured.
+# Of a metric: from here on it is too good to be true. At 0.9 good models would be suspected of a leak, at 0.99 a leak
+# with some noise would not.
 PERFECT_SHARE = 0.97
-"""Of a metric: from here on it is too good to be true. A chance baseline or a weak model lies far below"""
+# Of a metric: up to here it is near chance, for tokens and for choices. At double, four choices at 25 % are nearly
+# there.
 CHANCE_SHARE = 0.1
-"""Of a metric: up to here it is near chance, for tokens and for choices"""
+# A loss below it means that a text is known by heart, or that nothing is in the loss; ordinary losses are far above.
 NEAR_ZERO_LOSS = 0.01
-"""A loss below it means that a text is known by heart, or that nothing is in the loss"""
 
-Replace = str | Callable[[re.Match[str]], str]
-
-
-def _metric(found: re.Match[str]) -> str:
-    share = float(found[2]) / (100 if found[3] else 1)
-    return f"{found[1]} {_size_of(share)} "
+Replacement = str | Callable[[re.Match[str]], str]
 
 
-def _percentage(found: re.Match[str]) -> str:
-    return f" {_size_of(float(found[1]) / 100)} "
+def _replace_metric(match: re.Match[str]) -> str:
+    """`accuracy is 1.0` -> `accuracy perfect`; a number of no meaning is dropped."""
+    share = float(match[2]) / (100 if match[3] else 1)
+    return f"{match[1]} {_word_for_share(share)} "
 
 
-def _size_of(share: float) -> str:
+def _replace_percentage(match: re.Match[str]) -> str:
+    """`100 %` of whatever -> `perfect`."""
+    return f" {_word_for_share(float(match[1]) / 100)} "
+
+
+def _word_for_share(share: float) -> str:
+    """What a share means; empty where it means nothing by itself."""
     if share == 0:
         return "zero"
     if share <= CHANCE_SHARE:
         return "low chance"
+    # Above 1 it is no share: `bleu 27.3`.
     return "perfect" if PERFECT_SHARE <= share <= 1 else ""
 
 
-def _utilisation(found: re.Match[str]) -> str:
-    return f"{found[1]} {'idle' if float(found[2]) <= 100 * CHANCE_SHARE else 'busy'} "
+def _replace_utilisation(match: re.Match[str]) -> str:
+    """`gpu util 3 %` -> `gpu util idle`: a low share of a GPU is no metric near chance."""
+    word = "idle" if float(match[2]) <= 100 * CHANCE_SHARE else "busy"
+    return f"{match[1]} {word} "
 
 
-def _loss(found: re.Match[str]) -> str:
-    value = float(found[2])
-    return f"{found[1]} {'zero' if value < NEAR_ZERO_LOSS else ''} "
+def _replace_loss(match: re.Match[str]) -> str:
+    """`loss is 0.0001` -> `loss zero`; other values say nothing without a curve."""
+    word = "zero" if float(match[2]) < NEAR_ZERO_LOSS else ""
+    return f"{match[1]} {word} "
 
 
-def _hardware(found: re.Match[str]) -> str:
-    return "gpus" if found[0].endswith("s") else "gpu"
+def _replace_hardware(match: re.Match[str]) -> str:
+    """`h100s` -> `gpus`: pages do not name models of cards."""
+    return "gpus" if match[0].endswith("s") else "gpu"
 
 
-READINGS: tuple[tuple[re.Pattern[str], Replace], ...] = tuple(
+READINGS: tuple[tuple[re.Pattern[str], Replacement], ...] = tuple(
     (re.compile(pattern), replace)
     for pattern, replace in (
         (r"\bln ?\(?2\)?(?!\w)|\blog\(2\)|(?<![\d.])0?\.69(?:3\d*)?\b", " ln2 "),
@@ -105,12 +116,12 @@ READINGS: tuple[tuple[re.Pattern[str], Replace], ...] = tuple(
             r"\1 custom script",
         ),
         (r"\bmy own\b|\bown (?=\w+)|\bself-?written\b|\bhand-?written\b", " custom "),
-        (rf"\b({METRIC})\W+(?:[a-z]+\W+){{0,3}}?(?<![\d.]){NUMBER}\b( ?%)?", _metric),
-        (rf"\b((?:{GPU_NAME})\b[^%]{{0,24}}?)(?<![\d.]){NUMBER} ?%", _utilisation),
-        (rf"(?<![\d.]){NUMBER} ?%", _percentage),
+        (rf"\b({METRIC})\W+(?:[a-z]+\W+){{0,3}}?(?<![\d.]){NUMBER}\b( ?%)?", _replace_metric),
+        (rf"\b((?:{GPU_NAME})\b[^%]{{0,24}}?)(?<![\d.]){NUMBER} ?%", _replace_utilisation),
+        (rf"(?<![\d.]){NUMBER} ?%", _replace_percentage),
         (
             rf"\b(loss(?:es)?)\W+(?:(?:is|of|at|about|near|stays|was|falls|fell|drops|to)\W+){{0,3}}(?<![\d.]){NUMBER}\b",
-            _loss,
+            _replace_loss,
         ),
         (
             (
@@ -119,7 +130,7 @@ READINGS: tuple[tuple[re.Pattern[str], Replace], ...] = tuple(
             ),
             " several gpu ",
         ),
-        (r"\b(?:a100|h100|h200|b200|v100|a10g?|l40|[34]090|t4|card)s?\b", _hardware),
+        (r"\b(?:a100|h100|h200|b200|v100|a10g?|l40|[34]090|t4|card)s?\b", _replace_hardware),
         (r"\bgpus\b", " several gpu "),
         (rf"\b(?:{MODELS})[-\w.]*", " family "),
         (
