@@ -40,7 +40,7 @@ def test_good_answers() -> None:
         0,
         {"sound"},
     )
-    assert "4 of 4 (95 %: 51 to 100 %) are without a fault" in str(report)
+    assert "4 of 4 (95 %: 51 to 100 %) show no sign of a fault" in str(report)
     assert set(verdicts(truetune.score(GOOD, QUESTIONS, REFERENCES, stopped=[True] * 4))) == {
         "stops"
     }
@@ -194,7 +194,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     )
     page, saved = tmp_path / "p.html", tmp_path / "s.jsonl"
     assert code(good, "--html", str(page), "--save", str(saved), "-q") == 0
-    assert "are without a fault" in page.read_text()
+    assert "show no sign of a fault" in page.read_text()
     assert json.loads(saved.read_text().splitlines()[0])["verdict"] == "sound"
     assert (code(str(saved)), code(bad), code(holes), code(holes, "--allow-unjudged")) == (
         0,

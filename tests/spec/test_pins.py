@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 from pathlib import Path
 
 import pytest
@@ -115,7 +114,7 @@ def test_a_notebooks_own_install_cells_decide(
                 '[[package]]\nname = "trl"\nversion = "0.9.6"\n\n[[package]]\nname = "trl"\nversion'
                 ' = "1.2.0"\n'
             ),
-            ["error"],
+            [UNASKED],
         ),
         ("uv.lock", '[[package]]\nname = "trl-extras"\nversion = "0.9.6"\n', [UNASKED]),
         ("requirements.txt", "unsloth==2025.3.19\n", []),
@@ -225,56 +224,60 @@ def test_where_nothing_is_asked_for_both_are_said(tmp_path: Path) -> None:
     assert finding.evidence[1].partition(";")[0] == "no file here says which release of trl runs"
 
 
-def test_a_release_that_is_installed_here_and_past_the_change_makes_it_sure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("release", ["1.2.0", "0.9.6"])
+def test_a_release_that_is_installed_here_makes_nothing_sure(
+    release: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "train.py"
     path.write_text(SCRIPT)
-    packages = tmp_path / "packages"
+    _install(release, tmp_path / "packages", monkeypatch)
+    assert severities(path) == ["warning"]
+    installed_release.cache_clear()
+
+
+def _install(release: str, packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a release of trl the one that is installed here."""
+    (packages / f"trl-{release}.dist-info").mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: trl\nVersion: {release}\n"
+    (packages / f"trl-{release}.dist-info" / "METADATA").write_text(metadata)
     monkeypatch.syspath_prepend(packages)
-    for release, severity in (("1.2.0", "error"), ("0.9.6", "warning")):
-        shutil.rmtree(packages, ignore_errors=True)
-        (packages / f"trl-{release}.dist-info").mkdir(parents=True)
-        metadata = f"Metadata-Version: 2.1\nName: trl\nVersion: {release}\n"
-        (packages / f"trl-{release}.dist-info" / "METADATA").write_text(metadata)
-        importlib.invalidate_caches()
-        installed_release.cache_clear()
-        assert severities(path) == [severity]
+    importlib.invalidate_caches()
     installed_release.cache_clear()
 
 
 @pytest.mark.parametrize(
-    "sign",
+    ("name", "text"),
     [
         ("checkpoint-50/trainer_state.json", "{}"),
         ("out/run/checkpoint-50/trainer_state.json", "{}"),
+        ("out/adapter_config.json", "{}"),
         ("train.log", "{'loss': 1.2, 'epoch': 0.1}\n"),
+        ("job.err", " 12/100 [00:31<03:48,  2.6s/it]\n"),
         ("predictions.jsonl", "{}"),
+        ("output.txt", "Dear Sir,"),
         ("../answers.jsonl", "{}"),
+        ("README.md", "The loss went from 1.93 to 0.74.\n"),
+        ("run.sh", "# two runs, took 5 h 50 min each\npython train.py\n"),
+        ("predict.py", '"""Asks the adapter (eval_loss 0.22 at the end)."""\n'),
     ],
 )
-def test_a_script_that_has_run_is_not_stopped_by_the_release_that_is_installed_here(
-    sign: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_script_that_has_run_gets_a_note(
+    name: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "train"
     folder.mkdir()
     path = folder / "train.py"
     path.write_text(SCRIPT)
-    packages = tmp_path / "packages"
-    (packages / "trl-1.2.0.dist-info").mkdir(parents=True)
-    metadata = "Metadata-Version: 2.1\nName: trl\nVersion: 1.2.0\n"
-    (packages / "trl-1.2.0.dist-info" / "METADATA").write_text(metadata)
-    monkeypatch.syspath_prepend(packages)
-    importlib.invalidate_caches()
-    installed_release.cache_clear()
-    (folder / "train.txt").write_text("loss, they say\n")
-    assert severities(path) == ["error"]
-    file = folder / sign[0]
+    _install("1.2.0", tmp_path / "packages", monkeypatch)
+    (folder / "train.txt").write_text("loss, they say, took 3 epochs\n")
+    (folder / "loss.py").write_text("loss = 0.5  # weight of the val loss\neval_loss = 0.25\n")
+    assert severities(path) == ["warning"]
+    file = folder / name
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(sign[1])
+    file.write_text(text)
     path.write_text(SCRIPT + "# again\n")
     (finding,) = lint([path], select=["setting-renamed"]).findings
-    assert finding.severity == "warning"
+    assert finding.severity == "info"
     assert "the call stops at it from that release on" in finding.evidence
     assert finding.evidence[1].endswith("it ran, so with an earlier release")
     installed_release.cache_clear()
@@ -329,7 +332,7 @@ def test_of_a_change_between_releases_that_were_not_read_only_the_last_before_it
         ("Dockerfile", "FROM python:3.11\nRUN pip install trl==0.16.1 \\\n    torch\n", []),
         ("Dockerfile.train", "RUN pip install torch \\\n    trl==0.16.1\n", []),
         ("train.dockerfile", "RUN uv pip install 'trl<0.17'\n", []),
-        ("Dockerfile", "RUN pip install trl\n", ["error"]),
+        ("Dockerfile", "RUN pip install trl\n", [UNASKED]),
         ("Dockerfile", "# RUN pip install trl==0.16.1\n", [UNASKED]),
         ("requirements.txt", "git+https://github.com/huggingface/trl.git@69ad852e5654a77f1695eb4c608906fe0c7e8624",
          ["info"]),

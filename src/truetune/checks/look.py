@@ -16,8 +16,10 @@ from truetune.checks.inspect_tokenized import KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
 from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
+from truetune.checks.rows_without_tokenizer import judge_texts
 from truetune.checks.rule import DataRule
 from truetune.checks.run import Progress, check
+from truetune.checks.runs_of_scripts import run_of_scripts
 from truetune.checks.settings import of_settings
 from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
@@ -80,6 +82,8 @@ class Look:
     """The run does not use the tokenizer's template"""
     joined: bool = False
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
+    rows_of_scripts: bool = False
+    """The rows are those that a script in a folder reads, and nobody asked for them by name"""
     rows_beside: tuple[str, ...] = ()
     """Files of rows among the paths, which a script among them may train on"""
     whose: Whose = field(default_factory=Whose)
@@ -167,18 +171,37 @@ def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | 
 def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
     if run.data and run.tokenizer is None and seen.subjects:
-        seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
+        of_texts = judge_texts(run, progress)
+        judgement, subject = of_texts or (
+            Judgement(),
+            Subject(title_of_kind("data"), ", ".join(run.data)),
+        )
+        seen.subjects.append(subject)
         not_rendered = NotJudged(
-            "the data",
+            "the prompts, tokens and lengths of the data" if of_texts else "the data",
             "there is no tokenizer to render them with",
             unlock="name a tokenizer with -t",
+            asked=not seen.rows_of_scripts,
         )
-        seen.judged.append(Judgement(not_judged=(not_rendered,)))
+        seen.judged += [judgement, Judgement(not_judged=(not_rendered,))]
         return None
+    if seen.rows_of_scripts:
+        return _judge_rows_of_scripts(run, seen, progress)
     note = seen.whose.note()
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
     return _checked(seen.whose.over(run), seen, progress)
+
+
+def _judge_rows_of_scripts(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+    """As `_judge_rows`; rows that can't be read as they stand are not judged, for the script may change them first."""
+    try:
+        return _checked(seen.whose.over(run), seen, progress)
+    except TruetuneError as error:
+        why = f"they are no rows of a known form as they stand: {error}"
+        told = NotJudged("the rows that the script reads", why, asked=False)
+        seen.judged.append(Judgement(not_judged=(told,)))
+        return None
 
 
 def _absent_model(run: RunSpec) -> NotJudged | None:
@@ -320,6 +343,8 @@ def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
         seen.tokenizer = seen.tokenizer or path
     if not set(SOURCES).isdisjoint(kinds):
         _look_at_settings_in(Path(path), seen)
+        if Path(path).is_dir() and "data" not in kinds and seen.run is None:
+            _look_at_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         last = _last_checkpoint(Path(path))
         if last is not None:
@@ -362,6 +387,8 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
             _look_at_member(str(path), found, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
         seen.data.append(str(folder))
+    elif has_sources and seen.run is None:
+        _look_at_rows_of_scripts(folder, seen)
     if unread:
         why = f"of no kind that truetune reads: {name_list(unread)}"
         other = NotJudged("other files", why, place=str(folder), asked=False)
@@ -371,6 +398,17 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
         rest = NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
         seen.judged.append(Judgement(not_judged=(rest,)))
     return True
+
+
+def _look_at_rows_of_scripts(folder: Path, seen: Look) -> None:
+    """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
+    run = run_of_scripts(sorted(folder.glob("*.py"))[:MANY])
+    if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
+        return
+    given = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
+    seen.run = run.model_copy(update=given)
+    # A script may build prompts of its own from the rows.
+    seen.own_prompt = seen.rows_of_scripts = True
 
 
 def _members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:

@@ -20,6 +20,8 @@ SCARCE = 30
 """Steps below which a run hardly begins: fewer than any notebook of Unsloth or TRL makes to try a method (30 to 60)."""
 ENDED = 0.999
 """Share of the planned steps from which a run has come to its end; the last records may not be logged."""
+EARLY = 0.5
+"""Share of the planned steps below which a run that ended was ended early"""
 ROUNDED = 0.0005
 """Half of the last digit of the speeds that transformers prints"""
 
@@ -38,6 +40,8 @@ class OptimizerSteps(NamedTuple):
     epochs: float | None = None
     is_limit: bool = False
     """`max_steps` sets them, whatever the rows are"""
+    planned: int | None = None
+    """Steps that the trainer planned, where the run ended before half of them"""
 
 
 def count_steps(
@@ -72,6 +76,17 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     made, why = int(log.last_step), "the log ends at step {:,}"
     if log.is_numbered or made < 1:
         printed = settings.steps if settings is not None else None
+        by_epochs = _steps_by_epochs(log)
+        if printed and by_epochs is not None and settings and by_epochs < EARLY * printed:
+            return OptimizerSteps(
+                by_epochs,
+                f"{log.epochs:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
+                f" are {by_epochs:,} steps; the trainer planned {printed:,}",
+                settings.examples,
+                settings.rows_a_step,
+                log.epochs,
+                planned=printed,
+            )
         made = printed or _steps_by_speed(log) or 0
         why = "the trainer counts {:,}" if printed else "its speed and its time make {:,} steps"
     if made < 1:
@@ -96,6 +111,14 @@ def has_ended(log: RunLog) -> bool:
         return True
     total = log.total_steps
     return total is not None and log.last_step >= ENDED * total
+
+
+def _steps_by_epochs(log: RunLog) -> int | None:
+    """Steps by the epochs of the last record and the rows that the trainer printed; None where one is not known."""
+    settings = log.output.settings if log.output is not None else None
+    if settings is None or not settings.examples or not settings.rows_a_step or not log.epochs:
+        return None
+    return round(log.epochs * settings.examples / settings.rows_a_step)
 
 
 def _steps_by_speed(log: RunLog) -> int | None:

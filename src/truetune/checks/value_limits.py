@@ -154,6 +154,11 @@ def _scales_rewards(values: Values) -> bool:
     return values.get("method") in ("dpo", "kto") and bool(losses)
 
 
+def _scales_means(values: Values) -> bool:
+    """Is beta the scale of a reward of mean log-probabilities, as in SimPO?"""
+    return str(values.get("loss_type")) == "simpo"
+
+
 def _epochs_decide(values: Values) -> bool:
     """Is the length of the run set by epochs?"""
     return (number(values.get("training.max_steps")) or 0) < 1
@@ -291,6 +296,16 @@ LIMITS: tuple[Limit, ...] = (
         fix="set {name} to 0.1, or between 0.01 and 0.5",
         when=_scales_rewards,
         source="published are 0.01 to 0.5, in ablations 0.001",
+    ),
+    Limit(
+        setting="training.beta",
+        outside=Interval(above=0, below=0.5),
+        severity="warning",
+        rule=BETA,
+        says="a beta of {value} for SimPO: it scales mean log-probabilities, so that the loss hardly moves",
+        fix="set {name} to 2.0 to 2.5 (up to 10)",
+        when=_scales_means,
+        source="SimPO (arXiv:2405.14734), table 7: 2.0 to 10",
     ),
     Limit(
         setting="training.beta",

@@ -39,8 +39,10 @@ LLAMA_CPP = ("llama-server", "llama-cli")
 ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "peft.AutoPeftModel*.from_pretrained")
 SCRIPTS = (".py", ".ipynb")
 SETTINGS = (".yaml", ".yml", ".json")
-LOADERS = (b"peft", b"vllm", b"load_adapter")
-"""One of them stands in each script that loads an adapter or starts an engine; most others need not be parsed"""
+LOADERS = (b"peft", b"vllm", b"load_adapter", b".generate(")
+"""One of them stands in each script that loads an adapter or asks a model; most others need not be parsed"""
+TRAINS = ("trl.*Trainer", "transformers.*Trainer")
+MODELS = ("transformers.Auto*.from_pretrained",)
 HEAD = 1 << 20
 MANY = 300
 """Entries of a folder that are looked at, as for the files around settings"""
@@ -60,7 +62,23 @@ def weight_uses(
             found += _of_file(path, trained_by)
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
-    return tuple(found)
+    return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in found)
+
+
+def _is_named_elsewhere(use: WeightUse, files: Iterable[Path]) -> bool:
+    """Does a file other than that of the use hold the name of one of its folders?"""
+    names = [name.removeprefix("./").rstrip("/").encode() for name in use.folders]
+    heads = (_head(file) for file in files if str(file) != use.file)
+    return any(name in head for head in heads for name in names)
+
+
+def _head(file: Path) -> bytes:
+    """The beginning of a file; empty where it can't be read."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(HEAD)
+    except OSError:
+        return b""
 
 
 def _files(path: Path) -> list[Path]:
@@ -215,6 +233,14 @@ def _of_module(module: Module) -> Iterator[WeightUse]:
         name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
         if name is not None:
             yield from _loaded(module, call, name)
+    # Who trains loads what the training begins with.
+    if any(True for _ in module.methods("generate")) and not any(
+        True for _ in module.calls(*TRAINS)
+    ):
+        for call in module.calls(*MODELS):
+            name = call.argument(0, "pretrained_model_name_or_path")
+            if name is not None and "Tokenizer" not in module.text_of(call.node.func):
+                yield from _loaded(module, call, name)
 
 
 def _loaded(

@@ -46,6 +46,7 @@ from truetune.generation.parser_selftest import ParserSelftest
 from truetune.generation.prompt_in_front import find_prompt_in_front
 from truetune.generation.score_answer import score_answer as score_answer
 from truetune.generation.split_words import split_words
+from truetune.generation.word_order import find_lost_order
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
@@ -175,7 +176,7 @@ def build_passes(
         samples = mark_identical_answers(
             [build_sample(one, row, prompt_numbers, parse) for row, one in enumerate(of_step)]
         )
-        yield SamplingPass(step, _with_row_order(samples), 0.0)
+        yield SamplingPass(step, _with_row_order(_with_word_order(samples)), 0.0)
 
 
 def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
@@ -194,6 +195,19 @@ def _without_prompts(predictions: Sequence[Prediction]) -> list[Prediction]:
         one if answer is None else replace(one, text=answer, has_prompt=True)
         for one, answer in zip(predictions, in_front.answers, strict=True)
     ]
+
+
+def _with_word_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:
+    """The samples of one step, with `Scores.garbage` where the words of the references have lost their order."""
+    lost = find_lost_order(
+        [sample.answer.text for sample in samples],
+        [sample.prompt.reference for sample in samples],
+        [sample.prompt.question for sample in samples],
+    )
+    return tuple(
+        replace(sample, scores=replace(sample.scores, garbage=True)) if row in lost else sample
+        for row, sample in enumerate(samples)
+    )
 
 
 def _with_row_order(samples: Sequence[Sample]) -> tuple[Sample, ...]:

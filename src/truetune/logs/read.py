@@ -274,6 +274,7 @@ def _of_config(config: Path, into: Builder) -> None:
         return
     if isinstance(content, dict):
         into.facts["architectures"] = content.get("architectures")
+        into.facts["dtype"] = content.get("dtype", content.get("torch_dtype"))
         text = content.get("text_config")
         size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
         if isinstance(size, int):

@@ -32,6 +32,8 @@ from truetune.report.visible_text import count_noun, visible
 
 MAX_QUESTION_CHARACTERS, OTHER_COLUMNS_CELLS, MAX_BAR_CHARACTERS = 60, 50, 40
 """Characters of a question that are shown; those of a line that the other columns take; those beside the bar"""
+UNLIKE = 0.5
+"""Overlap of words below which an answer of a good form is told to be another text than its reference"""
 FORM_STYLES: dict[bool | None, str] = {True: "", False: "bold red", None: "yellow"}
 """Of an answer's form; green is left to answers that were compared with a reference or read by a parser, and agree"""
 
@@ -79,7 +81,7 @@ def describe_success(report: SampleReport) -> str:
     fine = (
         "stop by themselves without a fault"
         if ends_known
-        else "are without a fault in their text (how they ended is not known)"
+        else "show no sign of a fault in their text (how they ended is not known)"
     )
     form = "no answer could be judged"
     if report.success.of:
@@ -295,6 +297,9 @@ def _verdict_text(sample: Sample, limit: int) -> Text:
     is_good = good(sample, limit)
     # Green is given to what was compared and agrees; a good form alone is no praise.
     right = is_good and (sample.scores.exact is True or sample.scores.agrees is True)
+    overlap = sample.scores.overlap
+    if is_good and not right and overlap is not None and overlap < UNLIKE:
+        return Text("unlike reference", style="yellow")
     return Text(
         VERDICT_PHRASES[main_verdict(sample, limit)],
         style="green" if right else FORM_STYLES[is_good],

@@ -15,6 +15,7 @@ from truetune.source.guards import (
     possible_names,
 )
 from truetune.source.module import Module
+from truetune.source.option_defaults import option_default
 from truetune.source.prepared import cuts_rows, freezes_parameters
 from truetune.source.quantized import quantization_configs
 from truetune.source.values import UNKNOWN
@@ -266,6 +267,9 @@ def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> 
         if name.startswith("Seq2Seq") and key in OF_SEQ2SEQ:
             continue
         value = _plain(module, node)
+        default = option_default(module, node) if value is UNKNOWN else None
+        if default is not None:
+            node, value = default, _plain(module, default)
         arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = Place(module.home(node).path, line, key, column)

@@ -55,6 +55,8 @@ class WeightUse(NamedTuple):
     """The chat template that it asks with: its name, or its text; empty where it names none"""
     base: str = ""
     """The model that adapters are put on; empty where it is not known, or there are none"""
+    is_named_elsewhere: bool = True
+    """Does another of the files name one of the folders: may something there write it?"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,30 +1,35 @@
 """Signs of a run: does what lies beside a program show that it got past its own settings?
 
 A name that a release no longer takes stops the call that is given it. Where the program has logged, saved or answered
-since, another release ran than the one that is installed beside truetune. Looked at are the outputs that a notebook
-keeps, and of a script the files beside it and in two levels of folders below, and answers in the folder above; names
-decide where they can, because checkpoints are large.
+since, a release ran that takes it. The release that is installed beside truetune decides nothing: many keep truetune
+in an environment of its own. Looked at are the outputs that a notebook keeps, and of a script the files beside it and
+in two levels of folders below, what notes, comments and docstrings beside it tell of a run, and answers in the folder
+above; names decide where they can, because checkpoints are large.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from packaging.version import Version
-
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import MODEL_FILE, InputLimitError
-from truetune.spec.pins import Pins, installed_release
+from truetune.spec.pins import Pins
+from truetune.spec.run import Severity
 
-ANSWERS = re.compile(r"(?:predictions?|preds|generations|answers)[\w.-]*\.(?:jsonl?|csv|txt)", re.I)
+ANSWERS = re.compile(
+    r"(?:predictions?|preds|generations|answers|replies|responses|outputs?|samples)[\w.-]*\.(?:jsonl?|csv|txt)",
+    re.I,
+)
 """What a trained model wrote. A project that keeps its training in a folder has them beside that folder."""
 SAVED = re.compile(
     r"checkpoint-\d+|trainer_state\.json|adapter_model\.(?:safetensors|bin)|model.*\.safetensors"
+    rf"|adapter_config\.json|train(?:er|ing)_(?:log\.jsonl|args\.bin)|all_results\.json"
+    rf"|(?:consolidated|pytorch_model).*\.(?:pth?|bin)|.*\.gguf|wandb-summary\.json"
     rf"|events\.out\.tfevents.*|{ANSWERS.pattern}",
     re.I,
 )
@@ -33,22 +38,44 @@ LOGGED = re.compile(
     r"""\\?['"](?:loss|train_loss|train_runtime)\\?['"]: |Training Loss|\b\d+/\d+ \[\d+:\d+"""
 )
 """Records that trainers print, also as a notebook holds them, and a progress bar that has moved"""
-LOGS = (".log", ".out", ".txt")
+TOLD = re.compile(
+    r"\b(?:eval|train|val|validation|final|test)[ _-]loss\b[^.\n\d]{0,20}\d+\.\d+"
+    r"|\bloss\b[^.\n\d]{0,30}\d+\.\d+\s*(?:->|→|to)\s*\d+\.\d+"
+    r"|\b(?:took|ran for|finished (?:in|after))\W{1,3}(?:about |some )?\d+(?:[.:]\d+)? ?(?:h|min|hours?|minutes?)\b"
+    r"|\b\d+(?:\.\d+)? ?(?:s/it|it/s)\b",
+    re.I,
+)
+"""What people write down of a run: its losses, how long it took"""
+SAID = re.compile(r'''"""[\s\S]{1,4000}?"""|^[ \t]*#.*$|[ \t]#[ \t].*$''', re.M)
+"""Docstrings and comments of a script"""
+LOGS = (".log", ".out", ".err", ".txt")
+NOTES = (".md", ".txt", ".sh", ".py", ".yaml", ".yml", ".sbatch", ".slurm")
 LEVELS = 2
 """`out/run-1/checkpoint-500` stands two levels below the script"""
 MAX_ENTRIES = 400
 """Files and folders that are looked at; projects have fewer, folders of data more"""
 
 
-def is_surely_past(pins: Pins, package: str, last: str, gone: str, path: str) -> bool:
-    """Is it sure that a release after a change runs a program?
+def severity_of_gone(
+    pins: Pins, package: str, changes: Iterable[tuple[str, str]], path: str
+) -> Severity:
+    """How grave a name is that later releases refuse.
 
-    By what is asked for; else by what is installed here, unless the program has gone past the change before.
+    An error where a file asks for such a release. Where none names a release, a warning; and a note where the program
+    has run since, so that its release still takes the name.
+
+    Args:
+        pins: the releases that the files ask for.
+        package: the one whose name it is.
+        changes: the last release that takes each name, and the first that does not.
+        path: the program.
     """
     if pins.of(package) is not None:
-        return pins.age(package, last, gone) == "current"
-    release = installed_release(package)
-    return release is not None and release >= Version(gone) and not has_run(path)
+        if pins.is_of_a_commit(package):
+            return "info"
+        is_past = any(pins.age(package, last, gone) == "current" for last, gone in changes)
+        return "error" if is_past else "warning"
+    return "info" if has_run(path) else "warning"
 
 
 def has_run(path: str) -> bool:
@@ -71,6 +98,7 @@ def _has_run(file: Path, _changed: int) -> bool:
     return any(
         SAVED.fullmatch(entry.name) is not None
         or (entry.name.endswith(LOGS) and _has_records(Path(entry.path)))
+        or (entry.name.endswith(NOTES) and _tells_of_a_run(Path(entry.path)))
         for entry in islice(_entries_below(file.parent, LEVELS), MAX_ENTRIES)
     )
 
@@ -93,8 +121,19 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 
 def _has_records(file: Path) -> bool:
     """Does a text hold records of a training?"""
+    return LOGGED.search(_text_of(file)) is not None
+
+
+def _tells_of_a_run(file: Path) -> bool:
+    """Does somebody tell in a note, or in the comments of a script, how a run went?"""
+    text = _text_of(file)
+    told = [text] if file.suffix in (".md", ".txt") else SAID.findall(text)
+    return any(TOLD.search(part) is not None for part in told)
+
+
+def _text_of(file: Path) -> str:
+    """The text of a file; empty where it cannot be read or is too large."""
     try:
-        text = read_bounded(file, MODEL_FILE).decode("utf-8", "replace")
+        return read_bounded(file, MODEL_FILE).decode("utf-8", "replace")
     except (OSError, InputLimitError):
-        return False
-    return LOGGED.search(text) is not None
+        return ""

@@ -85,3 +85,71 @@ def test_a_missing_parameter_is_ended_by_the_parameter(
     (finding,) = _findings(text, "SRC013", tmp_path)
     assert finding.remedy is not None
     assert (TAKES in finding.remedy, SAYS_FLAG in finding.remedy) == (takes, flag)
+
+
+ADAPTED = "model = get_peft_model(model, LoraConfig(r=8))\n"
+LOOP = "for name, weight in model.named_parameters():\n    "
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        (ADAPTED + LOOP + "weight.requires_grad = False\n", 1),
+        (ADAPTED + LOOP + "weight.requires_grad_(False)\n", 1),
+        (LOOP + "weight.requires_grad = False\n" + ADAPTED, 0),
+        (ADAPTED + LOOP + "if 'lora' not in name:\n        weight.requires_grad = False\n", 0),
+        (ADAPTED + LOOP + "weight.requires_grad = 'lora' in name\n", 0),
+        (ADAPTED + LOOP + "weight.requires_grad = False\nmodel.set_adapter('default')\n", 0),
+    ],
+)
+def test_a_loop_that_freezes_the_adapter_too(text: str, count: int, tmp_path: Path) -> None:
+    imports = "from peft import LoraConfig, get_peft_model\n"
+    assert len(_findings(imports + text, "SRC016", tmp_path)) == count
+
+
+NETWORK = """import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.out = nn.Linear(8, 4)
+        self.squash = nn.Softmax(dim=-1)
+    def forward(self, x):
+        return {forward}
+
+net = Net().cuda()
+criterion = nn.CrossEntropyLoss()
+loss = {loss}
+"""
+
+
+@pytest.mark.parametrize(
+    ("forward", "loss", "count"),
+    [
+        ("torch.softmax(self.out(x), -1)", "F.cross_entropy(net(x), y)", 1),
+        ("self.squash(self.out(x))", "criterion(net(x), y)", 1),
+        ("self.out(x)", "criterion(net(x).softmax(-1), y)", 1),
+        ("self.out(x)", "criterion(net(x), y)", 0),
+        ("F.log_softmax(self.out(x), -1)", "F.nll_loss(net(x), y)", 0),
+        ("torch.softmax(self.out(x), -1)", "F.nll_loss(net(x).log(), y)", 0),
+        ("self.out(x)", "F.cross_entropy(net(x), torch.softmax(y, -1))", 0),
+    ],
+)
+def test_probabilities_are_no_logits(forward: str, loss: str, count: int, tmp_path: Path) -> None:
+    text = NETWORK.format(forward=forward, loss=loss)
+    assert len(_findings(text, "loss-of-probabilities", tmp_path)) == count
+
+
+@pytest.mark.parametrize(
+    ("loss", "count"),
+    [
+        ("torch.tensor(losses, requires_grad=True).mean()", 1),
+        ("torch.tensor(losses, requires_grad=True)", 1),
+        ("torch.stack(losses).mean()", 0),
+    ],
+)
+def test_a_loss_of_numbers_has_no_graph(loss: str, count: int, tmp_path: Path) -> None:
+    text = f"import torch\nloss = {loss}\nloss.backward()\n"
+    assert len(_findings(text, "loss-forced-to-require-grad", tmp_path)) == count

@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from tests.source.modules import notebook
-from tests.spec.unasked import UNASKED, severity_if_unasked
+from tests.spec.unasked import UNASKED
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 
@@ -63,9 +63,7 @@ def test_an_argument_that_is_gone_is_told_with_what_to_write(
         assert findings == []
         return
     (finding,) = findings
-    assert finding.severity == severity_if_unasked(
-        "transformers" if "from transformers" in finding.remedy else "trl"
-    )
+    assert finding.severity == UNASKED
     assert message in finding.message
     assert remedy in finding.remedy
     assert finding.evidence[0].startswith("no file here says which release of ")

@@ -3,10 +3,11 @@
 ## What it does
 
 Takes an answer for garbage by its characters: broken or unprintable ones, UTF-8 that was read as another encoding, raw
-pieces of tokens, words that mix scripts, rows of English words without a function word; or because the model itself
-finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the best look
-before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is; an error
-where at the end of a run half of 8 or more are.
+pieces of tokens, words that mix scripts, rows of English words without a function word; because its words are those of
+the references and prompts in an order that none of them has (where 20 references show a form); or because the model
+itself finds what it wrote very unlikely (perplexity above 150). It fires where more answers are garbage than at the
+best look before, unless chance makes such a change, or, in the second half of a run, where surely more than 1 of 50 is;
+an error where at the end of a run half of 8 or more are.
 
 ## Why it is bad
 
@@ -64,6 +65,7 @@ SHOW_IDS_AS_TEXT = (
     "write the ids by tokenizer.decode(ids, skip_special_tokens=True): convert_ids_to_tokens gives the vocabulary's"
     " pieces, in which Ġ or ▁ stands for a space; else see that the tokenizer is the model's"
 )
+LOST_ORDER = "words of the references out of order"
 COMPARE_FILES = (
     "see that the tokenizer is the model's, and that the weights are whole; ask the base the same"
 )
@@ -113,7 +115,9 @@ class AnswersAreGarbage(CountedAnswersRule):
 
 def _fault_of(sample: Sample) -> str | None:
     """What makes its characters garbage; None where only its perplexity does."""
-    return find_garbage(sample.answer.text, sample.scores.language)
+    return find_garbage(sample.answer.text, sample.scores.language) or (
+        LOST_ORDER if sample.scores.perplexity is None else None
+    )
 
 
 def _describe_perplexity(samples: Sequence[Sample]) -> Iterator[str]:

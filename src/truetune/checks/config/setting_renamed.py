@@ -4,9 +4,9 @@
 Finds keys of earlier releases that the assumed one does not know, and says what became of them. Where the notebook, the
 script or the project's requirements ask for a release that still takes the old name, there is nothing to say; where
 none of them names a release, the finding says from which one on it holds. In a script it is an error where the call is
-sure to stop: by the release that is asked for, else by the one that is installed beside truetune, unless outputs of the
-notebook, or logs, checkpoints and predictions beside the script, show that it ran. Where no
-file asks for a release it is listed behind faults that say nothing by themselves. Old names that are
+sure to stop, by the release that is asked for. Where no file asks for one it is a warning, listed behind faults that
+say nothing by themselves; and a note where outputs of the notebook, or logs, checkpoints, predictions and notes beside
+the script, show that it ran. Old names that are
 still taken are told together in one note, and so are those in a file that a program with settings of its own reads (see
 `unknown-setting`).
 
@@ -56,7 +56,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Renamed
 from truetune.spec.pins import Age
 from truetune.spec.run import Severity
-from truetune.spec.run_signs import has_run, is_surely_past
+from truetune.spec.run_signs import has_run, severity_of_gone
 from truetune.spec.stacks.facts import DEPRECATED, STOPS
 
 
@@ -79,7 +79,7 @@ class SettingRenamed(ConfigRule):
             elif self._may_be_another_programs(old):
                 harmless.append(old)
             else:
-                yield self._one(old, "error" if self._stops_here(old) else "warning")
+                yield self._one(old, self._severity(old))
         if is_mostly_another_programs(self.subject):
             harmless = [old for old in harmless if not self._is_lost(old)]
         if len(harmless) == 1 and not self._is_lost(harmless[0]):
@@ -94,14 +94,13 @@ class SettingRenamed(ConfigRule):
             return old.place in config.unknown
         return key in STOPS or (old.place in config.unknown and key not in DEPRECATED)
 
-    def _stops_here(self, old: Renamed) -> bool:
-        """Is it sure that a call in a program stops at it: does a release run that has it no more?"""
+    def _severity(self, old: Renamed) -> Severity:
+        """How grave it is: in a program an error where the call surely stops, a note where it has run since."""
         config = self.subject
-        return (
-            of_program(config)
-            and old.taken is not None
-            and is_surely_past(config.pins, old.package, *old.taken, config.path)
-        )
+        if not of_program(config) or old.taken is None:
+            return "warning"
+        change = (old.taken.last, old.taken.gone)
+        return severity_of_gone(config.pins, old.package, [change], config.path)
 
     def _may_be_another_programs(self, old: Renamed) -> bool:
         """May a program read it that has settings of its own, or that runs with the release that took it?"""

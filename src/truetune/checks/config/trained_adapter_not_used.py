@@ -4,7 +4,8 @@
 Compares the output folder of a training with what the files that are given together with it merge, serve or load: the
 settings of an export, commands (`vllm serve`, `llamafactory-cli export`, `axolotl merge-lora`), scripts that load an
 adapter, a Modelfile. It speaks where none of them names the output folder or one below it, and one names the adapter
-or folder that the training started from; and where all that is used is one other folder beside the output. With
+or folder that the training started from; and where all that is used is one other folder beside the output (of a script:
+one whose name differs in a number, and that no other file names), or the base without any adapter. With
 `create_new_adapter` the adapter of the start has to be merged as well.
 
 ## Why it is bad
@@ -60,6 +61,7 @@ There is no automatic fix: an earlier stage may be served on purpose.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
@@ -75,6 +77,10 @@ NO_USES = Unmet(
     "give both: truetune check TRAINING EXPORT",
 )
 NO_OUTPUT = Unmet("it is about a training whose output folder is known")
+
+
+NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
+"""What counts the runs behind the name of their folder"""
 
 
 class TrainedAdapterNotUsed(ConfigRule):
@@ -104,10 +110,16 @@ class TrainedAdapterNotUsed(ConfigRule):
         if of_output:
             yield from self._lacking_the_start(of_output, start, output)
             return
+        of_base = [use for use in uses if _merges_the_base(config, use)]
+        if len(of_base) == len(uses):
+            yield self._of_the_base(of_base[0], output)
+            return
         of_start = [use for use in uses if _names_one_of(use, start)]
         if of_program(config) and len(of_start) < len(uses):
-            return  # a script may save under another name than that of its output folder
-        if not of_start and not _is_beside(uses, output):
+            # A script may save under another name than that of its output folder.
+            if not all(_is_of_an_earlier_run(use, output) for use in uses):
+                return
+        elif not of_start and not _is_beside(uses, output):
             return
         use = (of_start or list(uses))[0]
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
@@ -118,6 +130,16 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"name {output} there"
             + (" (behind the adapter of the start)" if _is_new_adapter(config) else ""),
             cases=[case(config, output, "output_dir"), _case(use)],
+        )
+
+    def _of_the_base(self, use: WeightUse, output: str) -> Finding:
+        """An export or a chat of the base: the adapter that is trained on it is named nowhere."""
+        does = "exports" if use.verb == "merges" else "asks"
+        return self.finding(
+            f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
+            " which this run writes, is not in it",
+            f"set adapter_name_or_path: {output} there",
+            cases=[case(self.subject, output, "output_dir"), _case(use)],
         )
 
     def _lacking_the_start(
@@ -136,6 +158,16 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"name both: {before},{output}",
             cases=[case(self.subject, before, "training.adapter"), _case(alone[0])],
         )
+
+
+def _merges_the_base(config: Config, use: WeightUse) -> bool:
+    """Does LLaMA-Factory export or ask the model that an adapter is trained on, without any adapter?"""
+    if use.verb not in ("merges", "loads") or config.stack != "llama-factory":
+        return False
+    if config.raw.get("finetuning_type", "lora") != "lora":
+        return False
+    model = config.raw.get("model_name_or_path")
+    return not use.are_adapters and bool(model) and use.folders == (model,)
 
 
 def _output(config: Config) -> str | None:
@@ -180,6 +212,19 @@ def _is_beside(uses: tuple[WeightUse, ...], output: str) -> bool:
     if len(names) != 1 or above == PurePath("."):
         return False
     return is_same_folder(str(PurePath(next(iter(names))).parent), str(above))
+
+
+def _is_of_an_earlier_run(use: WeightUse, output: str) -> bool:
+    """Is a folder beside the output used that differs from it in a number (`out/shop-v1`), and that no file writes?"""
+    if use.is_named_elsewhere:
+        return False
+    mine = PurePath(_without_number(output))
+    return all(PurePath(_without_number(name)) == mine for name in use.folders)
+
+
+def _without_number(folder: str) -> str:
+    """The name of a folder without what counts its runs."""
+    return NUMBER.sub("", str(PurePath(folder)))
 
 
 def _case(use: WeightUse) -> Case:

@@ -671,8 +671,11 @@ GUIDES = (
             Cause("policy and reference are the same object, so that both move",
                   "a DPO loop of your own: the loss is 0.6931 at every step, rewards and margins are zero",
                   ("reference-moves-with-the-policy", "dpo-stuck-at-ln2")),
-            Cause("policy and reference are not the same at the start", "the loss does not begin at ln 2",
-                  ("policy-differs-from-its-reference",)),
+            Cause("policy and reference are not the same at the start: log-probabilities of the reference were cached "
+                  "with another model (precompute_ref_log_probs), or ref_model is the base of the tuned policy. "
+                  "Compute them again with the model that training begins with",
+                  "the loss does not begin at ln 2; rewards chosen and rejected are -14 at the very first step",
+                  ("rewards-not-zero-at-first", "policy-differs-from-its-reference")),
             Cause("the sides are exchanged", "perfect curves, and the wrong preference", ("preference-pairs-swapped",)),
             Cause("the run has too few optimizer steps: pairs x epochs / (batch x accumulation x GPUs), or max_steps "
                   "of a test",
@@ -716,6 +719,12 @@ GUIDES = (
                   "base's name in the request",
                   "ollama or vLLM answers word for word like the base model though the loss fell",
                   ("adapter-is-not-served",)),
+            Cause("Ollama serves the file of an earlier run: `ollama create` copies the weights, so that a new GGUF is "
+                  "not read until it runs again (ollama rm NAME; ollama create NAME -f Modelfile), and the GGUF has to "
+                  "be converted from the folder that was merged last",
+                  "I retrained, merged and converted the gguf again, and ollama run gives the same old answers as "
+                  "before; exactly the old model; new GGUF has no effect",
+                  ("modelfile-serves-the-base", "trained-adapter-not-used")),
             Cause("the adapter's effect is lost in the merge", "merged or exported model is worse than the adapter",
                   ("merge-is-not-base-plus-adapter", "merged-into-4bit-or-low-precision")),
             Cause("Ollama has no TEMPLATE (FROM names a GGUF file alone, and it sends the bare question, without a "

@@ -71,6 +71,7 @@ MIN_RATED, MIN_EPOCHS = 5, 20
 class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
+    moot_where = ("loss-diverges",)
     kinds = ("language",)
     needs = ("loss",)
     least = MIN_RATED

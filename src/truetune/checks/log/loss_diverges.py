@@ -126,8 +126,8 @@ class LossDiverges(LogRule):
         yield self.finding(
             f"the loss rises from {low_value:.4g} to {last:.4g} at step {step:,.0f} and stays up"
             + (f", above the {began:.4g} that it began with" if worse else ""),
-            f"go back to {f'checkpoint-{older[-1]}' if older else 'before it'} with a lower"
-            f" learning rate{self._of_rate()}, more warm-up, and bf16 in place of float16",
+            f"{self._restart(older)} with a lower learning rate{self._of_rate()}, more warm-up"
+            f"{self._of_precision()}",
             severity="error" if worse else "warning",
             evidence=(
                 (
@@ -137,6 +137,25 @@ class LossDiverges(LogRule):
             ),
             figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
         )
+
+    def _restart(self, older: list[int]) -> str:
+        """Where to begin again: the last checkpoint before the place, else the base where there is no other."""
+        if older:
+            return f"go back to checkpoint-{older[-1]}"
+        if self.subject.checkpoints:
+            return "all checkpoints here are of after it: begin again from the model that it began with"
+        return "go back to before it"
+
+    def _of_precision(self) -> str:
+        """The change of precision, where the run is not known to be in another one than float16."""
+        output, dtype = self.subject.output, self.subject.facts.get("dtype")
+        if (output is not None and output.settings.half) or dtype == "float16":
+            return ", and bf16 in place of float16"
+        is_other = (output is not None and output.settings.brain) or dtype in (
+            "bfloat16",
+            "float32",
+        )
+        return "" if is_other else ", and bf16 if it was in float16"
 
     def _of_rate(self) -> str:
         """The rate of the run beside those in use, where the log has it and a language model is trained."""

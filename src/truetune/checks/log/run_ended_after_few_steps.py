@@ -5,7 +5,8 @@ Counts the optimizer steps of a run that has ended: by its records, by what the 
 speed and its time. It fires below 10 steps, and below 30 as a note, where the rows were seen once at least and the
 loss hardly fell: by less than 10 %, or by less than 1.5 % from the 0.693 at which preference losses begin. A trial that
 `max_steps` ends within the first epoch is left alone, or a note where the trainer printed how many rows there are and
-at most 60 steps saw less than a tenth of them.
+at most 60 steps saw less than a tenth of them. A run that ended by itself before half of the steps that the trainer had
+planned is a warning: early stopping ended it.
 
 ## Why it is bad
 The optimizer moves each weight by about the learning rate at each step. 52 rows in steps of 64 are one step an epoch:
@@ -87,6 +88,9 @@ class RunEndedAfterFewSteps(LogRule):
         log, made = self.subject, steps_of_log(self.subject)
         if made is None or log.kind not in self.kinds or self.unmet() is not None:
             return
+        if made.planned is not None:
+            yield self._ended_early(made, made.planned)
+            return
         if log.epochs < WHOLE:
             yield from self._trial(made)
             return
@@ -101,6 +105,20 @@ class RunEndedAfterFewSteps(LogRule):
             severity="warning" if made.most < FEW else "info",
             evidence=(made.why,),
             figure=figure("loss", {"loss": loss}),
+        )
+
+    def _ended_early(self, made: OptimizerSteps, planned: int) -> Finding:
+        """That a run which ended by itself made less than half of the steps that were planned."""
+        evaluated = self.subject.curve("eval_loss").finite().step.size
+        return self.finding(
+            f"the run ended by itself after {made.most:,} of {planned:,} planned steps, at epoch {made.epochs:.2g}",
+            "where an EarlyStoppingCallback ended it, give it a patience of 3 evaluations or more, and evaluate once or"
+            " twice an epoch (eval_steps): the loss of the first steps moves less than its noise",
+            severity="warning",
+            evidence=(
+                made.why,
+                f"{evaluated:,} evaluations" if evaluated else "no evaluation is logged",
+            ),
         )
 
     def _trial(self, made: OptimizerSteps) -> Iterator[Finding]:

@@ -2,7 +2,8 @@
 
 ## What it does
 Compares the tokens of both answers of each pair, as they stand and as they are left when the trainer has cut them at
-`max_length` (1,024 tokens where none is set, TRL's default for DPO).
+`max_length` (1,024 tokens where none is set, TRL's default for DPO). Answers of the same words with other spaces or
+line breaks between them count too, where they hold no code.
 
 ## Why it is bad
 Both sides have the same probability whatever the model does: the loss stays at ln 2 = 0.6931 and the gradient is zero.
@@ -43,9 +44,11 @@ from truetune.checks.pairs.evidence.pair_sides import (
     completion_ids,
     cut_completion,
     pair_length_limit,
+    pair_texts,
 )
 from truetune.checks.places import at_answer
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
 
@@ -54,6 +57,21 @@ from truetune.spec.run import Severity
 # off what differs.
 ERROR_SHARE, WARNING_SHARE = 0.5, 0.01
 """Share of the pairs from which it is an error, a warning"""
+FENCE = "```"
+"""What code stands in, in which spaces mean something"""
+
+
+def _differ_by_spaces(row: Conversation | None) -> bool:
+    """Do the two answers of a pair hold the same words, and other spaces between them?"""
+    if row is None:
+        return False
+    texts = pair_texts(row)
+    lines = texts.chosen.splitlines()
+    # In code, spaces mean something; it is known by its fence or its indents.
+    if FENCE in texts.chosen or any(line.startswith((" ", "\t")) for line in lines):
+        return False
+    words = texts.chosen.split()
+    return bool(words) and words == texts.rejected.split()
 
 
 class PreferencePairsIdentical(PairRule):
@@ -63,7 +81,7 @@ class PreferencePairsIdentical(PairRule):
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
         self.limit = pair_length_limit(setup.spec)
-        self.same = self.cut = 0
+        self.same = self.cut = self.spaced = 0
         self.cases: list[Case] = []
 
     def batch(self, batch: Batch) -> None:
@@ -81,7 +99,7 @@ class PreferencePairsIdentical(PairRule):
             is_judged = len(left) > 0 or self.spec.max_length is None
             if good.tobytes() == bad.tobytes():
                 self.same += 1
-                text = f"both answers are the same {len(good):,} tokens"
+                text = "both answers are the same"
             elif is_judged and left.tobytes() == left_of_bad.tobytes():
                 self.cut += 1
                 text = f"the prompt fills the limit: {before:,} tokens; no answer is kept"
@@ -90,16 +108,20 @@ class PreferencePairsIdentical(PairRule):
                         f"the first {len(left):,} tokens of both answers are the same, and no more"
                         " are kept"
                     )
+            elif _differ_by_spaces(chosen.rows[i] if chosen.rows else None):
+                self.spaced += 1
+                text = "the two answers differ by spaces and line breaks alone"
             else:
                 continue
             if len(self.cases) < MAX_CASES:
                 self.cases.append(at_answer(chosen, i, text))
 
     def figure(self) -> Measurement:
-        return counted("pairs with the same answer on both sides", self.same + self.cut, self.pairs)
+        same = self.same + self.cut + self.spaced
+        return counted("pairs with the same answer on both sides", same, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
-        count = self.same + self.cut
+        count = self.same + self.cut + self.spaced
         if not count:
             return
         severity: Severity = "info"
@@ -108,17 +130,31 @@ class PreferencePairsIdentical(PairRule):
         yield self.finding(
             f"{count:,} of {self.pairs:,} pairs have the same answer on both sides and can't be"
             " learned from",
-            "drop these pairs"
-            + (", or raise max_length so that their difference is kept" if self.cut else ""),
+            self._remedy(),
             severity=severity,
-            evidence=[
-                f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand",
-                (
-                    f"{self.cut:,} ({self.cut / self.pairs:.1%}) become the same when cut at"
-                    f" {self.limit.text}"
-                ),
-            ],
+            evidence=self._evidence(),
             cases=self.cases,
             count=count,
             total=self.pairs,
         )
+
+    def _evidence(self) -> list[str]:
+        """How many pairs are the same, by what makes them so."""
+        lines = [f"{self.same:,} ({self.same / self.pairs:.1%}) are the same as they stand"]
+        if self.spaced:
+            share = self.spaced / self.pairs
+            lines.append(f"{self.spaced:,} ({share:.1%}) differ by spaces and line breaks alone")
+        if self.cut:
+            share = self.cut / self.pairs
+            lines.append(
+                f"{self.cut:,} ({share:.1%}) become the same when cut at {self.limit.text}"
+            )
+        return lines
+
+    def _remedy(self) -> str:
+        """What to do first: where most are the same because of the cut, the limit is the cause."""
+        if not self.cut:
+            return "drop these pairs"
+        if self.cut > self.same + self.spaced:
+            return "raise max_length so that their difference is kept, or drop these pairs"
+        return "drop these pairs, or raise max_length so that their difference is kept"

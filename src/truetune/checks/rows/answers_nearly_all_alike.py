@@ -37,6 +37,7 @@ There is no automatic fix: only you know which column is the answer. `--map outp
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zlib import crc32
 
 from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
 from truetune.checks.findings import Case, Finding
@@ -54,7 +55,7 @@ MIN_ROWS = 20
 # Answers that agree so far are alike for the eye as well. Whole answers as keys would hold the data
 # in memory.
 KEY_CHARACTERS = 200
-"""Characters of an answer by which it is counted"""
+"""Characters of an answer that are kept; of the rest a number tells it from others"""
 MAX_KEPT_CASES = 1_000
 """Answers whose first row is kept"""
 # At 0.8 usual classifications (spam, moderation) would warn; at 0.95 the loss of always saying the
@@ -82,7 +83,10 @@ class AnswersNearlyAllAlike(DataRule):
             if answer is None or not answer.strip():
                 continue
             bare = answer.strip()
-            key = bare[:KEY_CHARACTERS]
+            # Answers that begin with one text (a greeting, a disclaimer) and continue apart are not alike.
+            key = bare
+            if len(bare) > KEY_CHARACTERS:
+                key = f"{bare[:KEY_CHARACTERS]}{crc32(bare[KEY_CHARACTERS:].encode())}"
             self.answers.add(key)
             if key not in self.first and len(self.first) < MAX_KEPT_CASES:
                 self.first[key] = in_row(batch, row, f"the answer is {bare[:SHOWN_CHARACTERS]!r}")

@@ -63,6 +63,7 @@ class AdapterLoadedFrozen(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._frozen_again()
+        yield from self._frozen_by_hand()
         loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
         if not loads or _thawed(module):
             return
@@ -102,6 +103,22 @@ class AdapterLoadedFrozen(SourceRule):
                     cases=[at(module, call.node), at(module, adapter)],
                 )
 
+    def _frozen_by_hand(self) -> Iterator[Finding]:
+        """Adapters whose parameters a loop over all parameters freezes, without a condition."""
+        module = self.subject
+        adapters = {call.node for call in module.calls(*LOADED, *WRAPS)}
+        if _gives_gradients(module):
+            return
+        for loop, model in _freezing_loops(module):
+            origins = module.flow.origins(model)
+            adapter = next((one.node for one in origins if one.node in adapters), None)
+            if len(origins) == 1 and adapter is not None:
+                yield self.finding(
+                    "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
+                    "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
+                    cases=[at(module, loop), at(module, adapter)],
+                )
+
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
         return self.finding(
             "the adapter is loaded frozen, merged and given to training: no parameter will be"
@@ -110,6 +127,47 @@ class AdapterLoadedFrozen(SourceRule):
             evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
             cases=[at(self.subject, node) for node in (load, user, merges[0])],
         )
+
+
+def _freezing_loops(module: Module) -> Iterator[tuple[ast.For, ast.expr]]:
+    """Loops that set requires_grad to False on each parameter of a model, under no condition, and the model."""
+    for loop in module.nodes(ast.For):
+        call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
+        if call is None or call.method not in ("parameters", "named_parameters"):
+            continue
+        if call.receiver is not None and any(_freezes(module, part) for part in loop.body):
+            yield loop, call.receiver
+
+
+def _freezes(module: Module, statement: ast.stmt) -> bool:
+    """`p.requires_grad = False`, `p.requires_grad_(False)`."""
+    if isinstance(statement, ast.Assign):
+        target = statement.targets[0]
+        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+        return is_switch and module.flow.value(statement.value) is False
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        call = module.flow.call(statement.value)
+        given = call.argument(0, "requires_grad")
+        return (
+            call.method == "requires_grad_"
+            and given is not None
+            and module.flow.value(given) is False
+        )
+    return False
+
+
+def _gives_gradients(module: Module) -> bool:
+    """Does the file switch gradients on anywhere, by hand or by the adapter's name?"""
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        is_switch = isinstance(target, ast.Attribute) and target.attr == "requires_grad"
+        if is_switch and module.flow.value(node.value) is not False:
+            return True
+    for call in module.methods("requires_grad_"):
+        given = call.argument(0, "requires_grad")
+        if given is None or module.flow.value(given) is not False:
+            return True
+    return any(module.methods("set_adapter", "add_adapter", "load_adapter"))
 
 
 def _merges_of(module: Module, load: ast.AST) -> list[ast.Call]:

@@ -129,6 +129,11 @@ def _forced(module: Module) -> Iterator[Forced]:
 def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     """Does this make a leaf with requires_grad of something that was computed? A number that is written out is a
     parameter of the user's own."""
+    # `torch.tensor(losses, requires_grad=True).mean()` is a leaf with a method behind it.
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        if module.flow.call(value).named(*MAKERS):
+            break
+        value = value.func.value
     if not isinstance(value, ast.Call) or not module.flow.call(value).named(*MAKERS):
         return False
     call = module.flow.call(value)

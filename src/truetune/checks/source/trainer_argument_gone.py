@@ -67,7 +67,7 @@ from truetune.checks.source.renamed_arguments import given_at, renames
 from truetune.source.calls import Call
 from truetune.source.guards import excused_arguments, possible_names
 from truetune.source.module import Module
-from truetune.spec.run_signs import is_surely_past
+from truetune.spec.run_signs import severity_of_gone
 from truetune.spec.stacks.signatures import GoneArgument, gone_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
@@ -97,21 +97,20 @@ class TrainerArgumentGone(SourceRule):
     def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
-        sure = any(is_surely_past(module.pins, package, *one.taken, module.path) for one in gone)
+        changes = [(one.taken.last, one.taken.gone) for one in gone]
+        severity = severity_of_gone(module.pins, package, changes, module.path)
         named = ", ".join(one.name for one in gone)
         return self.finding(
             f"{trainer} takes no {named} in {package}"
             f" {max((one.taken.gone for one in gone), key=Version)} and later",
             "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
-            severity=(
-                "error" if sure else "info" if module.pins.is_of_a_commit(package) else "warning"
-            ),
+            severity=severity,
             evidence=[module.pins.told(package)],
             cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
             count=len(gone),
             is_loud=module.pins.of(package) is None,
             fix=(
-                fix(module, renames(module, call, gone), safe=sure)
+                fix(module, renames(module, call, gone), safe=severity == "error")
                 if all(one.renamed for one in gone)
                 else None
             ),

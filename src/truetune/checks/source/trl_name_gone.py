@@ -51,7 +51,7 @@ from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, insert_before, replace
 from truetune.source.guards import is_conditional
 from truetune.source.module import Module
-from truetune.spec.run_signs import is_surely_past
+from truetune.spec.run_signs import severity_of_gone
 from truetune.spec.stacks.signatures import GoneName, gone_name
 
 INSTEAD = {
@@ -106,21 +106,22 @@ class TrlNameGone(SourceRule):
 
     def _one(self, gone: Mapping[Use, GoneName]) -> Finding:
         pins = self.subject.pins
-        sure = any(
-            is_surely_past(pins, "trl", *name.taken, self.subject.path) for name in gone.values()
-        )
+        changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
+        severity = severity_of_gone(pins, "trl", changes, self.subject.path)
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
         remedies = dict.fromkeys(_remedy(use.name, name) for use, name in gone.items())
         return self.finding(
             f"trl has no {', '.join(names)} in {newest} and later",
             "; ".join(remedies),
-            severity="error" if sure else "info" if pins.is_of_a_commit("trl") else "warning",
+            severity=severity,
             evidence=[pins.told("trl")],
             cases=[at(self.subject, use.node, use.name) for use in gone],
             count=len(gone),
             is_loud=pins.of("trl") is None,
-            fix=fix(self.subject, _imports_from_new_homes(self.subject, gone), safe=sure),
+            fix=fix(
+                self.subject, _imports_from_new_homes(self.subject, gone), safe=severity == "error"
+            ),
         )
 
 

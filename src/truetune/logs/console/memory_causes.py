@@ -418,7 +418,9 @@ class MemoryStory:
                 "leave embed_tokens and lm_head out of what is saved whole, unless tokens were"
                 " added (then trainable_token_indices trains these rows alone)"
             )
-        if self.cause is not None:
+        if self.cause is LOGITS and self.settings.fused_loss:
+            yield "fewer or shorter rows: a loss kernel is on already (see that it knows this model's class)"
+        elif self.cause is not None:
             yield self.cause.advice
         if self.cause is None or self.cause.by_rows:
             yield from _smaller_steps(self.settings, advises_rows=not self.comes_late)

@@ -73,6 +73,17 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"|dtype['\"]?(?:\s?[:=]\s?| )['\"]?(?:torch\.)?(?:float16|fp16|half)\b",
     ),
     (
+        "brain",
+        r"\bbf16['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--bf16(?=\s*$|\s+-)"
+        r"|mixed[_-]precision['\"]?(?:\s?[:=]\s?| )['\"]?bf16"
+        r"|dtype['\"]?(?:\s?[:=]\s?| )['\"]?(?:torch\.)?(?:bfloat16|bf16)\b",
+    ),
+    (
+        "fused_loss",
+        r"use_liger(?:_kernel|_loss)?['\"]?(?:\s?[:=]\s?| )[Tt]rue\b|--use_liger_kernel(?=\s*$|\s+-)"
+        r"|enable_liger_kernel['\"]?\s?[:=]\s?[Tt]rue|cut_cross_entropy['\"]?\s?[:=]\s?[Tt]rue",
+    ),
+    (
         "model",
         r"(?:--model(?:_name(?:_or_path)?)?|--base_model|--model-id"
         r"|\b(?:model_name_or_path|base_model|model_name|pretrained)['\"]?\s?[:=])[\s=]{0,2}['\"]?"
@@ -130,6 +141,9 @@ WORDS = (
     "total_num_steps",
     "via P2P",
     "fp16",
+    "bf16",
+    "liger",
+    "cut_cross_entropy",
     "16-bits",
     "dtype",
     "--model",
@@ -226,6 +240,10 @@ class PrintedSettings:
     """Steps of warm-up that a command sets"""
     half: bool = False
     """Weights or activations are float16"""
+    brain: bool = False
+    """Weights or activations are bfloat16"""
+    fused_loss: bool = False
+    """The loss is computed by a kernel that never holds all logits"""
     model: str = ""
     """The model as a command names it"""
     old_gpu: str = ""
@@ -285,6 +303,8 @@ class SettingsReader:
             learning_rate=self._figures.get("learning_rate"),
             warmup_steps=count("warmup_steps"),
             half="half" in self._flags,
+            brain="brain" in self._flags,
+            fused_loss="fused_loss" in self._flags,
             model=self._names.get("model", ""),
             old_gpu=self._names.get("old_gpu", ""),
             engine_cache=self._figures.get("engine_cache"),

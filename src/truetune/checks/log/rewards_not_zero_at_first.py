@@ -1,0 +1,134 @@
+"""The first record of a preference run has large rewards: the reference is not the model that training began with.
+
+## What it does
+Looks at `rewards/chosen` and `rewards/rejected` of the first three records of a run that was not resumed. A policy that
+begins as its reference has rewards of about 0. It fires where both are on one side of 0 by more than 1 from the first
+record on, and by more than three times the spread of these records. Losses without a reference (CPO, SimPO, ORPO) log
+rewards that are their log-probabilities times beta, and are left out.
+
+## Why it is bad
+Rewards are beta times the difference of log-probabilities between policy and reference. Those of a reference that was
+computed with another model (precomputed and cached before the SFT, a base in place of the tuned model, other
+precision, another chat template) hold a difference that no pair can change. The loss falls while the policy only makes
+up for it, and the answers stay as they were.
+
+## Example
+```yaml
+curve:
+  rewards/chosen: {from: -14.0, to: -13.0, steps: 60, noise: 0.2}
+  rewards/rejected: {from: -13.9, to: -14.4, steps: 60, noise: 0.2}
+  rewards/margins: {from: -0.1, to: 1.4, steps: 60, noise: 0.2}
+```
+
+## Use instead
+```yaml
+curve:
+  rewards/chosen: {from: 0.0, to: 0.4, steps: 60, noise: 0.05}
+  rewards/rejected: {from: 0.0, to: -0.9, steps: 60, noise: 0.05}
+  rewards/margins: {from: 0.0, to: 1.3, steps: 60, noise: 0.05}
+```
+
+## Fix safety
+There is no automatic fix: remove the cached log-probabilities and compute them with the model that training begins
+with, or name that model as the reference.
+
+## References
+- Rafailov et al. 2023, arXiv 2305.18290, equation 7; huggingface/trl `precompute_ref_log_probs`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from truetune.checks.findings import Finding
+from truetune.checks.log.drawing import figure
+from truetune.checks.rule import LogRule
+from truetune.logs.log import Curve, Floats, RunLog
+from truetune.logs.seams import fresh_starts
+
+FIRST = 3
+"""Records that say where the rewards begin"""
+LARGE = 1.0
+"""Reward from which the first record is no result of the first steps: at beta 0.1 it is a difference of 10 nats"""
+SPREADS = 3
+"""Times the spread of the first records by which they have to be off 0"""
+CHANGED = 0.01
+"""Share by which rewards over log-probabilities vary where they are no fixed multiple of them"""
+EARLY = 0.1
+"""Share of the run at which the first record has to stand"""
+
+
+class RewardsNotZeroAtFirst(LogRule):
+    code = "LOG051"
+    severity = "warning"
+    kinds = ("preference",)
+    needs = ("rewards/chosen", "rewards/rejected")
+    least = FIRST
+
+    def figure(self) -> str:
+        chosen, rejected = (_first(self.subject, side) for side in ("chosen", "rejected"))
+        return f"the first rewards are {np.mean(chosen):.3g} (chosen) and {np.mean(rejected):.3g} (rejected)"
+
+    def findings(self) -> Iterator[Finding]:
+        log = self.subject
+        chosen, rejected = (_first(log, side) for side in ("chosen", "rejected"))
+        if log.kind != "preference" or min(chosen.size, rejected.size) < FIRST:
+            return
+        if not _is_whole(log) or _are_log_probabilities(log):
+            return
+        centres = (float(np.mean(chosen)), float(np.mean(rejected)))
+        spread = max(float(np.std(chosen)), float(np.std(rejected)))
+        if min(map(abs, centres)) < max(LARGE, SPREADS * spread) or centres[0] * centres[1] < 0:
+            return
+        yield self.finding(
+            f"rewards are {centres[0]:.3g} (chosen) and {centres[1]:.3g} (rejected) in the first records: a policy that"
+            " begins as its reference has 0",
+            "compute the reference's log-probabilities with the model that training begins with: remove cached ones"
+            " (precompute_ref_log_probs, reference_chosen_logps), and name that model, not its base, as ref_model",
+            evidence=(
+                "the reference is another model than the one that is trained: an older cache, the base of an SFT model,"
+                " or other weights, precision or template",
+            ),
+            figure=figure(
+                "rewards",
+                {
+                    "rewards/chosen": log.curve("rewards/chosen").finite(),
+                    "rewards/rejected": log.curve("rewards/rejected").finite(),
+                },
+            ),
+        )
+
+
+def _first(log: RunLog, side: str) -> Floats:
+    """The first rewards of one side."""
+    return log.curve(f"rewards/{side}").finite().value[:FIRST]
+
+
+def _is_whole(log: RunLog) -> bool:
+    """Does the log begin with the run? Behind a restart rewards go on where they were."""
+    if fresh_starts(log):
+        return False
+    curve = log.curve("rewards/chosen").finite()
+    return bool(curve.step[0] <= EARLY * curve.step[-1]) or bool(log.is_numbered)
+
+
+def _are_log_probabilities(log: RunLog) -> bool:
+    """Are the rewards a fixed multiple of the log-probabilities, as without a reference?"""
+    if log.curve("log_odds_chosen") or log.curve("nll_loss"):
+        return True
+    rewards, sums = log.curve("rewards/chosen").finite(), log.curve("logps/chosen").finite()
+    if not sums:
+        return False
+    ratios = _ratios(rewards, sums)
+    return ratios.size > 0 and float(np.std(ratios)) < CHANGED * abs(float(np.mean(ratios)))
+
+
+def _ratios(rewards: Curve, sums: Curve) -> Floats:
+    """Rewards over log-probabilities at the same steps."""
+    _, ours, theirs = np.intersect1d(rewards.step, sums.step, return_indices=True)
+    below = sums.value[theirs]
+    keep = below != 0
+    ratios: Floats = rewards.value[ours][keep] / below[keep]
+    return ratios

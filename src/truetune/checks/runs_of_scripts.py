@@ -1,0 +1,43 @@
+"""The run that the scripts of a folder describe: the rows that the one training script among them reads, and its limit.
+
+Who checks a folder means its rows too. They are read where exactly one script of the folder trains and all its files
+are known from the code, with the `max_length` that it sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from truetune.checks.source.row_files import training_files
+from truetune.errors import TruetuneError
+from truetune.source.config import configs_of_source
+from truetune.source.module import Module
+from truetune.source.module import read as read_module
+from truetune.spec.run import RunSpec
+
+
+def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
+    """The rows and settings of the one script that trains; None without one, or where its rows are unknown."""
+    trainings = []
+    for script in scripts:
+        try:
+            module = read_module(script)
+        except (TruetuneError, OSError):
+            continue  # who lints it says what is wrong with it
+        files = training_files(module)
+        if files:
+            trainings.append((module, files))
+    if len(trainings) != 1:
+        return None
+    module, files = trainings[0]
+    return _settings(module).model_copy(update={"data": files, "model": None, "tokenizer": None})
+
+
+def _settings(module: Module) -> RunSpec:
+    """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
+    try:
+        configs = configs_of_source(module)
+    except TruetuneError:
+        configs = ()
+    return configs[0].spec if len(configs) == 1 else RunSpec()

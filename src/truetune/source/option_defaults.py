@@ -1,0 +1,114 @@
+"""Defaults of options: what `args.lr` is where nobody gives `--lr`.
+
+Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that HfArgumentParser
+fills, is what a run takes that gives no other; a command beside the script that gives the option overrules it, and
+then nothing is known.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from truetune.errors import DataError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.source.module import Module
+from truetune.source.values import UNKNOWN
+
+PARSERS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
+COMMANDS = (
+    ".sh",
+    ".bash",
+    ".sbatch",
+    ".slurm",
+    ".md",
+    ".txt",
+    ".log",
+    ".out",
+    ".err",
+    ".yaml",
+    ".yml",
+    ".json",
+)
+"""Files in which a command may stand"""
+NAMES = ("Makefile", "justfile", "Dockerfile")
+MAX_FILES = 100
+
+
+def option_default(module: Module, node: ast.AST) -> ast.expr | None:
+    """The default of the option that an attribute of parsed arguments is; None where there is no single one.
+
+    Args:
+        module: the script.
+        node: `args.lr`.
+    """
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
+        return None
+    if not any(_is_parsed(origin.node) for origin in module.flow.origins(node.value)):
+        return None
+    found = [one for one in _defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN]
+    if len(found) != 1 or module.flow.value(found[0]) is None:
+        return None
+    return None if _is_given(module.path, node.attr) else found[0]
+
+
+def _is_parsed(node: ast.AST) -> bool:
+    """Is it what a call makes of the command line, or one part of it?"""
+    call = node.value if isinstance(node, ast.Subscript) else node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    return call.func.attr in PARSERS
+
+
+def _defaults(module: Module, name: str) -> Iterator[ast.expr]:
+    """Defaults of the options and fields of that name."""
+    for call in module.methods("add_argument"):
+        flags = (module.flow.value(flag) for flag in call.args)
+        written = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
+        default = call.keywords.get("default")
+        if name in {*written, module.flow.value(call.keywords.get("dest"))} and default is not None:
+            yield default
+    for field in module.nodes(ast.AnnAssign):
+        is_of_class = isinstance(module.scopes.parent.get(field), ast.ClassDef)
+        if is_of_class and isinstance(field.target, ast.Name) and field.target.id == name:
+            value = field.value
+            if isinstance(value, ast.Call):
+                value = module.flow.call(value).keywords.get("default")
+            if value is not None:
+                yield value
+
+
+def _is_given(path: str, name: str) -> bool:
+    """Does a command beside the script, or in the script's own text, give the option?"""
+    flags = tuple(f"--{spelling}" for spelling in {name, name.replace("_", "-")})
+    script = Path(path)
+    return any(
+        flag + after in text
+        for text in _commands(script.parent, script.name)
+        for flag in flags
+        for after in (" ", "=", "\n", "\t")
+    )
+
+
+@lru_cache(maxsize=64)
+def _commands(folder: Path, script: str) -> tuple[str, ...]:
+    """The texts beside a script that name it."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES]
+    except OSError:
+        return ()
+    texts = []
+    for entry in entries:
+        if not (entry.name.endswith(COMMANDS) or entry.name in NAMES) or not entry.is_file():
+            continue
+        try:
+            text = read_bounded(Path(entry.path), SETTINGS).decode("utf-8", "replace")
+        except (OSError, InputLimitError, DataError):
+            continue
+        if script in text:
+            texts.append(text)
+    return tuple(texts)

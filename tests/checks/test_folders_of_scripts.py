@@ -1,0 +1,125 @@
+"""A folder with a training script: the rows it reads, the settings of its options, what else uses its output."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import truetune
+from truetune.checks.findings import Finding
+
+SCRIPT = """import argparse
+from datasets import load_dataset
+from peft import LoraConfig
+from trl import DPOConfig, DPOTrainer
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", default="data/pairs.jsonl")
+parser.add_argument("--lr", type=float, default=1e-7)
+parser.add_argument("--name", required=True)
+args = parser.parse_args()
+rows = load_dataset("json", data_files=args.data, split="train")
+config = DPOConfig("out/run-3", learning_rate=args.lr, max_length=1024)
+trainer = DPOTrainer("some/model", args=config, train_dataset=rows, peft_config=LoraConfig(r=16, lora_alpha=32))
+trainer.train()
+"""
+FIELDS = """from dataclasses import dataclass
+from peft import LoraConfig
+from transformers import HfArgumentParser
+from trl import DPOConfig, DPOTrainer
+
+@dataclass
+class Options:
+    lr: float = 1e-7
+
+(options,) = HfArgumentParser(Options).parse_args_into_dataclasses()
+config = DPOConfig("out", learning_rate=options.lr, max_length=1024)
+trainer = DPOTrainer("some/model", args=config, train_dataset=rows, peft_config=LoraConfig(r=16, lora_alpha=32))
+trainer.train()
+"""
+
+
+def _pairs(folder: Path, rejected: str) -> None:
+    """Forty pairs; `{}` in the rejected answer is the chosen one."""
+    (folder / "data").mkdir()
+    rows = []
+    for number in range(40):
+        chosen = f"The parcel {number} leaves on day {number + 1}. It arrives two days later."
+        other = rejected.format(chosen) if "{}" in rejected else f"{rejected} {number}"
+        rows.append({"prompt": f"When does {number} come?", "chosen": chosen, "rejected": other})
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "data" / "pairs.jsonl").write_text(text, encoding="utf-8")
+
+
+def _found(folder: Path, rule: str) -> list[Finding]:
+    return [finding for finding in truetune.check(folder).findings if finding.rule == rule]
+
+
+@pytest.mark.parametrize(
+    ("rejected", "count"),
+    [("{}", 40), ("{} ", 40), (" \n{}", 40), ("I can't say anything of parcel", 0)],
+)
+def test_rows_that_the_script_reads_are_judged_by_their_texts(
+    rejected: str, count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    _pairs(tmp_path, rejected)
+    found = _found(tmp_path, "preference-pairs-identical")
+    assert [finding.count for finding in found] == ([count] if count else [])
+
+
+def test_pairs_of_code_are_told_apart_by_their_spaces(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "data").mkdir()
+    rows = [
+        {"prompt": f"Write {n}", "chosen": f"if x:\n    y = {n}\n", "rejected": f"if x:\ny = {n}\n"}
+        for n in range(40)
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (tmp_path / "data" / "pairs.jsonl").write_text(text)
+    assert _found(tmp_path, "preference-pairs-identical") == []
+
+
+@pytest.mark.parametrize("script", [SCRIPT, FIELDS])
+def test_the_default_of_an_option_counts_unless_a_command_gives_another(
+    script: str, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(script)
+    (finding,) = _found(tmp_path, "dpo-too-weak-or-frozen")
+    assert "1e-07" in finding.message
+    (tmp_path / "run.sh").write_text("python train.py --lr 1e-5 --name a\n")
+    (tmp_path / "train.py").write_text(script + "\n")
+    (tmp_path / "more.sh").write_text("python other.py --lr 3\n")
+    from truetune.source.option_defaults import _commands
+
+    _commands.cache_clear()
+    assert _found(tmp_path, "dpo-too-weak-or-frozen") == []
+
+
+ASK = """from peft import AutoPeftModelForCausalLM
+
+model = AutoPeftModelForCausalLM.from_pretrained("{}")
+print(model.generate(ids))
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "more", "count"),
+    [
+        ("out/run-1", "", 1),
+        ("out/run-3", "", 0),
+        ("out/run-3/checkpoint-40", "", 0),
+        ("out/other", "", 0),
+        ("out/run-1", "python train_first.py --out out/run-1\n", 0),
+    ],
+)
+def test_a_script_that_asks_an_earlier_run(
+    folder: str, more: str, count: int, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "ask.py").write_text(ASK.format(folder))
+    if more:
+        (tmp_path / "first.sh").write_text(more)
+    assert len(_found(tmp_path, "trained-adapter-not-used")) == count
