@@ -53,6 +53,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import engine_prompts
 from truetune.checks.source.bare_questions import bare_questions
 from truetune.checks.source.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.families import family
@@ -256,12 +257,25 @@ def _trained(module: Module) -> Trained | None:
     if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
         makers = others
     forms = [(other, prompt_form(other)) for other in makers]
+    if not names and any(engine_prompts(module)):
+        return _only_training(module, others)
     found = [
         Trained(other.path, form.marks, at(other, form.node))
         for other, form in forms
         if form is not None
     ]
     return found[0] if len(found) == len(makers) == 1 and not files else None
+
+
+def _only_training(module: Module, others: list[Module]) -> Trained | None:
+    """The one training beside a client that names no model; None where there are several, or its form is not known."""
+    files = list(settings_beside(module))
+    if len(files) + len(others) != 1:
+        return None
+    if files:
+        return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
+    form = prompt_form(others[0])
+    return None if form is None else Trained(others[0].path, form.marks, at(others[0], form.node))
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:
