@@ -66,7 +66,7 @@ def questions(module: Module) -> Iterator[Question]:
         if text is not None:
             yield Question(call, text, is_one_row(module, text))
             continue
-        body = _posted(module, call)
+        body = posted_body(module, call)
         if body is not None:
             # One request has one chat; a list of prompts would stand under `prompt`.
             yield Question(call, body, not _posts_list(module, body))
@@ -147,7 +147,7 @@ def _text_given(module: Module, call: Call) -> ast.expr | None:
     return None
 
 
-def _posted(module: Module, call: Call) -> ast.expr | None:
+def posted_body(module: Module, call: Call) -> ast.expr | None:
     """The body that a call posts to a server which generates; None for any other call."""
     made = module.flow.made(call.receiver) if call.method == "post" and call.receiver else None
     is_session = made is not None and made.named(*OF_SESSION)
@@ -192,7 +192,7 @@ def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     """The finished prompt of one call; None where it is none of these."""
     if _is_post(call):
-        return _prompt_posted(module, call)
+        return _promptposted_body(module, call)
     if call.receiver is None:
         made = module.flow.made(call.node.func)
         return call.argument(0, "prompt") if made is not None and made.named(LLAMA_CPP) else None

@@ -27,6 +27,8 @@ FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
 MOVES = ("roll", "pad", "narrow", "diff", "split", "concatenate", "cat")
 """Functions of theirs that may move tokens, after which the side is not followed"""
 EQUALS = ("numpy.equal", "torch.eq", "torch.equal", "numpy.array_equal", "sklearn.metrics.*_score")
+GATHERS = ("gather_for_metrics", "gather", "pad_across_processes")
+"""Methods that collect the tokens of all processes, each where it stood"""
 DEPTH = 12
 SHIFTS = ("roll", "narrow", "shift")
 """Functions that move tokens by other means than a slice"""
@@ -152,6 +154,8 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     call = module.flow.call(node)
+    if call.method in GATHERS and call.args:
+        return side_of(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
         return side_of(module, call.receiver, depth + 1)
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
@@ -178,10 +182,22 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
         )
     if node is name or not isinstance(node, ast.expr):
         return None
+    if path and isinstance(node, ast.Call):
+        gathered = _gathered(module, node, path)
+        return None if gathered is None else side_of(module, gathered, depth + 1)
     if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
         # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
         return side_of(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
     return side_of(module, node, depth + 1)
+
+
+def _gathered(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+    """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for any other call."""
+    call = module.flow.call(node)
+    given = call.args[0] if call.method in GATHERS and call.args else None
+    if not isinstance(given, ast.Tuple | ast.List) or not 0 <= path[0] < len(given.elts):
+        return None
+    return given.elts[path[0]]
 
 
 def _side_of_zipped(

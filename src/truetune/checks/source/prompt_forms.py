@@ -173,6 +173,11 @@ def is_written(name: str, folders: frozenset[str]) -> bool:
 
 def trainings_beside(module: Module) -> Iterator[Module]:
     """The scripts and notebooks of the same project that train, where the file stands on a disk."""
+    return (other for other in scripts_beside(module) if trains(other))
+
+
+def scripts_beside(module: Module) -> Iterator[Module]:
+    """The other scripts and notebooks of the same project, where the file stands on a disk."""
     own = Path(module.path)
     places = [own.parent, *_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
@@ -184,7 +189,7 @@ def trainings_beside(module: Module) -> Iterator[Module]:
                 continue
             count += 1
             other = _read(path)
-            if other is not None and trains(other):
+            if other is not None:
                 yield other
 
 
