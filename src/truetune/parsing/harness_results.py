@@ -1,4 +1,4 @@
-"""The results that lm_eval writes, as the command that made them.
+"""The results that lm_eval and lighteval write, as the command that made them.
 
 A results file records what the harness was started with. Written as that command again, one rule judges job files and
 results alike.
@@ -18,23 +18,27 @@ SIGNS = frozenset(
     ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
 )
 """Keys of which its results hold some, beside `results` and `config`"""
+FOLDERS = ("results", "evals", "eval_results", "evaluation")
+"""Folders in which results files may have any name"""
+OF_LIGHTEVAL = "config_general"
+"""The key under which lighteval records what it was started with"""
 SINCE = "chat_template"
 """The key that says which template was used; earlier releases write none, and nothing is known then"""
 
 
 def is_harness_results(path: Path) -> bool:
-    """Is it a results file of lm_eval? By its name first: others are not opened."""
-    if not path.name.startswith("results") or path.suffix != ".json" or not path.is_file():
+    """Is it a results file of lm_eval or lighteval? By its name first, or that of its folder: others are not opened."""
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    if "results" not in path.name and path.absolute().parent.name not in FOLDERS:
         return False
     try:
         content = read_json(path, LOG)
     except (OSError, ValueError, InputLimitError):
         return False
-    return (
-        isinstance(content, dict)
-        and {"results", "config"} <= content.keys()
-        and not SIGNS.isdisjoint(content)
-    )
+    if not isinstance(content, dict) or "results" not in content:
+        return False
+    return OF_LIGHTEVAL in content or ("config" in content and not SIGNS.isdisjoint(content))
 
 
 def harness_words(path: Path) -> tuple[str, ...]:
@@ -46,6 +50,8 @@ def harness_words(path: Path) -> tuple[str, ...]:
         content = read_json(path, LOG)
     except (OSError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
+    if isinstance(content, dict) and OF_LIGHTEVAL in content:
+        return tuple(_words_of_lighteval(content))
     if not isinstance(content, dict) or SINCE not in content:
         return ()
     return tuple(_words(content))
@@ -67,7 +73,34 @@ def _words(content: Mapping[str, Any]) -> Iterator[str]:
     counts = [one for one in shots.values() if type(one) is int] if isinstance(shots, dict) else []
     if counts:
         yield from ("--num_fewshot", str(max(counts)))
+    limit = settings.get("limit")
+    if isinstance(limit, int | float):
+        yield from ("--limit", f"{limit:g}")
     if content.get(SINCE):
         yield "--apply_chat_template"
     if content.get("fewshot_as_multiturn") is True:
         yield "--fewshot_as_multiturn"
+
+
+def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
+    """The words of the command behind results of lighteval, with the options that lm_eval has for the same."""
+    general, results = content[OF_LIGHTEVAL], content.get("results")
+    settings = general if isinstance(general, dict) else {}
+    yield "lighteval"
+    name = settings.get("model_name")
+    config = settings.get("model_config")
+    if name is None and isinstance(config, dict):
+        name = config.get("model_name")
+    if isinstance(name, str):
+        yield from ("--model_args", f"pretrained={name}")
+    tasks = [one.split("|") for one in results or () if "|" in one]
+    names = sorted({parts[1] if len(parts) > 2 else parts[0] for parts in tasks})
+    if names:
+        yield from ("--tasks", ",".join(names))
+    shots = [int(parts[-1]) for parts in tasks if parts[-1].isdigit()]
+    shots = [int(parts[2]) for parts in tasks if len(parts) == 4 and parts[2].isdigit()] or shots
+    if shots:
+        yield from ("--num_fewshot", str(max(shots)))
+    limit = settings.get("max_samples")
+    if isinstance(limit, int):
+        yield from ("--limit", str(limit))

@@ -36,10 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.value_limits import GENERATION, breaches, number
+from truetune.parsing.modelfile import Instruction
 
 NAMES = {
     "repetition_penalty": "repeat_penalty",
@@ -49,6 +51,8 @@ NAMES = {
     "presence_penalty": "presence_penalty",
 }
 """Setting of the table -> Ollama's parameter"""
+MIN_SHARE = 0.1
+"""Trained answers that a stop string cuts, from which it is no mark of an end"""
 LAYERS = "num_gpu"
 """Layers that are put on the GPU, whatever its name says"""
 
@@ -65,9 +69,9 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
 
     def unmet(self) -> Unmet | None:
         given = self.subject.parameters
-        if self._values() or LAYERS in given or CONTEXT in given:
+        if self._values() or LAYERS in given or CONTEXT in given or self._stops():
             return None
-        return Unmet("it is about parameters of sampling, num_gpu and num_ctx: none is set")
+        return Unmet("it is about parameters of sampling, num_gpu, num_ctx and stop: none is set")
 
     def figure(self) -> str:
         given = {NAMES[name]: value for name, value in self._values().items()}
@@ -94,6 +98,7 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 cases=[self.case(layers)],
             )
         yield from self._long_context()
+        yield from self._stops_in_answers()
         values = self._values()
         for breach in breaches(values, GENERATION):
             name = NAMES[breach.limit.setting]
@@ -104,6 +109,26 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 evidence=[breach.limit.source],
                 cases=[self.case(self.subject.parameters[name])],
             )
+
+    def _stops(self) -> dict[str, Instruction]:
+        """The stop strings, each with the instruction that gives it."""
+        found = (one for one in self.subject.all("parameter") if one.value.startswith("stop"))
+        return {one.value[len("stop") :].strip().strip('"'): one for one in found}
+
+    def _stops_in_answers(self) -> Iterator[Finding]:
+        """Stop strings that stand in the middle of the answers which the model was trained on."""
+        stops = self._stops()
+        chats = chats_beside(self.subject.path) if stops else None
+        for stop, instruction in stops.items() if chats is not None else ():
+            assert chats is not None
+            count, total = answers_with(chats, stop), len(chats.answers)
+            if stop and count >= MIN_SHARE * total:
+                yield self.finding(
+                    f"answers end at the stop string {stop!r}, which stands in {count} of {total} answers of"
+                    f" {chats.path.name}: they are cut off there",
+                    "remove this PARAMETER stop: the mark that ends turns is enough",
+                    cases=[self.case(instruction)],
+                )
 
     def _long_context(self) -> Iterator[Finding]:
         """The memory that a long context takes."""

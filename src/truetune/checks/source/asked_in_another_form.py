@@ -46,14 +46,16 @@ every engine.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.chats_beside import chats_beside, common_system_prompt
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import engine_prompts
+from truetune.checks.source.asking import asking_calls, engine_prompts
 from truetune.checks.source.bare_questions import bare_questions
 from truetune.checks.source.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.families import family
@@ -69,12 +71,17 @@ from truetune.checks.source.prompt_forms import (
     prompts_by_hand,
     settings_beside,
     trainings_beside,
+    trains,
     words_of,
     written_folders,
 )
 from truetune.checks.source.served_folders import served_folders
 from truetune.checks.source.served_templates import other_named_templates, other_templates
 from truetune.source.module import Module
+
+
+SYSTEM = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
+"""Signs that a script knows of a system prompt"""
 
 
 class Trained(NamedTuple):
@@ -110,6 +117,9 @@ def _prompts(module: Module) -> Iterator[object]:
     yield from other_templates(module)
     yield from other_named_templates(module)
     yield from (text for _, text in bare_questions(module))
+    question = _question_without_system(module)
+    if question is not None:
+        yield question
 
 
 def _of_another_script(module: Module) -> Iterator[Question]:
@@ -183,6 +193,7 @@ class AskedInAnotherForm(SourceRule):
     def findings(self) -> Iterator[Finding]:
         yield from self._of_servers()
         yield from self._of_named_templates()
+        yield from self._of_system_prompts()
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -213,6 +224,24 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
+    def _of_system_prompts(self) -> Iterator[Finding]:
+        """A script that asks without the system prompt which all trained chats beside it begin with."""
+        module = self.subject
+        question = _question_without_system(module)
+        chats = chats_beside(module.path) if question is not None else None
+        system = common_system_prompt(chats) if chats is not None else None
+        if question is None or chats is None or system is None or _is_served_with_system(module):
+            return
+        yield self.finding(
+            f"{system.count} of {system.of} chats of {chats.path.name} begin with a system prompt, and this script sends"
+            " none: the model is asked in another form than in training",
+            "send it as the first message of each chat: "
+            '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
+            evidence=[f"the system prompt: {system.text[:160]!r}"],
+            severity="warning",
+            cases=[at(module, question)],
+        )
+
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""
         for other in other_named_templates(self.subject):
@@ -224,6 +253,30 @@ class AskedInAnotherForm(SourceRule):
                 " name that one",
                 cases=[at(self.subject, other.node), at(other.training, other.place)],
             )
+
+
+def _question_without_system(module: Module) -> ast.AST | None:
+    """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
+    if not asks(module) and not any(asking_calls(module)):
+        return None
+    if trains(module) or SYSTEM.search(module.text):
+        return None
+    for node in module.nodes(ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        values = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        role = values.get("role")
+        if isinstance(role, ast.Constant) and role.value == "user" and "content" in values:
+            return node
+    return None
+
+
+def _is_served_with_system(module: Module) -> bool:
+    """Does a Modelfile beside write a system prompt by itself?"""
+    try:
+        files = [path for path in Path(module.path).parent.iterdir() if "odelfile" in path.name]
+        return any("SYSTEM" in path.read_text(errors="replace") for path in files if path.is_file())
+    except OSError:
+        return False
 
 
 def _remedy(marks: frozenset[str]) -> str:

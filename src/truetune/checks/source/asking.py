@@ -192,7 +192,7 @@ def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     """The finished prompt of one call; None where it is none of these."""
     if _is_post(call):
-        return _promptposted_body(module, call)
+        return _prompt_posted(module, call)
     if call.receiver is None:
         made = module.flow.made(call.node.func)
         return call.argument(0, "prompt") if made is not None and made.named(LLAMA_CPP) else None

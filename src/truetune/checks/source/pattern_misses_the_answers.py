@@ -158,8 +158,6 @@ class PatternMissesTheAnswers(SourceRule):
                 " and the text itself where there is none",
                 evidence=[f"rows of {rows.source}", f"one of them begins: {texts[0][:60]!r}"],
                 cases=[at(module, run.node)],
-                count=fenced,
-                total=len(texts),
             )
             return
 
