@@ -103,7 +103,9 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
         for file in itertools.islice(path.absolute().parents[up].glob(pattern), MAX_FILES)
     ]
     own = path.resolve()
-    others = {file.resolve(): file for file in places}
+    others: dict[Path, Path] = {}
+    for file in places:
+        others.setdefault(file.resolve(), file)
     for resolved, file in sorted(others.items())[:MAX_FILES]:
         if resolved > own and is_harness_results(file):
             try:
@@ -114,9 +116,8 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
 
 def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
     """Do two runs share a task, and ask two models, as far as plain words say?"""
-    if "$" in one.command.text + other.command.text:
-        return "$" not in " ".join(_said(one) + _said(other)) and _model(one) != _model(other)
-    return bool(_tasks(one) & _tasks(other)) and _model(one) != _model(other)
+    is_plain = "$" not in " ".join(_said(one) + _said(other))
+    return is_plain and bool(_tasks(one) & _tasks(other)) and _model(one) != _model(other)
 
 
 def _said(run: HarnessRun) -> tuple[str, ...]:
