@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from truetune.errors import DataError
+from truetune.parsing.compose import is_compose_file, services
 from truetune.parsing.files import read_bounded
 from truetune.parsing.harness_results import SINCE, harness_words, is_harness_results
 from truetune.parsing.json_reader import parse_json
@@ -75,7 +76,7 @@ class CommandFile:
 def is_command_file(path: Path) -> bool:
     """Does the name say that a file holds commands, or does it record the command of an evaluation (lm_eval)?"""
     by_name = path.suffix in SUFFIXES or path.name in NAMES or path.name.startswith("Dockerfile.")
-    return by_name or is_harness_results(path)
+    return by_name or is_compose_file(path) or is_harness_results(path)
 
 
 def option(words: tuple[str, ...], *names: str) -> str | None:
@@ -100,6 +101,9 @@ def read_commands(path: Path) -> CommandFile:
     """The commands of a file. Raises DataError where it can't be read as text."""
     if is_harness_results(path):
         return _commands_of_results(path)
+    if is_compose_file(path):
+        found = [ShellCommand(words, line, shlex.join(words)) for line, words in services(path)]
+        return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:
