@@ -49,7 +49,7 @@ class SystemPrompt(NamedTuple):
     """The system prompt that nearly all chats begin with."""
 
     text: str
-    count: int
+    chats: int
     of: int
 
 

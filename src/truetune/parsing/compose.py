@@ -1,6 +1,6 @@
 """The services of a compose file of Docker, each as the `docker run` that would start it.
 
-Servers are started by compose files as often as by shell scripts. Written as commands, the rules on commands judge both.
+Servers are started by compose files as often as by shell scripts. Written as commands, one set of rules judges both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_compose_file(path: Path) -> bool:
 
 
 def services(path: Path) -> list[Service]:
-    """The services of a compose file; none where it holds no mapping of them. Raises DataError where it can't be read."""
+    """The services of a compose file; none where it names none. Raises DataError where it can't be read."""
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
         content = parse_yaml(text).value

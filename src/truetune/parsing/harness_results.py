@@ -87,20 +87,25 @@ def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
     general, results = content[OF_LIGHTEVAL], content.get("results")
     settings = general if isinstance(general, dict) else {}
     yield "lighteval"
-    name = settings.get("model_name")
     config = settings.get("model_config")
-    if name is None and isinstance(config, dict):
-        name = config.get("model_name")
+    inner = config.get("model_name") if isinstance(config, dict) else None
+    name = settings.get("model_name", inner)
     if isinstance(name, str):
         yield from ("--model_args", f"pretrained={name}")
-    tasks = [one.split("|") for one in results or () if "|" in one]
-    names = sorted({parts[1] if len(parts) > 2 else parts[0] for parts in tasks})
-    if names:
-        yield from ("--tasks", ",".join(names))
-    shots = [int(parts[-1]) for parts in tasks if parts[-1].isdigit()]
-    shots = [int(parts[2]) for parts in tasks if len(parts) == 4 and parts[2].isdigit()] or shots
+    tasks = [_lighteval_task(one) for one in results or () if "|" in one]
+    if tasks:
+        yield from ("--tasks", ",".join(sorted({name for name, _ in tasks})))
+    shots = [count for _, count in tasks if count is not None]
     if shots:
         yield from ("--num_fewshot", str(max(shots)))
     limit = settings.get("max_samples")
     if isinstance(limit, int):
         yield from ("--limit", str(limit))
+
+
+def _lighteval_task(key: str) -> tuple[str, int | None]:
+    """The task and the few-shot number of `leaderboard|gsm8k|5`; earlier releases wrote one more field behind it."""
+    parts = key.split("|")
+    name = parts[1] if len(parts) > 2 else parts[0]
+    count = parts[2] if len(parts) > 2 else parts[-1]
+    return name, int(count) if count.isdigit() else None

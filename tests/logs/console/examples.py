@@ -712,8 +712,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     ),
     "prompt-cut-by-ollama": (
         (
-            "time=2025-04-22T11:21:47.546Z level=WARN source=runner.go:131 msg=\"truncating input"
-            " prompt\" limit=2048 prompt=5065 keep=5 new=2048"
+            'time=2025-04-22T11:21:47.546Z level=WARN source=runner.go:131 msg="truncating input'
+            ' prompt" limit=2048 prompt=5065 keep=5 new=2048'
         ),
     ),
     "recompiles-at-each-shape": (

@@ -44,7 +44,14 @@ from truetune.parsing.harness_results import is_harness_results
 from truetune.parsing.shell import CommandFile, option, read_commands
 
 STARTS = (("lm_eval",), ("lm-eval",), ("-m", "lm_eval"), ("lighteval",))
-OTHER_MODELS = ("tokenizer", "batch_size", "dtype", "trust_remote_code", "parallelize", "max_length")
+OTHER_MODELS = (
+    "tokenizer",
+    "batch_size",
+    "dtype",
+    "trust_remote_code",
+    "parallelize",
+    "max_length",
+)
 """Arguments of a model that say nothing of which one it is"""
 MAX_FILES = 40
 """Results files beside one that are read"""
@@ -70,10 +77,10 @@ class HarnessRunsNotComparable(CommandRule):
                 for one in own
             ]
         for one, other, path in pairs:
-            differences = list(_differences(one, other))
-            if _measure_one_task(one, other) and differences:
+            differences = "; ".join(_differences(one, other))
+            if differences and _measure_one_task(one, other):
                 yield self.finding(
-                    f"two models are measured in two ways, and their scores can't be compared: {'; '.join(differences)}",
+                    f"two models are measured in two ways, and their scores can't be compared: {differences}",
                     "measure both with the same --num_fewshot and the same template, on all rows (no --limit), and"
                     " compare again",
                     cases=[

@@ -1,11 +1,12 @@
 """A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files and Dockerfiles, for
-options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--cpu-offload-gb` above
-0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
-`--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a
-few layers.
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
+compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`,
+`--cpu-offload-gb` above 0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`,
+`--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`.
+llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
+and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -103,7 +104,7 @@ VARIABLES = {
         "set OLLAMA_KEEP_ALIVE=24h, or -1 for ever",
     ),
     ("CUDA_LAUNCH_BLOCKING", "1"): (
-        "CUDA_LAUNCH_BLOCKING=1 was left in: the CPU waits for each kernel of each token",
+        "CUDA_LAUNCH_BLOCKING=1 was left in: the CPU waits for each kernel before it starts the next",
         "remove it: it is for the search of an error alone",
     ),
 }

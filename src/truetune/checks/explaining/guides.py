@@ -93,6 +93,11 @@ GUIDES = (
                   "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
                   "broken",
                   ("right-padding-at-generation", "padded-batch-answers-otherwise")),
+            Cause("apply_chat_template was called without add_generation_prompt=True: the prompt ends before"
+                  " the header of"
+                  " the answer, and the model writes it, or the next question, itself",
+                  "answers begin with assistant or model, or with another user turn",
+                  ("asked-in-another-form", "answers-echo-the-prompt")),
             Cause("the training rows begin with a system prompt that the app does not send, or that falls out of a"
                   " window over the history (history[-6:])",
                   "forgets its persona or rules; good at first and generic after a few turns; system prompt in the"
@@ -112,7 +117,8 @@ GUIDES = (
                   ("modelfile-context-left-to-default", "fault-named-in-the-output")),
             Cause("each token is decoded alone and the pieces are joined: decode all ids so far, or use"
                   " TextIteratorStreamer",
-                  "streaming output without spaces, words run together, \ufffd or question marks for umlauts and emojis;"
+                  "streaming output without spaces, words run together, \ufffd or question marks for umlauts"
+                  " and emojis;"
                   " own streaming loop",
                   ("tokens-decoded-one-by-one",)),
             Cause("repetition_penalty or no_repeat_ngram_size forbids what has to be repeated",
@@ -546,9 +552,11 @@ GUIDES = (
                   "lm_eval or lighteval score of the tuned model is lower or higher than the base's; --num_fewshot,"
                   " --limit 100, apply_chat_template differ between runs; not comparable to the leaderboard",
                   ("harness-runs-not-comparable", "harness-run-without-chat-template")),
-            Cause("a figure is called macro and averaged by micro, or the other way round: with one label a row the micro"
+            Cause("a figure is called macro and averaged by micro, or the other way round: with one label a row"
+                  " the micro"
                   " F1 is the accuracy",
-                  "macro F1 equals accuracy exactly; F1 differs between my script and the sklearn report or a colleague's"
+                  "macro F1 equals accuracy exactly; F1 differs between my script and the sklearn report or a"
+                  " colleague's"
                   " table; average=micro, macro or weighted",
                   ("metric-named-as-another",)),
             Cause("rows whose answer can't be parsed are skipped before they are counted (continue above total += 1)",
@@ -573,7 +581,8 @@ GUIDES = (
                   " for every answer; markdown code block",
                   ("pattern-misses-the-answers",)),
             Cause("labels hold -100 and are decoded as they are: replace it by the pad token first",
-                  "OverflowError out of range integral type conversion attempted in batch_decode; compute_metrics, ROUGE",
+                  "OverflowError out of range integral type conversion attempted in batch_decode;"
+                  " compute_metrics, ROUGE",
                   ("metrics-count-ignored-labels", "run-ended-in-an-exception")),
             Cause("sacrebleu.corpus_bleu takes a list of reference streams: corpus_bleu(predictions, [references])",
                   "BLEU below 1 or near zero though translations are right; sacrebleu, chrF"),
@@ -602,7 +611,9 @@ GUIDES = (
         "truetune sample RUN --diagnose",
         (
             Cause("the cache is off (`use_cache`): each token computes the whole text again",
-                  "each token takes longer than the one before",
+                  "each token takes longer than the one before; my own generation loop without past_key_values"
+                  " gets slower"
+                  " with every new token",
                   ("use-cache-saved-off", "generation-slows-down", "kv-cache-left-off")),
             Cause("answers that never stop: each runs to the limit", "short answers take as long as long ones",
                   ("answers-never-stop",)),
@@ -667,10 +678,12 @@ GUIDES = (
                   "ollama: load_duration of seconds in each request; first token slow every time, fast within one chat",
                   ("model-loaded-for-each-answer", "server-loads-for-each-request")),
             Cause("the server answers one request at a time: OLLAMA_NUM_PARALLEL=1, --max-num-seqs 1, -np 1",
-                  "ollama or llama.cpp with several users: each waits, time grows with the number of users; throughput in"
+                  "ollama or llama.cpp with several users: each waits, time grows with the number of users;"
+                  " throughput in"
                   " total stays the same",
                   ("server-generates-slowly",)),
-            Cause("an async handler (FastAPI) calls generate itself and blocks the event loop: def, asyncio.to_thread, or"
+            Cause("an async handler (FastAPI) calls generate itself and blocks the event loop: def,"
+                  " asyncio.to_thread, or"
                   " vLLM",
                   "fastapi with transformers: concurrent requests wait in line, health check times out during"
                   " generation",
@@ -678,8 +691,9 @@ GUIDES = (
             Cause("CUDA_LAUNCH_BLOCKING=1 is still set: each kernel is waited for",
                   "slow since debugging a CUDA error; environment variable, export in the script",
                   ("variables-that-hurt",)),
-            Cause("torch.compile or a static cache compiles again for each new length",
-                  "first answers take a minute each; recompile_limit, cache_implementation static; compiled generation is"
+            Cause("torch.compile or a static cache compiles again whenever a prompt has another length",
+                  "first answers take a minute each; recompile_limit, cache_implementation static; compiled"
+                  " generation is"
                   " slower",
                   ("fault-named-in-the-output",)),
             Cause("beam search: each token is computed once for each beam (num_beams)",

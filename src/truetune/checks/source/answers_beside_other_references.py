@@ -4,8 +4,9 @@
 Follows the order of both sides of a comparison (`zip(answers, references)`, `compute(predictions=, references=)`, a
 column that a table gets) back to where the rows are read. An error where one of them went through a sort, a shuffle,
 a set, a loader with `shuffle=True` or results in the order of their completion, and the other did not. Silent where
-numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated. Several answers
-for each prompt (`num_return_sequences`) in one list that is paired with one reference for each prompt are the same fault.
+numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated. Several
+answers for each prompt (`num_return_sequences`) in one list that is paired with one reference for each prompt are the
+same fault.
 
 ## Why it is bad
 Each answer stands beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
@@ -55,7 +56,6 @@ from truetune.checks.source.generation import generations
 from truetune.checks.source.places import at
 from truetune.checks.source.row_order import RESTORES, RowOrder
 from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs
-
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"

@@ -77,11 +77,15 @@ from truetune.checks.source.prompt_forms import (
 )
 from truetune.checks.source.served_folders import served_folders
 from truetune.checks.source.served_templates import other_named_templates, other_templates
+from truetune.source.calls import Call
 from truetune.source.module import Module
-
 
 SYSTEM = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
+
+
+HEADERLESS = re.compile(r"mistral|mixtral|llama-?2", re.I)
+"""Families whose templates write no header in front of an answer"""
 
 
 class Trained(NamedTuple):
@@ -117,6 +121,7 @@ def _prompts(module: Module) -> Iterator[object]:
     yield from other_templates(module)
     yield from other_named_templates(module)
     yield from (text for _, text in bare_questions(module))
+    yield from _prompts_without_header(module)
     question = _question_without_system(module)
     if question is not None:
         yield question
@@ -194,6 +199,15 @@ class AskedInAnotherForm(SourceRule):
         yield from self._of_servers()
         yield from self._of_named_templates()
         yield from self._of_system_prompts()
+        for rendered in _prompts_without_header(self.subject):
+            yield self.finding(
+                "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
+                " missing,"
+                " and the model writes it, or another question, itself",
+                "apply_chat_template(messages, add_generation_prompt=True, ...)",
+                severity="warning",
+                cases=[at(self.subject, rendered)],
+            )
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -233,7 +247,8 @@ class AskedInAnotherForm(SourceRule):
         if question is None or chats is None or system is None or _is_served_with_system(module):
             return
         yield self.finding(
-            f"{system.count} of {system.of} chats of {chats.path.name} begin with a system prompt, and this script sends"
+            f"{system.chats} of {system.of} chats of {chats.path.name} begin with a system prompt, and this"
+            f" script sends"
             " none: the model is asked in another form than in training",
             "send it as the first message of each chat: "
             '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
@@ -268,6 +283,41 @@ def _question_without_system(module: Module) -> ast.AST | None:
         if isinstance(role, ast.Constant) and role.value == "user" and "content" in values:
             return node
     return None
+
+
+def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
+    """Chats that end in a question, and are rendered for generation without the header of the answer."""
+    calls = list(module.methods("apply_chat_template"))
+    if trains(module) or not asks(module) or any(_has_header(module, call) for call in calls):
+        return
+    if any(HEADERLESS.search(name) for name in loaded_names(module)):
+        return
+    for call in calls:
+        chat = call.argument(0, "conversation")
+        if not call.open and chat is not None and _ends_in_question(module, chat):
+            yield call.node
+
+
+def _has_header(module: Module, call: Call) -> bool:
+    """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
+    given = [
+        call.keywords.get(name) for name in ("add_generation_prompt", "continue_final_message")
+    ]
+    return any(one is not None and module.flow.value(one) is not False for one in given)
+
+
+def _ends_in_question(module: Module, chat: ast.expr) -> bool:
+    """Is it a list of messages in the file whose last one is the user's?"""
+    lists = [origin.node for origin in module.flow.origins(chat)]
+    return bool(lists) and all(
+        isinstance(one, ast.List) and bool(one.elts) and _is_question(module, one.elts[-1])
+        for one in lists
+    )
+
+
+def _is_question(module: Module, message: ast.expr) -> bool:
+    role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
+    return role is not None and module.flow.value(role) == "user"
 
 
 def _is_served_with_system(module: Module) -> bool:

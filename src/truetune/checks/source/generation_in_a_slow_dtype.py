@@ -113,7 +113,12 @@ def _is_float32_by_default(module: Module, load: Call) -> bool:
     """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
     named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", OPTION}
     is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
-    return is_before and not load.open and named.isdisjoint(load.keywords) and not load.named("unsloth.*")
+    return (
+        is_before
+        and not load.open
+        and named.isdisjoint(load.keywords)
+        and not load.named("unsloth.*")
+    )
 
 
 def _casts(module: Module, step: Call) -> bool:

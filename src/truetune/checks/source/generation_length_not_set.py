@@ -121,7 +121,6 @@ class GenerationLengthNotSet(SourceRule):
                     cases=[at(module, call.node)],
                 )
 
-
     def _of_completions(self) -> Iterator[Finding]:
         """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
         module = self.subject

@@ -140,9 +140,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
         call = question.call
         if _asks_server(call):
             continue
-        around = next(
-            (p for p in module.parents(call.node) if isinstance(p, Functions)), None
-        )
+        around = next((p for p in module.parents(call.node) if isinstance(p, Functions)), None)
         requests = (one for one in repeats_of(module, call.node) if one.kind == "request")
         handler = next((one.node for one in requests), None)
         awaited = isinstance(module.scopes.parent.get(call.node), ast.Await)

@@ -68,7 +68,9 @@ class StopString(NamedTuple):
 
 def stop_strings(module: Module) -> Iterator[StopString]:
     """`stop=["\\n"]` of a call, and `"stop"` of a request's body or options."""
-    given = [(call.keywords.get(name), call.node) for call in module.all_calls for name in STOPS]
+    given: list[tuple[ast.expr | None, ast.expr]] = [
+        (call.keywords.get(name), call.node) for call in module.all_calls for name in STOPS
+    ]
     for node in module.nodes(ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         given += [
@@ -76,10 +78,10 @@ def stop_strings(module: Module) -> Iterator[StopString]:
             for key, value in pairs
             if isinstance(key, ast.Constant) and key.value in STOPS
         ]
-    for stops, node in given:
+    for stops, place in given:
         value = module.flow.value(stops) if stops is not None else None
-        texts = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-        yield from (StopString(text, node) for text in texts if isinstance(text, str) and text)
+        texts = value if isinstance(value, list) else [value]
+        yield from (StopString(text, place) for text in texts if isinstance(text, str) and text)
 
 
 STOPS = ("stop", "stop_strings", "stop_sequences")

@@ -73,7 +73,14 @@ ENDS_TRAINING_MODE = (
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
 EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
-WHILE_TRAINING = ("on_step_begin", "on_step_end", "on_epoch_begin", "on_epoch_end", "on_log", "on_save")
+WHILE_TRAINING = (
+    "on_step_begin",
+    "on_step_end",
+    "on_epoch_begin",
+    "on_epoch_end",
+    "on_log",
+    "on_save",
+)
 """Methods of callbacks that a trainer calls with the model in training mode"""
 LOOPS = (ast.For, ast.While)
 JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
@@ -128,14 +135,7 @@ class KvCacheLeftOff(SourceRule):
                 "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
                 cases=[at(module, called), at(module, grown)],
             )
-        for one in _callbacks_in_training_mode(module):
-            yield self.finding(
-                "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
-                " the key-value cache out, and each token runs the whole text again",
-                "call model.eval() before generate and model.train() behind it, or generate in on_evaluate, where the"
-                " model is in eval mode",
-                cases=[at(module, one.call), at(module, one.switch)],
-            )
+        yield from self._of_callbacks()
         trained = _still_in_training_mode(module)
         if trained is not None:
             yield self.finding(
@@ -143,6 +143,18 @@ class KvCacheLeftOff(SourceRule):
                 " training mode leave the key-value cache out, and each token runs the whole text again",
                 "call model.eval() and model.gradient_checkpointing_disable() before generate",
                 cases=[at(module, trained.call), at(module, trained.switch)],
+            )
+
+    def _of_callbacks(self) -> Iterator[Finding]:
+        """Callbacks that generate while the model trains."""
+        module = self.subject
+        for one in _callbacks_in_training_mode(module):
+            yield self.finding(
+                "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
+                " the key-value cache out, and each token runs the whole text again",
+                "call model.eval() before generate and model.train() behind it, or generate in on_evaluate, where the"
+                " model is in eval mode",
+                cases=[at(module, one.call), at(module, one.switch)],
             )
 
 

@@ -1,4 +1,4 @@
-"""Counts that a loop keeps for a score: those that each batch makes anew, and rows that are skipped before they count."""
+"""Counts that a loop keeps for a score: those that each batch makes anew, and rows that are skipped uncounted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LastBatch(NamedTuple):
 class SkippedRows(NamedTuple):
     """Rows that a loop leaves before it counts them."""
 
-    count: str
+    counter: str
     skip: ast.If
     counting: ast.AugAssign
 
@@ -91,24 +91,29 @@ def skipped_rows(module: Module) -> Iterator[SkippedRows]:
 
 def _skips_unread(loop: Loop, statement: ast.stmt) -> bool:
     """Is it `if value is None: continue`, of a value that a function read out of an answer?"""
-    if not isinstance(statement, ast.If) or statement.orelse:
+    if not isinstance(statement, ast.If) or statement.orelse or len(statement.body) != 1:
         return False
-    if len(statement.body) != 1 or not isinstance(statement.body[0], ast.Continue):
+    value = _value_that_is_none(statement.test)
+    if value is None or not isinstance(statement.body[0], ast.Continue):
         return False
-    test = statement.test
+    return any(READS.search(name) for name in _makers(loop, ast.unparse(value)))
+
+
+def _value_that_is_none(test: ast.expr) -> ast.expr | None:
+    """`value` of `not value` and of `value is None`; None of any other test."""
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        value: ast.expr = test.operand
-    elif isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
-        value = test.left
-    else:
-        return False
-    assigned = (node for node in ast.walk(loop) if isinstance(node, ast.Assign))
-    made = [
-        node.value
-        for node in assigned
-        if ast.unparse(node.targets[0]) == ast.unparse(value) and isinstance(node.value, ast.Call)
-    ]
-    return any(READS.search(ast.unparse(one.func)) for one in made)
+        return test.operand
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.Is):
+        return test.left
+    return None
+
+
+def _makers(loop: Loop, name: str) -> Iterator[str]:
+    """The functions whose results get a name in a loop, as they are written."""
+    for node in ast.walk(loop):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            if ast.unparse(node.targets[0]) == name:
+                yield ast.unparse(node.value.func)
 
 
 def _adds_one(statement: ast.stmt) -> bool:

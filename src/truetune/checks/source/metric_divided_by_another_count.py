@@ -4,8 +4,9 @@
 Looks at figures that a loop over a `DataLoader` of several rows a batch adds up, and at what they are divided by. Right
 answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
 batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
-where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts anew, so that
-the last batch alone is left behind the loop, and rows without a readable answer that are skipped before they are counted.
+where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts anew, so
+that the last batch alone is left behind the loop, and rows without a readable answer that are skipped before they are
+counted.
 
 ## Why it is bad
 The figure is wrong by the rows of a batch: an accuracy of 11.9, or a validation loss eight times below the training
@@ -100,9 +101,10 @@ class MetricDividedByAnotherCount(SourceRule):
             )
         for skipped in skipped_rows(module):
             yield self.finding(
-                f"rows whose answer is not read are skipped before `{skipped.count}` counts them: the score is that of"
+                f"rows whose answer is not read are skipped before `{skipped.counter}` counts them: the score"
+                f" is that of"
                 " the readable answers alone",
-                f"count every row: move `{skipped.count} += 1` above the `continue`, so that an answer which is not"
+                f"count every row: move `{skipped.counter} += 1` above the `continue`, so that an answer which is not"
                 " read is a wrong one, and print how many these are",
                 severity="warning",
                 cases=[at(module, skipped.skip), at(module, skipped.counting)],

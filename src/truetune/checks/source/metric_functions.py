@@ -59,11 +59,20 @@ def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
         second = call.argument(1, "y_pred")
     elif call.method == "eq":
         first, second = call.receiver, call.argument(0, "other")
+    elif _is_torchmetric(module, call):
+        first, second = call.argument(0, "preds"), call.argument(1, "target")
     elif call.method in ("compute", "add_batch"):
         first, second = call.keywords.get("predictions"), call.keywords.get("references")
     else:
         return ()
     return (first, second) if first is not None and second is not None else ()
+
+
+def _is_torchmetric(module: Module, call: Call) -> bool:
+    """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
+    owner = call.receiver if call.method in ("update", "forward") else call.node.func
+    made = module.flow.made(owner) if owner is not None else None
+    return made is not None and made.named("torchmetrics.*")
 
 
 def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:

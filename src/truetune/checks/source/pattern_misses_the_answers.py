@@ -79,6 +79,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.answer_patterns import AnswerReader, answer_readers, runs_of_answers
 from truetune.checks.source.places import at
 from truetune.checks.source.scored_rows import Row, scored_rows
+from truetune.source.module import Module
 
 MIN_ROWS = 8
 """Texts of a column from which a share is one"""
@@ -138,7 +139,6 @@ class PatternMissesTheAnswers(SourceRule):
                     count=missed.of - missed.read,
                     total=missed.of,
                 )
-
 
     def _of_fences(self) -> Iterator[Finding]:
         """Answers in fences that are run, or read as JSON, with their fences."""

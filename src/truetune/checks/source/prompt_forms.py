@@ -50,7 +50,13 @@ CHAT_WRITERS = (
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
 ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
-LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Llama", "sglang.Engine")
+LOADS = (
+    "*.from_pretrained",
+    "transformers.pipeline",
+    "vllm.LLM",
+    "llama_cpp.Llama",
+    "sglang.Engine",
+)
 OF_EXPORT = re.compile(r"[-_.](?:merged|full|final|hf|16bit|bf16|fp16|fp8|awq|gptq|gguf)\b.*")
 """What is put behind the name of a folder that was merged or converted"""
 MAX_FILES = 40

@@ -79,9 +79,11 @@ def _requests(module: Module) -> Iterator[Call]:
         is_client = call.method in ("create", "parse") and not {"messages", "prompt"}.isdisjoint(
             call.keywords
         )
-        if is_client or call.named("ollama.chat", "ollama.generate", "litellm.completion"):
-            yield call
-        elif posted_body(module, call) is not None:
+        if (
+            is_client
+            or call.named("ollama.chat", "ollama.generate", "litellm.completion")
+            or posted_body(module, call) is not None
+        ):
             yield call
 
 

@@ -18,7 +18,7 @@ class Window(NamedTuple):
 
 
 def overlapping_windows(module: Module) -> Iterator[Window]:
-    """Loops over `range(0, length, stride)` whose windows are longer than the stride, and have no -100 in their labels."""
+    """Loops over `range(0, length, stride)` whose windows are longer than the stride, without -100 in the labels."""
     for loop in module.nodes(ast.For):
         step = _step(loop)
         start = loop.target.id if isinstance(loop.target, ast.Name) else None
