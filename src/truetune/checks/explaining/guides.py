@@ -59,7 +59,8 @@ GUIDES = (
             Cause("the prompt is another one than in training",
                   "good answers in training's format only; ignores instructions; repeats or copies the user's message",
                   ("prompt-is-not-the-trained-one", "answers-echo-the-prompt", "server-builds-another-prompt")),
-            Cause("the answers were not what was supervised", "answers look like prompts, headers or another column",
+            Cause("the answers were not what was supervised", "answers look like prompts, headers or another"
+                  " column; prompts are trained too",
                   ("prompt-supervised", "another-field-supervised")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
                   "random tokens, worse than the base model, adapter merged or loaded wrongly",
