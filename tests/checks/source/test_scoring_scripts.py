@@ -263,3 +263,55 @@ def test_options_of_a_service_are_judged(tmp_path: Path) -> None:
         "services:\n  llm:\n    image: vllm/vllm-openai\n    command: --model m --enforce-eager\n"
     )
     assert "CMD002" in {finding.code for finding in lint([str(path)]).findings}
+
+
+ASK = """
+from transformers import AutoModelForCausalLM, AutoTokenizer
+tok = AutoTokenizer.from_pretrained("{model}")
+model = AutoModelForCausalLM.from_pretrained("{model}")
+ids = tok.apply_chat_template([{last}], return_tensors="pt"{more})
+model.generate(ids, max_new_tokens=9)
+"""
+USER = '{"role": "user", "content": text}'
+
+
+@pytest.mark.parametrize(
+    ("model", "last", "more", "fires"),
+    [
+        ("out/qwen", USER, "", True),
+        ("out/qwen", USER, ", add_generation_prompt=True", False),
+        ("out/qwen", USER + ', {"role": "assistant", "content": "1."}', "", False),
+        ("out/mistral", USER, "", False),
+        ("out/qwen", USER, ", **options", False),
+    ],
+)
+def test_prompts_end_in_the_header_of_the_answer(
+    tmp_path: Path, model: str, last: str, more: str, fires: bool
+) -> None:
+    text = ASK.format(model=model, last=last, more=more)
+    assert ("SRC071" in found(tmp_path, text)) == fires
+
+
+STREAM = """
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("model")
+def stream(ids):
+    kept = []
+    for _ in range(9):
+        token = model(ids).logits[:, -1].argmax(-1)
+        kept.append(token.item())
+        {line}
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "fires"),
+    [
+        ("yield tokenizer.decode([token.item()])", True),
+        ("print(tokenizer.decode(token.item()), end='')", True),
+        ("yield tokenizer.decode(kept)", False),
+        ("print(tokenizer.decode([token.item()]))", False),
+    ],
+)
+def test_tokens_that_are_decoded_alone(tmp_path: Path, line: str, fires: bool) -> None:
+    assert ("SRC132" in found(tmp_path, STREAM.format(line=line))) == fires
