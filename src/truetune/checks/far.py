@@ -7,10 +7,10 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, is_array, read_json_lines, read_records
 from truetune.data.files import Source, find_sources, open_raw, open_unpacked
-from truetune.data.records import Record, is_array, read_json_lines, read_records
-from truetune.data.rows import find_exemplar, iterate_conversations
-from truetune.data.stretches import BLOCK_BYTES, cut_stretches
+from truetune.data.line_stretches import BLOCK_BYTES, cut_stretches
+from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.spec.run import RunSpec
 
 
@@ -20,14 +20,14 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
         mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
         if mine:
             with open_raw(source.path) as raw:
-                like = find_exemplar(
+                like = find_format_record(
                     read_records(source, raw), source, spec.format, spec.map, skips=True
                 )
                 of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
                 for record in (
                     _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine)
                 ):
-                    yield from iterate_conversations(
+                    yield from conversations_of_records(
                         [record],
                         source,
                         mine[record.line],
@@ -56,10 +56,10 @@ def _of_parts(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterat
     """Only row groups and batches with rows that are wanted are read."""
     if source.kind not in ("parquet", "arrow"):
         return
-    from truetune.data.columnar import read_rows, row_group_numbers
+    from truetune.data.columnar import count_rows_of_parts, read_rows
 
     first = 1
-    for part, count in enumerate(list(row_group_numbers(source, raw))):
+    for part, count in enumerate(list(count_rows_of_parts(source, raw))):
         if any(first <= line < first + count for line in wanted):
             found = enumerate(read_rows(source, raw, part), first)
             yield from (Record(line, row) for line, row in found if line in wanted)

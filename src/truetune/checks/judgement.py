@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from truetune.checks.measurement import Measurement
     from truetune.checks.rule import Rule
     from truetune.data.conversation import Origin
-    from truetune.trainers.facts import TrainerFacts
+    from truetune.trainers.trainer_facts import TrainerFacts
 
 PACKAGE = PACKAGE_FOLDER
 REPORT_IT = (

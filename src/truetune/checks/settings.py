@@ -13,7 +13,7 @@ from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
-from truetune.trainers.facts import trainer_called
+from truetune.trainers.trainer_facts import parse_trainer_name
 
 
 def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
@@ -25,7 +25,7 @@ def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
     chosen = choose(spec.select, spec.ignore, "config", "devices")
     on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
     on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
-    trained_by = config.spec.trained_by or trainer_called(config.stack)
+    trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
     trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
     return Judgement.of(

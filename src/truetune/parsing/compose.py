@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.errors import DataError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.yaml_reader import parse_yaml
 

@@ -41,7 +41,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.errors import DataError
 from truetune.parsing.harness_results import is_harness_results
-from truetune.parsing.shell import CommandFile, option, read_commands
+from truetune.parsing.shell_commands import CommandFile, last_option, read_commands
 
 STARTS = (("lm_eval",), ("lm-eval",), ("-m", "lm_eval"), ("lighteval",))
 OTHER_MODELS = (
@@ -95,7 +95,7 @@ def _runs(file: CommandFile) -> Iterator[HarnessRun]:
     for command in file.commands:
         for words in STARTS:
             options = command.behind(*words)
-            if options is not None and option(options, "--tasks", "-t") is not None:
+            if options is not None and last_option(options, "--tasks", "-t") is not None:
                 yield HarnessRun(command, options, file.saved_from)
                 break
 
@@ -130,11 +130,11 @@ def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
 def _said(run: HarnessRun) -> tuple[str, ...]:
     """The options that make a difference, and what is measured."""
     names = ("--tasks", "--num_fewshot", "--limit")
-    return tuple(option(run.options, name) or "" for name in names)
+    return tuple(last_option(run.options, name) or "" for name in names)
 
 
 def _tasks(run: HarnessRun) -> frozenset[str]:
-    return frozenset((option(run.options, "--tasks", "-t") or "").split(","))
+    return frozenset((last_option(run.options, "--tasks", "-t") or "").split(","))
 
 
 def _model(run: HarnessRun) -> frozenset[str]:
@@ -149,7 +149,7 @@ def _differences(one: HarnessRun, other: HarnessRun) -> Iterator[str]:
         ("--num_fewshot", "few-shot examples", "the default of the task"),
         ("--limit", "rows", "all"),
     ):
-        values = [option(run.options, name) for run in (one, other)]
+        values = [last_option(run.options, name) for run in (one, other)]
         if values[0] != values[1]:
             first, second = (missing if value is None else value for value in values)
             yield f"{what} {first} and {second}"
