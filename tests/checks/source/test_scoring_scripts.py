@@ -20,7 +20,22 @@ for line in open("answers.jsonl"):
 print(right / total)
 """
 CODES = tuple(
-    "SRC003 SRC005 SRC028 SRC029 SRC041 SRC043 SRC047 SRC071 SRC079 SRC100 SRC105 SRC107 SRC131 SRC132".split()
+    [
+        "SRC003",
+        "SRC005",
+        "SRC028",
+        "SRC029",
+        "SRC041",
+        "SRC043",
+        "SRC047",
+        "SRC071",
+        "SRC079",
+        "SRC100",
+        "SRC105",
+        "SRC107",
+        "SRC131",
+        "SRC132",
+    ]
 )
 
 
