@@ -19,24 +19,8 @@ for line in open("answers.jsonl"):
     right += value == "7"
 print(right / total)
 """
-CODES = tuple(
-    [
-        "SRC003",
-        "SRC005",
-        "SRC028",
-        "SRC029",
-        "SRC041",
-        "SRC043",
-        "SRC047",
-        "SRC071",
-        "SRC079",
-        "SRC100",
-        "SRC105",
-        "SRC107",
-        "SRC131",
-        "SRC132",
-    ]
-)
+OLDER = ("SRC003", "SRC005", "SRC028", "SRC029", "SRC041", "SRC043", "SRC047", "SRC071")
+CODES = (*OLDER, "SRC079", "SRC100", "SRC105", "SRC107", "SRC131", "SRC132")
 
 
 def found(folder: Path, text: str) -> set[str]:
