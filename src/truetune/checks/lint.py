@@ -189,7 +189,8 @@ def look_at(
     commands = commands_of_notebook(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judged = Judgement.of([*parts, of_commands])
-    applies = bool(of_commands.examined or judged.findings) or _uses_a_library(module)
+    applies = bool(of_commands.examined or judged.findings)
+    applies = applies or _uses_a_library(module) or _has_places(judged)
     if not applies or (module.broken and not module.tree.body):
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
@@ -273,6 +274,11 @@ def _uses_a_library(module: Module) -> bool:
     names += [node.module or "" for node in module.nodes(ast.ImportFrom)]
     used = any(name.partition(".")[0] in LIBRARIES for name in names)
     return used or any(module.methods("apply_chat_template"))
+
+
+def _has_places(judged: Judgement) -> bool:
+    """Has a rule a place that it looks at: a script that asks a server or scores answers needs no library of these?"""
+    return any(examined.rule != UNPARSED and examined.of for examined in judged.examined)
 
 
 def _unparsed(module: Module, spec: RunSpec) -> Judgement:

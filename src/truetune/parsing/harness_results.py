@@ -18,25 +18,30 @@ HARNESS_KEYS = frozenset(
     ("lm_eval_version", "chat_template", "n-shot", "task_hashes", "fewshot_as_multiturn")
 )
 """Keys of which its results hold some, beside `results` and `config`"""
+FOLDERS = ("results", "evals", "eval_results", "evaluation")
+"""Folders in which results files may have any name"""
+OF_LIGHTEVAL = "config_general"
+"""The key under which lighteval records what it was started with"""
 TEMPLATE_KEY = "chat_template"
 """The key that says which template was used; earlier releases write none, and nothing is known then"""
 
 
 def is_harness_results(path: Path) -> bool:
-    """Is it a results file of lm_eval? By its name first: others are not opened."""
+    """Is it a results file of lm_eval or lighteval? By its name first, or that of its folder: others are not opened."""
     # Results may be large: a name that can't be one saves reading them.
-    if not path.name.startswith("results") or path.suffix != ".json" or not path.is_file():
+    if path.suffix != ".json" or not path.is_file():
+        return False
+    if "results" not in path.name and path.absolute().parent.name not in FOLDERS:
         return False
     try:
         content = read_json(path, LOG)
     # Not one of its files, or none that can be read: whoever asked looks for something else in it.
     except (OSError, ValueError, InputLimitError):
         return False
-    return (
-        isinstance(content, dict)
-        and {"results", "config"} <= content.keys()
-        and not HARNESS_KEYS.isdisjoint(content)
-    )
+    if not isinstance(content, dict) or "results" not in content:
+        return False
+    is_of_lm_eval = "config" in content and not HARNESS_KEYS.isdisjoint(content)
+    return OF_LIGHTEVAL in content or is_of_lm_eval
 
 
 def harness_words(path: Path) -> tuple[str, ...]:
@@ -48,6 +53,8 @@ def harness_words(path: Path) -> tuple[str, ...]:
         content = read_json(path, LOG)
     except (OSError, ValueError, InputLimitError) as error:
         raise DataError(f"{path}: {error}") from None
+    if isinstance(content, dict) and OF_LIGHTEVAL in content:
+        return tuple(_words_of_lighteval(content))
     if not isinstance(content, dict) or TEMPLATE_KEY not in content:
         return ()
     return tuple(_command_words(content))
@@ -70,6 +77,9 @@ def _command_words(content: Mapping[str, Any]) -> Iterator[str]:
         yield "--tasks"
         yield ",".join(map(str, tasks))
     yield from _fewshot_words(content.get("n-shot"))
+    limit = settings.get("limit")
+    if isinstance(limit, int | float):
+        yield from ("--limit", f"{limit:g}")
     # Without a template the harness writes null here, so that only a text says that the option was given.
     if content.get(TEMPLATE_KEY):
         yield "--apply_chat_template"
@@ -84,3 +94,32 @@ def _fewshot_words(shots: Any) -> Iterator[str]:
     if numbers:
         yield "--num_fewshot"
         yield str(max(numbers))
+
+
+def _words_of_lighteval(content: Mapping[str, Any]) -> Iterator[str]:
+    """The words of the command behind results of lighteval, with the options that lm_eval has for the same."""
+    general, results = content[OF_LIGHTEVAL], content.get("results")
+    settings = general if isinstance(general, dict) else {}
+    yield "lighteval"
+    config = settings.get("model_config")
+    inner = config.get("model_name") if isinstance(config, dict) else None
+    name = settings.get("model_name", inner)
+    if isinstance(name, str):
+        yield from ("--model_args", f"pretrained={name}")
+    tasks = [_lighteval_task(one) for one in results or () if "|" in one]
+    if tasks:
+        yield from ("--tasks", ",".join(sorted({name for name, _ in tasks})))
+    shots = [count for _, count in tasks if count is not None]
+    if shots:
+        yield from ("--num_fewshot", str(max(shots)))
+    limit = settings.get("max_samples")
+    if isinstance(limit, int):
+        yield from ("--limit", str(limit))
+
+
+def _lighteval_task(key: str) -> tuple[str, int | None]:
+    """The task and the few-shot number of `leaderboard|gsm8k|5`; earlier releases wrote one more field behind it."""
+    parts = key.split("|")
+    name = parts[1] if len(parts) > 2 else parts[0]
+    count = parts[2] if len(parts) > 2 else parts[-1]
+    return name, int(count) if count.isdigit() else None

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.compose import is_compose_file, services
 from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
@@ -84,7 +85,7 @@ def is_command_file(path: Path) -> bool:
         or path.name in DOCKERFILE_NAMES
         or path.name.startswith("Dockerfile.")
     )
-    return by_name or is_harness_results(path)
+    return by_name or is_compose_file(path) or is_harness_results(path)
 
 
 def last_option(words: tuple[str, ...], *names: str) -> str | None:
@@ -117,6 +118,9 @@ def read_commands(path: Path) -> CommandFile:
     """The commands of a file. Raises DataError where it can't be read as text."""
     if is_harness_results(path):
         return _commands_of_results(path)
+    if is_compose_file(path):
+        found = [ShellCommand(words, line, shlex.join(words)) for line, words in services(path)]
+        return CommandFile(str(path), "\n".join(one.text for one in found), tuple(found))
     try:
         text = read_bounded(path, SETTINGS).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError, InputLimitError) as error:

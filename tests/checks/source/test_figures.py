@@ -15,6 +15,7 @@ from truetune.source.module import parse
 
 RULES = rules("source")
 NO_PLACE = {
+    "tokens-decoded-one-by-one": "a streamer decodes",
     "lm-collator-overwrites-labels": "another collator is made",
     "formatting-func-ignored": "formatting_func is left out",
     "state-dict-overwritten": "the assignment is removed",

@@ -267,6 +267,7 @@ def test_two_files_name_templates(name: str, count: int, tmp_path: Path) -> None
     path = tmp_path / "ask.py"
     ask = load.format("runs/one") + given.format(name)
     ask += 'said = [{"role": "user", "content": text}]\n'
-    ask += "model.generate(input_ids=tokenizer.apply_chat_template(said, return_tensors='pt'))\n"
+    ask += "ids = tokenizer.apply_chat_template(said, add_generation_prompt=True, return_tensors='pt')\n"
+    ask += "model.generate(input_ids=ids)\n"
     path.write_text(ask, encoding="utf-8")
     assert len(lint([str(path)], select=["asked-in-another-form"]).findings) == count

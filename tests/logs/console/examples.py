@@ -698,6 +698,16 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
             " model.embed_tokens.weight."
         ),
     ),
+    "masked-labels-decoded": (
+        "OverflowError: out of range integral type conversion attempted",
+        "OverflowError: can't convert negative int to unsigned",
+    ),
+    "prompt-cut-by-ollama": (
+        (
+            'time=2025-04-22T11:21:47.546Z level=WARN source=runner.go:131 msg="truncating input'
+            ' prompt" limit=2048 prompt=5065 keep=5 new=2048'
+        ),
+    ),
     "recompiles-at-each-shape": (
         (
             "W0301 10:00:00.123000 4711 site-packages/torch/_dynamo/convert_frame.py:1995] [0/8]"

@@ -1,11 +1,12 @@
 """A server is started with options that make each answer slow.
 
 ## What it does
-Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files and Dockerfiles, for
-options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`, `--cpu-offload-gb` above
-0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`, `--max-running-requests 1`, `--dtype float32` and
-`--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`. llama.cpp: `-ngl 0` and, as a note, `-ngl` of a
-few layers.
+Reads the commands that start vLLM, SGLang, TGI or llama.cpp's server in shell scripts, job files, Dockerfiles and
+compose files, for options whose price is certain. vLLM: `--enforce-eager`, `--max-num-seqs 1`, `--dtype float32`,
+`--cpu-offload-gb` above 0 and `--quantization bitsandbytes`. SGLang: `--disable-cuda-graph`,
+`--max-running-requests 1`, `--dtype float32` and `--cpu-offload-gb`. TGI: `--cuda-graphs 0`, `--quantize bitsandbytes`.
+llama.cpp: `-ngl 0` and, as a note, `-ngl` of a few layers. Variables: `OLLAMA_NUM_PARALLEL=1`, `OLLAMA_KEEP_ALIVE=0`
+and `CUDA_LAUNCH_BLOCKING=1`.
 
 ## Why it is bad
 Without CUDA graphs (`--enforce-eager`) the CPU starts each kernel of each token by itself. With one sequence at a time
@@ -35,12 +36,15 @@ CUDA graphs take 1 to 3 GiB: where the server does not start without `--enforce-
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
+from truetune.parsing.compose import is_compose_file
 from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"
@@ -65,13 +69,20 @@ class SlowOption(NamedTuple):
 class ServerGeneratesSlowly(CommandRule):
     code = "CMD002"
     severity = "warning"
-    what = "commands that start vLLM, SGLang, TGI or llama.cpp"
+    what = "commands that start vLLM, SGLang, TGI or llama.cpp, and variables that make them slow"
 
     @staticmethod
-    def places(file: CommandFile) -> Iterator[Server]:
-        return (server for server, _ in _servers(file))
+    def places(file: CommandFile) -> Iterator[object]:
+        yield from (server for server, _ in _servers(file))
+        yield from _slow_variables(file)
 
     def findings(self) -> Iterator[Finding]:
+        for name, line, slow_variable in _slow_variables(self.subject):
+            yield self.finding(
+                slow_variable.why,
+                slow_variable.instead,
+                cases=[Case(name, file=self.subject.path, line=line)],
+            )
         for server, slow_options in _servers(self.subject):
             slow = list(slow_options(server.options))
             if slow:
@@ -81,6 +92,43 @@ class ServerGeneratesSlowly(CommandRule):
                     severity="warning" if any(one.is_certain for one in slow) else "info",
                     cases=[self.case(server.command, one.spelled) for one in slow],
                 )
+
+
+VARIABLES = {
+    ("OLLAMA_NUM_PARALLEL", "1"): (
+        "OLLAMA_NUM_PARALLEL=1: Ollama answers one request after another, and other users wait",
+        "set OLLAMA_NUM_PARALLEL=4 (each has its own num_ctx of the cache), or serve many users by vLLM",
+    ),
+    ("OLLAMA_KEEP_ALIVE", "0"): (
+        "OLLAMA_KEEP_ALIVE=0: Ollama unloads the model after each answer, and loads it again for the next",
+        "set OLLAMA_KEEP_ALIVE=24h, or -1 for ever",
+    ),
+    ("CUDA_LAUNCH_BLOCKING", "1"): (
+        "CUDA_LAUNCH_BLOCKING=1 was left in: the CPU waits for each kernel before it starts the next",
+        "remove it: it is for the search of an error alone",
+    ),
+}
+"""Variable and value -> why it is slow, and what to do"""
+SETS = re.compile(r"\b(\w+)=[\"']?(\w+)")
+
+
+class SlowVariable(NamedTuple):
+    """A variable that costs speed."""
+
+    why: str
+    instead: str
+
+
+def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]]:
+    """The variables that a file sets to a value which costs speed, each as it is written, and its line."""
+    lines: Iterable[tuple[int, str]] = enumerate(file.text.splitlines(), 1)
+    if is_compose_file(Path(file.path)):
+        lines = ((one.line, one.text) for one in file.commands)
+    for number, line in lines:
+        for name, value in SETS.findall(line.partition("#")[0]):
+            slow = VARIABLES.get((name, value.removesuffix("s").removesuffix("m")))
+            if slow is not None:
+                yield f"{name}={value}", number, SlowVariable(*slow)
 
 
 SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]

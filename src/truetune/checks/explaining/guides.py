@@ -59,7 +59,8 @@ GUIDES = (
             Cause("the prompt is another one than in training",
                   "good answers in training's format only; ignores instructions; repeats or copies the user's message",
                   ("prompt-is-not-the-trained-one", "answers-echo-the-prompt", "server-builds-another-prompt")),
-            Cause("the answers were not what was supervised", "answers look like prompts, headers or another column",
+            Cause("the answers were not what was supervised", "answers look like prompts, headers or another"
+                  " column; prompts are trained too",
                   ("prompt-supervised", "another-field-supervised")),
             Cause("the weights are not those that were trained: saved too early, damaged, an adapter on another base",
                   "random tokens, worse than the base model, adapter merged or loaded wrongly",
@@ -93,6 +94,34 @@ GUIDES = (
                   "only one prompt of a batch is answered well; a single question alone is fine, batched answers are "
                   "broken",
                   ("right-padding-at-generation", "padded-batch-answers-otherwise")),
+            Cause("apply_chat_template was called without add_generation_prompt=True: the prompt ends before"
+                  " the header of"
+                  " the answer, and the model writes it, or the next question, itself",
+                  "answers begin with assistant or model, or with another user turn",
+                  ("asked-in-another-form", "answers-echo-the-prompt")),
+            Cause("the training rows begin with a system prompt that the app does not send, or that falls out of a"
+                  " window over the history (history[-6:])",
+                  "forgets its persona or rules; good at first and generic after a few turns; system prompt in the"
+                  " training data only",
+                  ("asked-in-another-form", "server-builds-another-prompt")),
+            Cause("a completion was asked for without max_tokens: /v1/completions and llama-cpp-python end after 16"
+                  " tokens; chats have no such limit",
+                  "answers break off in the middle after ten words or one line, truncated; finish_reason length;"
+                  " vllm completions, llama_cpp",
+                  ("generation-length-not-set", "answers-are-cut-off")),
+            Cause("a stop string stands inside the answers: stop=['\\n'], or PARAMETER stop of a Modelfile",
+                  "empty answers or only the first line, list or heading is missing; stop sequences",
+                  ("generation-settings-distort-answers", "modelfile-parameters-distort-answers")),
+            Cause("Ollama cuts prompts at num_ctx (4,096 tokens by default), and drops their beginning: the documents"
+                  " and the system prompt",
+                  "ollama ignores the documents or context of RAG, forgets the beginning; truncating input prompt",
+                  ("modelfile-context-left-to-default", "fault-named-in-the-output")),
+            Cause("each token is decoded alone and the pieces are joined: decode all ids so far, or use"
+                  " TextIteratorStreamer",
+                  "streaming output without spaces, words run together, \ufffd or question marks for umlauts"
+                  " and emojis;"
+                  " own streaming loop",
+                  ("tokens-decoded-one-by-one",)),
             Cause("repetition_penalty or no_repeat_ngram_size forbids what has to be repeated",
                   "broken json, missing keys, odd synonyms, words that fall apart late in the answer",
                   ("repetition-forbidden-in-structured-answers", "generation-settings-distort-answers")),
@@ -541,6 +570,52 @@ GUIDES = (
                   "stands in nearly any text, and a long answer that names all options is right each time. Compare "
                   "parsed answers", "accuracy 97 % but answers read wrong; substring match, contains",
                   ("parser-scores-shuffled-golds", "prompt-left-in-answers")),
+            Cause("two models were measured in two ways: other few-shot examples, --limit or max_samples, or with and"
+                  " without the chat template. Measure both alike, on all rows",
+                  "lm_eval or lighteval score of the tuned model is lower or higher than the base's; --num_fewshot,"
+                  " --limit 100, apply_chat_template differ between runs; not comparable to the leaderboard",
+                  ("harness-runs-not-comparable", "harness-run-without-chat-template")),
+            Cause("a figure is called macro and averaged by micro, or the other way round: with one label a row"
+                  " the micro"
+                  " F1 is the accuracy",
+                  "macro F1 equals accuracy exactly; F1 differs between my script and the sklearn report or a"
+                  " colleague's"
+                  " table; average=micro, macro or weighted",
+                  ("metric-named-as-another",)),
+            Cause("rows whose answer can't be parsed are skipped before they are counted (continue above total += 1)",
+                  "accuracy too high, 100 percent; the number of scored rows is smaller than the test set; None or"
+                  " unparsed answers are dropped",
+                  ("metric-divided-by-another-count",)),
+            Cause("right answers are assigned and not added up in the loop: the figure is that of the last batch",
+                  "validation accuracy jumps between 0.4, 0.6 and 1.0 from epoch to epoch, always a multiple of one"
+                  " share; own evaluation loop",
+                  ("metric-divided-by-another-count",)),
+            Cause("num_return_sequences gives several answers for each prompt in one list, and zip pairs them with the"
+                  " references one by one",
+                  "accuracy near 0 or chance with num_return_sequences 4; more predictions than references; pass@k",
+                  ("answers-beside-other-references",)),
+            Cause("windows of a strided perplexity overlap, and their labels are all of their ids: set those of the"
+                  " overlap to -100",
+                  "perplexity is higher than that of lm_eval or the paper on the same text; stride, sliding window,"
+                  " max_length",
+                  ("perplexity-not-weighted-by-tokens",)),
+            Cause("code or JSON stands between ``` fences, and exec or json.loads gets the fences",
+                  "pass@1 is 0.0, HumanEval or MBPP 0 after chat tuning; SyntaxError for every answer; JSONDecodeError"
+                  " for every answer; markdown code block",
+                  ("pattern-misses-the-answers",)),
+            Cause("labels hold -100 and are decoded as they are: replace it by the pad token first",
+                  "OverflowError out of range integral type conversion attempted in batch_decode;"
+                  " compute_metrics, ROUGE",
+                  ("metrics-count-ignored-labels", "run-ended-in-an-exception")),
+            Cause("sacrebleu.corpus_bleu takes a list of reference streams: corpus_bleu(predictions, [references])",
+                  "BLEU below 1 or near zero though translations are right; sacrebleu, chrF"),
+            Cause("logits are compared with a threshold for probabilities: logits > 0.5 without sigmoid is a"
+                  " probability of 0.62; compare with 0",
+                  "multi-label recall is low, few labels predicted; threshold 0.5; BCEWithLogitsLoss"),
+            Cause("accuracy is computed on a part of the rows, in the order of the file (test[:100], max_samples): the"
+                  " error of 100 rows is ten points",
+                  "score changes with the number of rows that are evaluated; subset, first 100 examples",
+                  ("harness-runs-not-comparable",)),
             Cause("exact match compares letter for letter: case, a full stop, spaces or a thinking block differ. "
                   "Normalise both sides, or name a parser",
                   "exact match 0 although only case or punctuation differ; <think> block in predictions",
@@ -559,7 +634,9 @@ GUIDES = (
         "truetune sample RUN --diagnose",
         (
             Cause("the cache is off (`use_cache`): each token computes the whole text again",
-                  "each token takes longer than the one before",
+                  "each token takes longer than the one before; my own generation loop without past_key_values"
+                  " gets slower"
+                  " with every new token",
                   ("use-cache-saved-off", "generation-slows-down", "kv-cache-left-off")),
             Cause("answers that never stop: each runs to the limit", "short answers take as long as long ones",
                   ("answers-never-stop",)),
@@ -620,6 +697,28 @@ GUIDES = (
             Cause("the client waits for each answer before it sends the next request",
                   "vLLM throughput is low, only one request running: Running: 1 reqs, Waiting: 0 reqs",
                   ("server-asked-one-by-one", "generation-row-by-row")),
+            Cause("keep_alive is 0 (or OLLAMA_KEEP_ALIVE=0): Ollama unloads the model after each answer",
+                  "ollama: load_duration of seconds in each request; first token slow every time, fast within one chat",
+                  ("model-loaded-for-each-answer", "server-loads-for-each-request")),
+            Cause("the server answers one request at a time: OLLAMA_NUM_PARALLEL=1, --max-num-seqs 1, -np 1",
+                  "ollama or llama.cpp with several users: each waits, time grows with the number of users;"
+                  " throughput in"
+                  " total stays the same",
+                  ("server-generates-slowly",)),
+            Cause("an async handler (FastAPI) calls generate itself and blocks the event loop: def,"
+                  " asyncio.to_thread, or"
+                  " vLLM",
+                  "fastapi with transformers: concurrent requests wait in line, health check times out during"
+                  " generation",
+                  ("generation-row-by-row",)),
+            Cause("CUDA_LAUNCH_BLOCKING=1 is still set: each kernel is waited for",
+                  "slow since debugging a CUDA error; environment variable, export in the script",
+                  ("variables-that-hurt",)),
+            Cause("torch.compile or a static cache compiles again whenever a prompt has another length",
+                  "first answers take a minute each; recompile_limit, cache_implementation static; compiled"
+                  " generation is"
+                  " slower",
+                  ("fault-named-in-the-output",)),
             Cause("beam search: each token is computed once for each beam (num_beams)",
                   "summaries or translations take 40 seconds each; num_beams",
                   ("generation-settings-distort-answers",)),

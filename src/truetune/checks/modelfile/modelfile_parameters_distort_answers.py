@@ -36,10 +36,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.value_limits import GENERATION, breaches, number
+from truetune.parsing.modelfile import Instruction
 
 OLLAMA_NAMES = {
     "repetition_penalty": "repeat_penalty",
@@ -52,6 +54,9 @@ OLLAMA_NAMES = {
 GPU_LAYERS = "num_gpu"
 """Layers that are put on the GPU, whatever its name says"""
 CONTEXT = "num_ctx"
+# Share of the trained answers that a stop string cuts, from which it is no mark of an end. Chosen, not measured: below
+# it, a stop string in a few answers of code or lists may be wanted.
+MIN_SHARE_CUT = 0.1
 # Tokens from which it is noted: Ollama's own default for a GPU of 24 to 48 GiB ("Context length"). At half, what
 # Ollama itself chooses would be noted; at double, a cache of 8 GiB would pass in silence.
 MAX_QUIET_CONTEXT = 32_768
@@ -67,9 +72,10 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
 
     def unmet(self) -> Unmet | None:
         parameters = self.subject.parameters
-        if self._sampling_values() or GPU_LAYERS in parameters or CONTEXT in parameters:
+        is_set = GPU_LAYERS in parameters or CONTEXT in parameters
+        if is_set or self._sampling_values() or self._stops():
             return None
-        return Unmet("it is about parameters of sampling, num_gpu and num_ctx: none is set")
+        return Unmet("it is about parameters of sampling, num_gpu, num_ctx and stop: none is set")
 
     def figure(self) -> str:
         values = {OLLAMA_NAMES[name]: value for name, value in self._sampling_values().items()}
@@ -96,6 +102,7 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 cases=[self.case(layers)],
             )
         yield from self._long_context()
+        yield from self._stops_in_answers()
         values = self._sampling_values()
         for breach in breaches(values, GENERATION):
             name = OLLAMA_NAMES[breach.limit.setting]
@@ -105,6 +112,29 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 severity=breach.limit.severity,
                 evidence=[breach.limit.source],
                 cases=[self.case(self.subject.parameters[name])],
+            )
+
+    def _stops(self) -> dict[str, Instruction]:
+        """The stop strings, each with the instruction that gives it."""
+        found = (one for one in self.subject.all("parameter") if one.value.startswith("stop"))
+        return {one.value[len("stop") :].strip().strip('"'): one for one in found}
+
+    def _stops_in_answers(self) -> Iterator[Finding]:
+        """Stop strings that stand in the middle of the answers which the model was trained on."""
+        stops = self._stops()
+        chats = chats_beside(self.subject.path) if stops else None
+        if chats is None:
+            return
+        total = len(chats.answers)
+        for stop, instruction in stops.items():
+            count = answers_with(chats, stop)
+            if not stop or count < MIN_SHARE_CUT * total:
+                continue
+            yield self.finding(
+                f"answers end at the stop string {stop!r}, which stands in {count} of {total} answers of"
+                f" {chats.path.name}: they are cut off there",
+                "remove this PARAMETER stop: the mark that ends turns is enough",
+                cases=[self.case(instruction)],
             )
 
     def _long_context(self) -> Iterator[Finding]:

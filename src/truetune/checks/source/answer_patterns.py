@@ -22,6 +22,61 @@ LONGEST_PATTERN = 500
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
+class RunOfAnswers(NamedTuple):
+    """A call that runs an answer as code, or reads it as JSON, as it stands."""
+
+    function: str
+    column: str
+    """Of the rows that the answer stands in"""
+    node: ast.AST
+
+
+RUNS = ("exec", "eval", "compile", "ast.parse", "ast.literal_eval", "json.loads", "subprocess.run")
+OF_ANSWERS = re.compile(
+    r"answer|output|completion|response|prediction|pred$|generat|code|solution|reply", re.I
+)
+"""Columns that hold what a model wrote"""
+
+
+def runs_of_answers(module: Module) -> Iterator[RunOfAnswers]:
+    """Calls that run or parse a column of rows which a model wrote; through parameters of the file's functions."""
+    for call in module.calls(*RUNS):
+        given = call.args[0] if call.args else None
+        for column in _columns_of(module, given) if given is not None else ():
+            if OF_ANSWERS.search(column):
+                yield RunOfAnswers(ast.unparse(call.node.func), column, call.node)
+                break
+
+
+def _columns_of(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
+    """The columns that an expression is: `row["code"]` itself, or what functions are given for a parameter."""
+    column = _column(given)
+    if column is not None:
+        yield column
+    if depth == 0 or not isinstance(given, ast.Name):
+        return
+    for function in module.nodes(ast.FunctionDef):
+        names = [one.arg for one in function.args.args]
+        if given.id in names and given in ast.walk(function):
+            for passed in _passed(module, function, names.index(given.id)):
+                yield from _columns_of(module, passed, depth - 1)
+
+
+def _passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
+    """What calls give a function at a place; also a process that is started on it, with `args=(...)`."""
+    name = function.args.args[place].arg
+    for call in module.all_calls:
+        arguments = call.keywords.get("args")
+        target = call.keywords.get("target")
+        if module.flow.function(call.node.func) is function:
+            given = call.argument(place, name)
+            if given is not None:
+                yield given
+        elif isinstance(arguments, ast.Tuple) and target is not None:
+            if module.flow.function(target) is function and place < len(arguments.elts):
+                yield arguments.elts[place]
+
+
 class AnswerReader(NamedTuple):
     """A function that reads answers."""
 

@@ -4,7 +4,9 @@
 Follows the order of both sides of a comparison (`zip(answers, references)`, `compute(predictions=, references=)`, a
 column that a table gets) back to where the rows are read. An error where one of them went through a sort, a shuffle,
 a set, a loader with `shuffle=True` or results in the order of their completion, and the other did not. Silent where
-numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated.
+numbers of rows are sorted along (`sorted(enumerate(...))`, `argsort`), and where no text is generated. Several
+answers for each prompt (`num_return_sequences`) in one list that is paired with one reference for each prompt are the
+same fault.
 
 ## Why it is bad
 Each answer stands beside another row's reference. Exact match falls to what chance gives, 0.02 or so, while every
@@ -44,14 +46,22 @@ Sort whole rows, or sort their numbers and put the answers back by them. Figures
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.generation import generations
 from truetune.checks.source.places import at
 from truetune.checks.source.row_order import RESTORES, RowOrder
 from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs
+
+GROUPS = re.compile(
+    r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"
+    r"|\[i \*|\* ?i\b"
+)
+"""Signs that the answers of one prompt are taken together, or the references repeated"""
 
 
 class AnswersBesideOtherReferences(SourceRule):
@@ -60,6 +70,7 @@ class AnswersBesideOtherReferences(SourceRule):
     looks_at = CodePlaces("lists that are compared in files that generate", row_pairs)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_several_answers()
         module = self.subject
         if module.mentions(*RESTORES):
             return
@@ -74,6 +85,30 @@ class AnswersBesideOtherReferences(SourceRule):
                 if alone and is_generated(module, pair):
                     yield self._finding(pair, side, min(alone, key=_line))
                     break
+
+    def _of_several_answers(self) -> Iterator[Finding]:
+        """Several answers for each prompt, in one list, which is paired with a list of one reference for each."""
+        module = self.subject
+        if GROUPS.search(module.text):
+            return
+        for call in generations(module):
+            count = module.flow.value(call.keywords.get("num_return_sequences"))
+            if not isinstance(count, int) or count < 2:
+                continue
+            for pair in row_pairs(module):
+                names = [side.id for side in pair.sides if isinstance(side, ast.Name)]
+                if is_generated(module, pair) and not module.mentions(
+                    *(f"{name}.append(" for name in names)
+                ):
+                    yield self.finding(
+                        f"generate returns {count} answers for each prompt, one after another, and they are paired with"
+                        f" the references one by one: answer {count + 1} belongs to row 2, and stands beside row"
+                        f" {count + 1}",
+                        f"take the answers of a row together, answers[{count} * i : {count} * (i + 1)], or set"
+                        " num_return_sequences=1",
+                        cases=[at(module, pair.node), at(module, call.node)],
+                    )
+                    return
 
     def _finding(self, pair: Pair, side: ast.expr, change: ast.AST) -> Finding:
         module = self.subject

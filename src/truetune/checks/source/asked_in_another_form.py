@@ -46,13 +46,16 @@ every engine.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.chats_beside import chats_beside, common_system_prompt
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import asking_calls, engine_prompts
 from truetune.checks.source.bare_questions import bare_questions
 from truetune.checks.source.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.families import family
@@ -68,12 +71,21 @@ from truetune.checks.source.prompt_forms import (
     prompts_by_hand,
     settings_beside,
     trainings_beside,
+    trains,
     words_of,
     written_folders,
 )
 from truetune.checks.source.served_folders import served_folders
 from truetune.checks.source.served_templates import other_named_templates, other_templates
+from truetune.source.calls import Call
 from truetune.source.module import Module
+
+SYSTEM = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
+"""Signs that a script knows of a system prompt"""
+
+
+HEADERLESS = re.compile(r"mistral|mixtral|llama-?2", re.I)
+"""Families whose templates write no header in front of an answer"""
 
 
 class Trained(NamedTuple):
@@ -109,6 +121,10 @@ def _prompts(module: Module) -> Iterator[object]:
     yield from other_templates(module)
     yield from other_named_templates(module)
     yield from (text for _, text in bare_questions(module))
+    yield from _prompts_without_header(module)
+    question = _question_without_system(module)
+    if question is not None:
+        yield question
 
 
 def _of_another_script(module: Module) -> Iterator[Question]:
@@ -182,6 +198,16 @@ class AskedInAnotherForm(SourceRule):
     def findings(self) -> Iterator[Finding]:
         yield from self._of_servers()
         yield from self._of_named_templates()
+        yield from self._of_system_prompts()
+        for rendered in _prompts_without_header(self.subject):
+            yield self.finding(
+                "the prompt ends behind the question: without add_generation_prompt the header of the answer is"
+                " missing,"
+                " and the model writes it, or another question, itself",
+                "apply_chat_template(messages, add_generation_prompt=True, ...)",
+                severity="warning",
+                cases=[at(self.subject, rendered)],
+            )
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
             trained = asked.trained
@@ -212,6 +238,25 @@ class AskedInAnotherForm(SourceRule):
                 ],
             )
 
+    def _of_system_prompts(self) -> Iterator[Finding]:
+        """A script that asks without the system prompt which all trained chats beside it begin with."""
+        module = self.subject
+        question = _question_without_system(module)
+        chats = chats_beside(module.path) if question is not None else None
+        system = common_system_prompt(chats) if chats is not None else None
+        if question is None or chats is None or system is None or _is_served_with_system(module):
+            return
+        yield self.finding(
+            f"{system.chats} of {system.of} chats of {chats.path.name} begin with a system prompt, and this"
+            f" script sends"
+            " none: the model is asked in another form than in training",
+            "send it as the first message of each chat: "
+            '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
+            evidence=[f"the system prompt: {system.text[:160]!r}"],
+            severity="warning",
+            cases=[at(module, question)],
+        )
+
     def _of_named_templates(self) -> Iterator[Finding]:
         """A file that gives its tokenizer another template than the training did."""
         for other in other_named_templates(self.subject):
@@ -223,6 +268,65 @@ class AskedInAnotherForm(SourceRule):
                 " name that one",
                 cases=[at(self.subject, other.node), at(other.training, other.place)],
             )
+
+
+def _question_without_system(module: Module) -> ast.AST | None:
+    """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
+    if not asks(module) and not any(asking_calls(module)):
+        return None
+    if trains(module) or SYSTEM.search(module.text):
+        return None
+    for node in module.nodes(ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        values = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        role = values.get("role")
+        if isinstance(role, ast.Constant) and role.value == "user" and "content" in values:
+            return node
+    return None
+
+
+def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
+    """Chats that end in a question, and are rendered for generation without the header of the answer."""
+    calls = list(module.methods("apply_chat_template"))
+    if trains(module) or not asks(module) or any(_has_header(module, call) for call in calls):
+        return
+    if any(HEADERLESS.search(name) for name in loaded_names(module)):
+        return
+    for call in calls:
+        chat = call.argument(0, "conversation")
+        if not call.open and chat is not None and _ends_in_question(module, chat):
+            yield call.node
+
+
+def _has_header(module: Module, call: Call) -> bool:
+    """Is a chat rendered with the header of the answer, or to be continued, or may it be?"""
+    given = [
+        call.keywords.get(name) for name in ("add_generation_prompt", "continue_final_message")
+    ]
+    return any(one is not None and module.flow.value(one) is not False for one in given)
+
+
+def _ends_in_question(module: Module, chat: ast.expr) -> bool:
+    """Is it a list of messages in the file whose last one is the user's?"""
+    lists = [origin.node for origin in module.flow.origins(chat)]
+    return bool(lists) and all(
+        isinstance(one, ast.List) and bool(one.elts) and _is_question(module, one.elts[-1])
+        for one in lists
+    )
+
+
+def _is_question(module: Module, message: ast.expr) -> bool:
+    role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
+    return role is not None and module.flow.value(role) == "user"
+
+
+def _is_served_with_system(module: Module) -> bool:
+    """Does a Modelfile beside write a system prompt by itself?"""
+    try:
+        files = [path for path in Path(module.path).parent.iterdir() if "odelfile" in path.name]
+        return any("SYSTEM" in path.read_text(errors="replace") for path in files if path.is_file())
+    except OSError:
+        return False
 
 
 def _remedy(marks: frozenset[str]) -> str:
@@ -256,12 +360,25 @@ def _trained(module: Module) -> Trained | None:
     if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
         makers = others
     forms = [(other, prompt_form(other)) for other in makers]
+    if not names and any(engine_prompts(module)):
+        return _only_training(module, others)
     found = [
         Trained(other.path, form.marks, at(other, form.node))
         for other, form in forms
         if form is not None
     ]
     return found[0] if len(found) == len(makers) == 1 and not files else None
+
+
+def _only_training(module: Module, others: list[Module]) -> Trained | None:
+    """The one training beside a client that names no model; None where there are several, or its form is not known."""
+    files = list(settings_beside(module))
+    if len(files) + len(others) != 1:
+        return None
+    if files:
+        return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
+    form = prompt_form(others[0])
+    return None if form is None else Trained(others[0].path, form.marks, at(others[0], form.node))
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

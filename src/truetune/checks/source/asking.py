@@ -29,6 +29,9 @@ POSTS = ("requests.post", "httpx.post")
 OF_SESSION = ("requests.Session", "httpx.Client")
 GENERATES_AT = ("/completions", "/generate", "/api/chat", "/responses", "/infer")
 """Parts of addresses at which servers generate"""
+SGLANG, LLAMA_CPP = "sglang.Engine", "llama_cpp.Llama"
+"""Engines that take a prompt as it is, beside that of vLLM"""
+TGI_CLIENTS = ("huggingface_hub.*InferenceClient",)
 OF_CLIENT = ("create", "parse")
 ITSELF = ("strip", "lstrip", "rstrip", "replace", "format", "lower", "join", "item")
 """Methods whose result is one text where they are called on one"""
@@ -63,7 +66,7 @@ def questions(module: Module) -> Iterator[Question]:
         if text is not None:
             yield Question(call, text, is_one_row(module, text))
             continue
-        body = _posted(module, call)
+        body = posted_body(module, call)
         if body is not None:
             # One request has one chat; a list of prompts would stand under `prompt`.
             yield Question(call, body, not _posts_list(module, body))
@@ -144,7 +147,7 @@ def _text_given(module: Module, call: Call) -> ast.expr | None:
     return None
 
 
-def _posted(module: Module, call: Call) -> ast.expr | None:
+def posted_body(module: Module, call: Call) -> ast.expr | None:
     """The body that a call posts to a server which generates; None for any other call."""
     made = module.flow.made(call.receiver) if call.method == "post" and call.receiver else None
     is_session = made is not None and made.named(*OF_SESSION)
@@ -175,6 +178,47 @@ def raw_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
         if sent is not None:
             yield call, sent
+
+
+def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """What engines and clients are given as a finished prompt: `sglang.Engine.generate`, `Llama(...)(prompt)`,
+    `InferenceClient.text_generation`, and `/generate` of TGI and SGLang."""
+    for call in module.all_calls:
+        prompt = _engine_prompt(module, call)
+        if prompt is not None:
+            yield call, prompt
+
+
+def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
+    """The finished prompt of one call; None where it is none of these."""
+    if _is_post(call):
+        return _prompt_posted(module, call)
+    if call.receiver is None:
+        made = module.flow.made(call.node.func)
+        return call.argument(0, "prompt") if made is not None and made.named(LLAMA_CPP) else None
+    made = module.flow.made(call.receiver)
+    if made is None:
+        return None
+    if call.method in ("create_completion", "__call__") and made.named(LLAMA_CPP):
+        return call.argument(0, "prompt")
+    if call.method == "generate" and made.named(SGLANG):
+        return call.argument(0, "prompt")
+    is_client = call.method == "text_generation" and made.named(*TGI_CLIENTS)
+    return call.argument(0, "prompt") if is_client else None
+
+
+def _prompt_posted(module: Module, call: Call) -> ast.expr | None:
+    """`inputs` (TGI) or `text` (SGLang) of what is posted to `/generate`; Ollama's `/api/generate` has a template."""
+    address = call.argument(0, "url")
+    if address is None:
+        return None
+    value = module.flow.value(address)
+    spelled = f"{ast.unparse(address)} {value}"
+    if "/generate" not in spelled or "/api/" in spelled:
+        return None
+    body = call.keywords.get("json")
+    entries = module.flow.entries(body)[0] if body is not None else {}
+    return entries.get("inputs") or entries.get("text")
 
 
 def _is_post(call: Call) -> bool:

@@ -10,7 +10,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.asking import OF_VLLM, PIPELINE, VLLM, raw_prompts
+from truetune.checks.source.asking import (
+    OF_VLLM,
+    PIPELINE,
+    VLLM,
+    engine_prompts,
+    raw_prompts,
+)
 from truetune.checks.source.generation import encodings_behind, generations, ids_of
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
@@ -57,6 +63,7 @@ def bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _texts_asked(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What `generate`, pipelines, vLLM and servers are given as texts."""
     yield from raw_prompts(module)
+    yield from engine_prompts(module)
     for call in generations(module):
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         given += [ids for ids in (ids_of(call),) if ids is not None]
@@ -123,6 +130,8 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
     if isinstance(node, ast.Subscript):
         key = module.flow.value(node.slice)
         return key in COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return _is_bare(module, node.elt, depth - 1)
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
         if call.method in CLEANERS and call.receiver is not None:

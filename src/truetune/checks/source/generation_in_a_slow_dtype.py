@@ -88,6 +88,7 @@ class GenerationInASlowDtype(SourceRule):
                     f"the model generates in {why} as in bfloat16",
                     f"set dtype=torch.bfloat16 in from_pretrained where that fits the GPU{size}; 4 bits with"
                     " bnb_4bit_compute_dtype=torch.bfloat16 take less",
+                    severity="warning" if _is_float32_by_default(module, chain.load) else "info",
                     cases=[at(module, chain.load.node), at(module, call.node)],
                 )
 
@@ -101,9 +102,23 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
         return "LLM.int8 (load_in_8bit): each token takes several times as long"
     wide = any(dtype in WIDE for dtype in dtypes_given(module, chain.load))
     narrowed = any(_casts(module, step) for step in chain.steps)
+    if not wide and not narrowed and _is_float32_by_default(module, chain.load):
+        wide = True
     if wide and not narrowed and billions is not None:
         return "float32: each token reads twice the bytes, and takes twice as long"
     return None
+
+
+def _is_float32_by_default(module: Module, load: Call) -> bool:
+    """Does a call name no dtype under a transformers before 5, which then loads float32 whatever the weights are in?"""
+    named = {"dtype", "torch_dtype", "quantization_config", "load_in_4bit", OPTION}
+    is_before = module.pins.age("transformers", "4.99", "5.0.0") == "older"
+    return (
+        is_before
+        and not load.open
+        and named.isdisjoint(load.keywords)
+        and not load.named("unsloth.*")
+    )
 
 
 def _casts(module: Module, step: Call) -> bool:

@@ -5,7 +5,8 @@ Looks for `model.generate(...)` without `max_new_tokens`, `max_length`, `max_tim
 generation config, in a file that sets no length elsewhere, and gives the model no other generation config. In a
 notebook, only inside functions and loops: what a cell generates by itself is read at once. Tests, which compare
 generations, are left alone, and so is a function that generates with its caller's options elsewhere. vLLM's
-`SamplingParams` without `max_tokens` is the same.
+`SamplingParams` without `max_tokens` is the same, and so are completions that a client asks of a server, and
+llama-cpp-python's `Llama(...)`: chats have no such limit, completions have 16.
 
 ## Why it is bad
 transformers stops after 20 tokens in all, prompt and answer, and vLLM after 16 of the answer: answers are cut, and an
@@ -36,6 +37,7 @@ length, nothing is cut.
 ## References
 - huggingface/transformers: `GenerationConfig.max_length` (default 20)
 - huggingface/transformers#28056; vllm/sampling_params.py (`max_tokens`, default 16)
+- llama_cpp/llama.py (`max_tokens: Optional[int] = 16`); openai completions reference (`max_tokens`, default 16)
 """
 
 from __future__ import annotations
@@ -46,6 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import engine_prompts, raw_prompts
 from truetune.checks.source.generation import generations, is_causal, lacks
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
@@ -71,12 +74,14 @@ class GenerationLengthNotSet(SourceRule):
     code = "SRC041"
     severity = "warning"
     looks_at = CodePlaces(
-        "calls that generate", lambda module: (*generations(module), *module.calls(*SAMPLING))
+        "calls that generate",
+        lambda module: (*generations(module), *module.calls(*SAMPLING), *_completions(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._of_vllm()
+        yield from self._of_completions()
         calls = [
             call
             for call in generations(module)
@@ -115,6 +120,36 @@ class GenerationLengthNotSet(SourceRule):
                     "give max_tokens",
                     cases=[at(module, call.node)],
                 )
+
+    def _of_completions(self) -> Iterator[Finding]:
+        """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
+        module = self.subject
+        for call, _ in (*raw_prompts(module), *engine_prompts(module)):
+            if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
+                continue
+            yield self.finding(
+                "a completion is asked for without max_tokens: it ends after 16 tokens",
+                "give max_tokens: chats run to the end of the context, completions have this default",
+                cases=[at(module, call.node)],
+            )
+
+
+def _completions(module: Module) -> Iterator[Call]:
+    """Completions that end after 16 tokens where nobody says more."""
+    for call, _ in (*raw_prompts(module), *engine_prompts(module)):
+        if _has_limit_of_16(module, call):
+            yield call
+
+
+def _has_limit_of_16(module: Module, call: Call) -> bool:
+    """Is it a completion of an OpenAI client or request, or of llama-cpp-python, and are its arguments all seen?"""
+    if call.method in ("generate", "text_generation"):
+        return False
+    body = call.keywords.get("json")
+    if body is not None:
+        entries, is_whole = module.flow.entries(body)
+        return is_whole and "prompt" in entries
+    return not call.open and "extra_body" not in call.keywords
 
 
 def _reaches_vllm(module: Module, sampling: Call) -> bool:

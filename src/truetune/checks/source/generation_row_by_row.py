@@ -53,6 +53,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
@@ -71,6 +72,8 @@ from truetune.checks.source.value_slices import made_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+OF_ENGINE = "vLLM is called"
+"""An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
 FEW = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
@@ -89,6 +92,9 @@ THREADS = (
 """Signs that several requests are under way at once"""
 
 
+Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
 class GenerationRowByRow(SourceRule):
     code = "SRC043"
     severity = "info"
@@ -96,6 +102,15 @@ class GenerationRowByRow(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for blocking in _blocking_handlers(module):
+            yield self.finding(
+                "an async handler runs generate itself: the event loop stands still until the answer is whole, so"
+                " that requests wait for one another, and none shares a batch",
+                "serve the model by vLLM (vllm serve FOLDER), which puts requests into one batch; here, write def in"
+                " place of async def, or await asyncio.to_thread(...)",
+                severity="warning",
+                cases=[at(module, blocking.call), at(module, blocking.handler, blocking.line)],
+            )
         for question in questions(module):
             repeat = _repeated_by(module, question)
             if repeat is not None:
@@ -103,11 +118,34 @@ class GenerationRowByRow(SourceRule):
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
                     instead,
+                    severity="warning" if asks == OF_ENGINE else "info",
                     cases=[
                         at(module, question.call.node),
                         at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
                     ],
                 )
+
+
+class BlockingHandler(NamedTuple):
+    """A call that generates in a coroutine which answers requests."""
+
+    call: ast.AST
+    handler: ast.AST
+    line: str
+
+
+def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
+    """Handlers of requests that are coroutines, and call `generate` of a model or a pipeline without awaiting it."""
+    for question in questions(module):
+        call = question.call
+        if _asks_server(call):
+            continue
+        around = next((p for p in module.parents(call.node) if isinstance(p, Functions)), None)
+        requests = (one for one in repeats_of(module, call.node) if one.kind == "request")
+        handler = next((one.node for one in requests), None)
+        awaited = isinstance(module.scopes.parent.get(call.node), ast.Await)
+        if isinstance(handler, ast.AsyncFunctionDef) and around is handler and not awaited:
+            yield BlockingHandler(call.node, handler, f"async def {handler.name}(...)")
 
 
 def _repeated_by(module: Module, question: Question) -> Repeat | None:
@@ -179,4 +217,4 @@ def _described(module: Module, question: Question) -> tuple[str, str]:
             "send some 32 requests at once, with AsyncOpenAI or a ThreadPoolExecutor: the server puts them into"
             " one batch",
         )
-    return ("vLLM is called", "give all prompts in one call: vLLM puts them into batches by itself")
+    return (OF_ENGINE, "give all prompts in one call: vLLM puts them into batches by itself")

@@ -40,18 +40,53 @@ Where answers loop without a penalty, the cause is in training: stop tokens that
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
+from typing import NamedTuple
 
+from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
 from truetune.checks.source.ranged_arguments import generating_calls, has_number, named_arguments
 from truetune.checks.value_limits import GENERATION
 from truetune.source.module import Module
 
 
 def _calls(module: Module) -> Iterator[object]:
-    return (given for given in generating_calls(module) if has_number(given))
+    yield from (given for given in generating_calls(module) if has_number(given))
+    yield from stop_strings(module)
+
+
+class StopString(NamedTuple):
+    """A string at which a script lets answers end."""
+
+    text: str
+    node: ast.AST
+
+
+def stop_strings(module: Module) -> Iterator[StopString]:
+    """`stop=["\\n"]` of a call, and `"stop"` of a request's body or options."""
+    given: list[tuple[ast.expr | None, ast.expr]] = [
+        (call.keywords.get(name), call.node) for call in module.all_calls for name in STOPS
+    ]
+    for node in module.nodes(ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        given += [
+            (value, node)
+            for key, value in pairs
+            if isinstance(key, ast.Constant) and key.value in STOPS
+        ]
+    for stops, place in given:
+        value = module.flow.value(stops) if stops is not None else None
+        texts = value if isinstance(value, list) else [value]
+        yield from (StopString(text, place) for text in texts if isinstance(text, str) and text)
+
+
+STOPS = ("stop", "stop_strings", "stop_sequences")
+MIN_SHARE = 0.1
+"""Trained answers that a stop string cuts, from which it is no mark of an end"""
 
 
 class GenerationSettingsDistortAnswers(SourceRule):
@@ -69,4 +104,23 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     severity=found.breach.limit.severity,
                     evidence=[found.breach.limit.source],
                     cases=found.cases,
+                )
+        yield from self._of_stops()
+
+    def _of_stops(self) -> Iterator[Finding]:
+        """Stop strings that stand in the middle of the answers which the model was trained on."""
+        module = self.subject
+        stops = list(stop_strings(module))
+        chats = chats_beside(module.path) if stops else None
+        if chats is None:
+            return
+        for stop in stops:
+            count, total = answers_with(chats, stop.text), len(chats.answers)
+            if count >= MIN_SHARE * total:
+                yield self.finding(
+                    f"answers end at the stop string {stop.text!r}, which stands in {count} of {total} answers of"
+                    f" {chats.path.name}: they are cut off there",
+                    "leave it out: the model ends by the stop token that it was trained on; or take a mark that no"
+                    " answer holds",
+                    cases=[at(module, stop.node)],
                 )

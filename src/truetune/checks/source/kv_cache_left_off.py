@@ -73,15 +73,32 @@ ENDS_TRAINING_MODE = (
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
 EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
+WHILE_TRAINING = (
+    "on_step_begin",
+    "on_step_end",
+    "on_epoch_begin",
+    "on_epoch_end",
+    "on_log",
+    "on_save",
+)
+"""Methods of callbacks that a trainer calls with the model in training mode"""
 LOOPS = (ast.For, ast.While)
 JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
+
+
+class StillTraining(NamedTuple):
+    """A generation in training mode, and what switched checkpointing on."""
+
+    call: ast.AST
+    switch: ast.AST
 
 
 def _generating_places(module: Module) -> Iterator[object]:
     """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
     yield from generations(module)
     yield from _decoding_loops(module)
+    yield from _callbacks_in_training_mode(module)
 
 
 class KvCacheLeftOff(SourceRule):
@@ -118,6 +135,7 @@ class KvCacheLeftOff(SourceRule):
                 "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
                 cases=[at(module, called), at(module, grown)],
             )
+        yield from self._of_callbacks()
         trained = _still_in_training_mode(module)
         if trained is not None:
             yield self.finding(
@@ -126,6 +144,40 @@ class KvCacheLeftOff(SourceRule):
                 "call model.eval() and model.gradient_checkpointing_disable() before generate",
                 cases=[at(module, trained.call), at(module, trained.switch)],
             )
+
+    def _of_callbacks(self) -> Iterator[Finding]:
+        """Callbacks that generate while the model trains."""
+        module = self.subject
+        for one in _callbacks_in_training_mode(module):
+            yield self.finding(
+                "a callback generates while the model trains with gradient checkpointing: layers in training mode leave"
+                " the key-value cache out, and each token runs the whole text again",
+                "call model.eval() before generate and model.train() behind it, or generate in on_evaluate, where the"
+                " model is in eval mode",
+                cases=[at(module, one.call), at(module, one.switch)],
+            )
+
+
+def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
+    """Callbacks of a trainer that generate while the model trains, where checkpointing is on and nothing ends the mode.
+
+    At `on_evaluate` the evaluation has just put the model into eval mode.
+    """
+    switch = next(_checkpointing(module), None)
+    if switch is None or module.imports_unsloth:
+        return
+    for owner in module.nodes(ast.ClassDef):
+        if not any(ast.unparse(base).endswith("TrainerCallback") for base in owner.bases):
+            continue
+        for method in owner.body:
+            if not isinstance(method, ast.FunctionDef) or method.name not in WHILE_TRAINING:
+                continue
+            calls = [node for node in ast.walk(owner) if isinstance(node, ast.Call)]
+            named = {one.func.attr: one for one in calls if isinstance(one.func, ast.Attribute)}
+            generate = named.get("generate")
+            if generate is not None and named.keys().isdisjoint(ENDS_TRAINING_MODE):
+                yield StillTraining(generate, switch)
+                break
 
 
 def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -155,13 +207,6 @@ def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
             if isinstance(first, ast.Name) and first.id == name:
                 return part
     return None
-
-
-class StillTraining(NamedTuple):
-    """A generation in training mode, and what switched checkpointing on."""
-
-    call: ast.AST
-    switch: ast.AST
 
 
 def _still_in_training_mode(module: Module) -> StillTraining | None:

@@ -4,7 +4,9 @@
 Looks at figures that a loop over a `DataLoader` of several rows a batch adds up, and at what they are divided by. Right
 answers of a batch (`(guess == gold).sum()`) are counted in rows: over `len(loader)` they give too much. The loss of a
 batch is a mean already: over `len(dataset)` it gives too little. Silent where the loss is weighted by its rows, and
-where a batch holds one row.
+where a batch holds one row. Two other wrong counts are named as well: right answers that each batch counts anew, so
+that the last batch alone is left behind the loop, and rows without a readable answer that are skipped before they are
+counted.
 
 ## Why it is bad
 The figure is wrong by the rows of a batch: an accuracy of 11.9, or a validation loss eight times below the training
@@ -60,6 +62,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.averages import Mean, means, terms
+from truetune.checks.source.loop_counts import last_batches, skipped_rows
 from truetune.checks.source.loss_values import is_loss
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import records_gradient
@@ -71,8 +74,10 @@ CASTS = ("item", "cpu", "detach", "float", "tolist", "numpy")
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 
 
-def _over_loaders(module: Module) -> Iterator[ast.expr]:
-    """Sums that are divided by the length of a loader, or of its rows."""
+def _over_loaders(module: Module) -> Iterator[ast.AST]:
+    """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
+    yield from (one.assigned for one in last_batches(module))
+    yield from (one.counting for one in skipped_rows(module))
     if not any(module.calls(*LOADERS)):
         return
     for mean in means(module):
@@ -83,10 +88,27 @@ def _over_loaders(module: Module) -> Iterator[ast.expr]:
 class MetricDividedByAnotherCount(SourceRule):
     code = "SRC107"
     severity = "error"
-    looks_at = CodePlaces("sums that are divided by the length of a loader", _over_loaders)
+    looks_at = CodePlaces("counts that a figure is divided by", _over_loaders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for counted_alone in last_batches(module):
+            yield self.finding(
+                f"`{counted_alone.name}` is counted anew by each batch and read behind the loop: the figure is that of"
+                " the last batch alone",
+                f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
+                cases=[at(module, counted_alone.assigned), at(module, counted_alone.read)],
+            )
+        for skipped in skipped_rows(module):
+            yield self.finding(
+                f"rows whose answer is not read are skipped before `{skipped.counter}` counts them: the score"
+                f" is that of"
+                " the readable answers alone",
+                f"count every row: move `{skipped.counter} += 1` above the `continue`, so that an answer which is not"
+                " read is a wrong one, and print how many these are",
+                severity="warning",
+                cases=[at(module, skipped.skip), at(module, skipped.counting)],
+            )
         if not any(module.calls(*LOADERS)):
             return
         for mean in means(module):

@@ -27,6 +27,8 @@ FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
 MOVES = ("roll", "pad", "narrow", "diff", "split", "concatenate", "cat")
 """Functions of theirs that may move tokens, after which the side is not followed"""
 EQUALS = ("numpy.equal", "torch.eq", "torch.equal", "numpy.array_equal", "sklearn.metrics.*_score")
+GATHERS = ("gather_for_metrics", "gather", "pad_across_processes")
+"""Methods that collect the tokens of all processes, each where it stood"""
 DEPTH = 12
 SHIFTS = ("roll", "narrow", "shift")
 """Functions that move tokens by other means than a slice"""
@@ -57,11 +59,20 @@ def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
         second = call.argument(1, "y_pred")
     elif call.method == "eq":
         first, second = call.receiver, call.argument(0, "other")
+    elif _is_torchmetric(module, call):
+        first, second = call.argument(0, "preds"), call.argument(1, "target")
     elif call.method in ("compute", "add_batch"):
         first, second = call.keywords.get("predictions"), call.keywords.get("references")
     else:
         return ()
     return (first, second) if first is not None and second is not None else ()
+
+
+def _is_torchmetric(module: Module, call: Call) -> bool:
+    """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
+    owner = call.receiver if call.method in ("update", "forward") else call.node.func
+    made = module.flow.made(owner) if owner is not None else None
+    return made is not None and made.named("torchmetrics.*")
 
 
 def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
@@ -152,6 +163,8 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     call = module.flow.call(node)
+    if call.method in GATHERS and call.args:
+        return side_of(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
         return side_of(module, call.receiver, depth + 1)
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
@@ -178,10 +191,22 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
         )
     if node is name or not isinstance(node, ast.expr):
         return None
+    if path and isinstance(node, ast.Call):
+        gathered = _gathered(module, node, path)
+        return None if gathered is None else side_of(module, gathered, depth + 1)
     if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
         # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
         return side_of(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
     return side_of(module, node, depth + 1)
+
+
+def _gathered(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+    """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for any other call."""
+    call = module.flow.call(node)
+    given = call.args[0] if call.method in GATHERS and call.args else None
+    if not isinstance(given, ast.Tuple | ast.List) or not 0 <= path[0] < len(given.elts):
+        return None
+    return given.elts[path[0]]
 
 
 def _side_of_zipped(

@@ -6,6 +6,9 @@ are tokens that `argmax` picks compared with labels, and does nothing in it (nor
 out labels of -100? It speaks where the labels hold -100 in this file: a collator that writes it on padding, or code
 that writes it on prompts.
 
+Labels that `DataCollatorForSeq2Seq` pads with -100 and that a tokenizer decodes as they are count as well: no id has
+that number.
+
 ## Why it is bad
 Prompts and padding have the label -100, which no prediction equals: a model that is right on all of its answers scores
 the share that answers have of all positions, often 0.1 to 0.3. The figure moves with the length of the prompts and with
@@ -55,6 +58,7 @@ import ast
 import re
 from collections.abc import Iterator, Sequence
 
+from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
@@ -68,10 +72,10 @@ from truetune.checks.source.metric_functions import (
 from truetune.checks.source.metrics_unshifted import (
     NOT_COMPARED,
     NOT_SEEN,
-    PLACES,
     own_steps,
     trainers_of_causal,
 )
+from truetune.checks.source.metrics_unshifted import PLACES as COMPARISONS
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -84,6 +88,51 @@ MASKS = re.compile(
     r"mask|ignore|nonzero|valid(?!at)|keep|\bpad|sample_weight|!= *-|>= *0|> *-|not in", re.I
 )
 """Signs that positions are left out where tokens are compared"""
+
+
+DECODERS = ("batch_decode", "decode")
+REPLACES = re.compile(
+    r"(?<!label_pad_token_id=)- ?100|masked_fill|\bwhere\(|< ?0\b|>= ?0\b|ignore_index|IGNORE", re.I
+)
+"""Signs that -100 is replaced or left out before labels are decoded"""
+LABELS = re.compile(r"(?:\blabels?|\blabel_ids)(?:\b|['\"]\])$")
+
+
+def decoded_labels(module: Module) -> Iterator[Call]:
+    """Calls that decode the labels of a batch or of a trainer, here or in a function of the file."""
+    for call in module.methods(*DECODERS):
+        ids = call.argument(0, "sequences") or call.keywords.get("token_ids")
+        if ids is not None and any(_are_labels(part) for part in _given_as(module, ids)):
+            yield call
+
+
+def _given_as(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
+    """What is decoded: the expression itself, or what a function of the file is given for its parameter."""
+    yield ids
+    for function in module.nodes(ast.FunctionDef):
+        names = [one.arg for one in function.args.args]
+        if not isinstance(ids, ast.Name) or ids.id not in names or ids not in ast.walk(function):
+            continue
+        for call in module.all_calls:
+            if module.flow.function(call.node.func) is function:
+                given = call.argument(names.index(ids.id), ids.id)
+                if given is not None:
+                    yield given
+
+
+def _are_labels(node: ast.expr) -> bool:
+    """Is it written as labels: `batch["labels"]`, `labels`, `pred.label_ids`?"""
+    text = ast.unparse(node).removesuffix(".tolist()").removesuffix(".cpu()")
+    return LABELS.search(text) is not None
+
+
+def _places(module: Module) -> Iterator[object]:
+    """Where tokens are compared with labels, and where labels are decoded."""
+    yield from COMPARISONS.find(module)
+    yield from decoded_labels(module)
+
+
+PLACES = CodePlaces("comparisons with labels, and calls that decode them", _places)
 
 
 class MetricsCountIgnoredLabels(SourceRule):
@@ -122,10 +171,30 @@ class MetricsCountIgnoredLabels(SourceRule):
                 cases=[at(module, compared)],
             )
         yield from self._in_own_steps()
+        yield from self._of_decoded()
+
+    def _of_decoded(self) -> Iterator[Finding]:
+        """Labels that a collator pads with -100, and that are decoded as they are."""
+        module = self.subject
+        collators = list(module.calls(*WRITES_ON_PADS))
+        kept = [one for one in collators if _pads_with_ignored(module, one)]
+        if not kept or REPLACES.search(module.text):
+            return
+        for call in decoded_labels(module):
+            yield self.finding(
+                "labels are decoded with the -100 that the collator pads them with: OverflowError, or texts that"
+                " are no references",
+                "replace it first: labels = labels.masked_fill(labels == -100, tokenizer.pad_token_id), or"
+                " np.where(labels != -100, labels, tokenizer.pad_token_id)",
+                cases=[at(module, call.node), at(module, kept[0].node)],
+            )
+            return
 
     def _in_own_steps(self) -> Iterator[Finding]:
         """The same in a loop of one's own, where the labels of a batch are compared with its logits."""
         module = self.subject
+        if module.mentions("ignore_index"):
+            return  # a metric of torchmetrics leaves these places out by itself
         for step in own_steps(module):
             functions = with_called(module, [step])
             compared = _compared(module, functions)
@@ -137,6 +206,12 @@ class MetricsCountIgnoredLabels(SourceRule):
                     evidence=[where],
                     cases=[at(module, compared)],
                 )
+
+
+def _pads_with_ignored(module: Module, collator: Call) -> bool:
+    """Does a collator pad labels with -100, which is its default?"""
+    given = collator.keywords.get("label_pad_token_id")
+    return given is None or module.flow.value(given) == -100
 
 
 def _masks(module: Module, functions: Sequence[ast.AST]) -> bool:

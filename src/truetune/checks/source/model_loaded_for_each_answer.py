@@ -77,15 +77,66 @@ def _loads(module: Module) -> Iterator[Call]:
             yield call
 
 
+def _unloads_after_answers(module: Module) -> Iterator[ast.AST]:
+    """The requests to Ollama that let it unload the model: `keep_alive=0`, or `"keep_alive": 0` of a body."""
+    asked = [
+        call.keywords["keep_alive"] for call in module.all_calls if "keep_alive" in call.keywords
+    ]
+    for node in module.nodes(ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        names = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        if "keep_alive" in names and not {"messages", "prompt"}.isdisjoint(names):
+            asked.append(names["keep_alive"])
+    for value in asked:
+        if module.flow.value(value) in (0, "0", "0s", "0m"):
+            yield value
+
+
+def _places(module: Module) -> Iterator[object]:
+    """Calls that load a model, and requests that let a server unload it."""
+    yield from _loads(module)
+    yield from _unloads_after_answers(module)
+    yield from _changing_contexts(module)
+
+
+def _changing_contexts(module: Module) -> Iterator[ast.AST]:
+    """Options of a request to Ollama whose `num_ctx` is computed from the length of the prompt."""
+    if not module.mentions("ollama", "11434", "/api/chat", "/api/generate"):
+        return
+    for node in module.nodes(ast.Dict):
+        pairs = zip(node.keys, node.values, strict=True)
+        names = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
+        context = names.get("num_ctx")
+        if context is not None and any(
+            isinstance(part, ast.Call) and ast.unparse(part.func) == "len"
+            for origin in module.flow.origins(context)
+            for part in ast.walk(origin.node)
+        ):
+            yield context
+
+
 class ModelLoadedForEachAnswer(SourceRule):
     code = "SRC003"
     severity = "warning"
-    looks_at = CodePlaces("calls that load a model", _loads)
+    looks_at = CodePlaces("calls that load a model, or let it be unloaded", _places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if trains(module):
             return
+        for body in _unloads_after_answers(module):
+            yield self.finding(
+                "keep_alive is 0: Ollama takes the model off the GPU after each answer, and loads it again for"
+                " the next",
+                'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
+                cases=[at(module, body)],
+            )
+        for context in _changing_contexts(module):
+            yield self.finding(
+                "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
+                "set one num_ctx that holds the longest prompt and its answer, in every request",
+                cases=[at(module, context)],
+            )
         told: set[ast.AST] = set()
         for load in _loads(module):
             repeat = _repeated_by(module, load)

@@ -4,7 +4,8 @@ r"""A script reads the references by a pattern that finds nothing in the answers
 Follows the functions of a script that search a text by patterns, and give nothing where they find nothing, to the
 columns that they are called with. The patterns are run over the rows: those that stand in the script, else those of
 the data files that it names, or that lie beside it with these columns. It fires where the patterns read 8 of 10 texts
-of one column, and at most 1 of 20 of another.
+of one column, and at most 1 of 20 of another. Answers whose code stands between fences (three backticks) and that are
+given to `exec`, `ast.parse`, `compile` or `json.loads` as they are count as well.
 
 ## Why it is bad
 Answers that are not read count as wrong: accuracy is 0, however well the model answers. A model that was tuned writes
@@ -75,14 +76,18 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answer_patterns import AnswerReader, answer_readers
+from truetune.checks.source.answer_patterns import AnswerReader, answer_readers, runs_of_answers
 from truetune.checks.source.places import at
 from truetune.checks.source.scored_rows import Row, scored_rows
+from truetune.source.module import Module
 
 MIN_ROWS = 8
 """Texts of a column from which a share is one"""
 MOST, FEW = 0.8, 0.05
 """Shares of a column that is read, and of one that is not: a few answers quote the mark of the references"""
+
+
+FENCE = "```"
 
 
 class Reading(NamedTuple):
@@ -97,12 +102,18 @@ class Reading(NamedTuple):
         return self.read / self.of
 
 
+def _readers(module: Module) -> Iterator[object]:
+    yield from answer_readers(module)
+    yield from runs_of_answers(module)
+
+
 class PatternMissesTheAnswers(SourceRule):
     code = "SRC105"
     severity = "error"
-    looks_at = CodePlaces("functions that read answers out of columns by a pattern", answer_readers)
+    looks_at = CodePlaces("reads of answers by a pattern, or as code", _readers)
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._of_fences()
         module = self.subject
         for reader in answer_readers(module):
             rows = scored_rows(module, reader.columns)
@@ -128,6 +139,27 @@ class PatternMissesTheAnswers(SourceRule):
                     count=missed.of - missed.read,
                     total=missed.of,
                 )
+
+    def _of_fences(self) -> Iterator[Finding]:
+        """Answers in fences that are run, or read as JSON, with their fences."""
+        module = self.subject
+        if FENCE in module.text or "fence" in module.text.lower():
+            return
+        for run in runs_of_answers(module):
+            rows = scored_rows(module, (run.column,))
+            texts = [row[run.column] for row in rows.rows if row[run.column]] if rows else []
+            fenced = sum(FENCE in text for text in texts)
+            if rows is None or len(texts) < MIN_ROWS or fenced < MOST * len(texts):
+                continue
+            yield self.finding(
+                f"{fenced} of {len(texts)} texts of `{run.column}` hold their code between {FENCE} fences, and"
+                f" {run.function} is given the whole text: it fails at the first fence, and all of them count as wrong",
+                f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
+                " and the text itself where there is none",
+                evidence=[f"rows of {rows.source}", f"one of them begins: {texts[0][:60]!r}"],
+                cases=[at(module, run.node)],
+            )
+            return
 
 
 def _reading(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:

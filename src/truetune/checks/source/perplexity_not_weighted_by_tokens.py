@@ -58,6 +58,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.averages import Mean, means, terms
 from truetune.checks.source.loss_values import exponent_of, exponential_in, is_loss, is_mean
 from truetune.checks.source.places import at
+from truetune.checks.source.text_windows import overlapping_windows
 from truetune.checks.source.value_slices import records_gradient
 from truetune.source.module import Module
 
@@ -84,6 +85,14 @@ class PerplexityNotWeightedByTokens(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        for window in overlapping_windows(module):
+            yield self.finding(
+                "windows of the text overlap, and their labels are all of their ids: tokens of the overlap count"
+                " twice, and those at the beginning of a window are predicted from next to nothing",
+                "set labels[:, :-new] = -100, where new is the number of tokens that the window before did not have,"
+                " and weigh its loss by them",
+                cases=[at(module, window.call), at(module, window.loop.iter)],
+            )
         exponentials = {node: exponent_of(module, node) for node in _exponentials(module)}
         if not exponentials:
             return

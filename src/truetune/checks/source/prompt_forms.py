@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.config.table import first_columns
-from truetune.checks.source.asking import raw_prompts
+from truetune.checks.source.asking import engine_prompts, raw_prompts
 from truetune.checks.source.generation import generations
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.row_files import training_files
@@ -50,7 +50,15 @@ CHAT_WRITERS = (
 """Functions of Unsloth and TRL that train by a chat template"""
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
 ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
-LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM", "llama_cpp.Llama")
+LOADS = (
+    "*.from_pretrained",
+    "transformers.pipeline",
+    "vllm.LLM",
+    "llama_cpp.Llama",
+    "sglang.Engine",
+)
+OF_EXPORT = re.compile(r"[-_.](?:merged|full|final|hf|16bit|bf16|fp16|fp8|awq|gptq|gguf)\b.*")
+"""What is put behind the name of a folder that was merged or converted"""
 MAX_FILES = 40
 MAX_BYTES = 300_000
 """Of the files beside a script that are read"""
@@ -126,6 +134,7 @@ def asks(module: Module) -> bool:
         or any(module.methods("create_chat_completion", "create_completion"))
         or any(module.calls("vllm.LLM"))
         or any(raw_prompts(module))
+        or any(engine_prompts(module))
         or any(_chat_requests(module))
     )
 
@@ -156,7 +165,10 @@ def written_folders(module: Module) -> frozenset[str]:
 
 
 def is_written(name: str, folders: frozenset[str]) -> bool:
-    """Is it one of these folders, below one of them, or what a server calls it by its last part?"""
+    """Is it one of these folders, below one of them, one that was exported of it, or what a server calls it by its last
+    part?"""
+    if any(name.startswith(one) and OF_EXPORT.fullmatch(name[len(one) :]) for one in folders):
+        return True
     parts = Path(name).parts
     return any(
         parts[: len(folder.parts)] == folder.parts or name == folder.name
@@ -167,6 +179,11 @@ def is_written(name: str, folders: frozenset[str]) -> bool:
 
 def trainings_beside(module: Module) -> Iterator[Module]:
     """The scripts and notebooks of the same project that train, where the file stands on a disk."""
+    return (other for other in scripts_beside(module) if trains(other))
+
+
+def scripts_beside(module: Module) -> Iterator[Module]:
+    """The other scripts and notebooks of the same project, where the file stands on a disk."""
     own = Path(module.path)
     places = [own.parent, *_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
@@ -178,7 +195,7 @@ def trainings_beside(module: Module) -> Iterator[Module]:
                 continue
             count += 1
             other = _read(path)
-            if other is not None and trains(other):
+            if other is not None:
                 yield other
 
 

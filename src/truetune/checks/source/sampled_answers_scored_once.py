@@ -2,7 +2,8 @@
 
 ## What it does
 Looks for `do_sample=True`, and for vLLM's `SamplingParams`, with a temperature of 0.5 or more, in a file that compares
-answers with references and prints a score, and sets no seed. Silent where several answers are drawn for a row
+answers with references and prints a score, and sets no seed. A request to a server that names no temperature is the
+same: it is answered at that of generation_config.json, or at 1. Silent where several answers are drawn for a row
 (`n`, `num_return_sequences`: pass@k, majority), and in files that train.
 
 ## Why it is bad
@@ -48,6 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.asking import posted_body
 from truetune.checks.source.execution_order import trains
 from truetune.checks.source.generation import generations
 from truetune.checks.source.generation_length_not_set import SAMPLING
@@ -68,6 +70,36 @@ def _sampled(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generations(module)
     yield from module.calls(*SAMPLING)
+    yield from _requests(module)
+
+
+def _requests(module: Module) -> Iterator[Call]:
+    """Requests for answers to servers: of a client of OpenAI or Ollama, or posted."""
+    for call in module.all_calls:
+        is_client = call.method in ("create", "parse") and not {"messages", "prompt"}.isdisjoint(
+            call.keywords
+        )
+        if (
+            is_client
+            or call.named("ollama.chat", "ollama.generate", "litellm.completion")
+            or posted_body(module, call) is not None
+        ):
+            yield call
+
+
+def _leaves_temperature_open(module: Module, call: Call) -> bool:
+    """Does a request, all of whose fields are seen, name neither a temperature nor a number of answers?"""
+    body = posted_body(module, call)
+    if body is not None:
+        entries, is_whole = module.flow.entries(body)
+        names = set(entries)
+        options = entries.get("options") or entries.get("parameters")
+    else:
+        is_whole, names = not call.open, set(call.keywords)
+        options = call.keywords.get("options") or call.keywords.get("extra_body")
+    if not is_whole or names & {"temperature", *SEVERAL}:
+        return False
+    return options is None or "temperature" not in module.flow.entries(options)[0]
 
 
 class SampledAnswersScoredOnce(SourceRule):
@@ -81,7 +113,16 @@ class SampledAnswersScoredOnce(SourceRule):
             return
         if not SCORES.search(module.text) or not _compares(module):
             return
-        for call in _sampled(module):
+        for call in _requests(module):
+            if "temperature" not in module.text and _leaves_temperature_open(module, call):
+                yield self.finding(
+                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
+                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
+                    "send temperature=0",
+                    severity="warning",
+                    cases=[at(module, call.node)],
+                )
+        for call in (*generations(module), *module.calls(*SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(

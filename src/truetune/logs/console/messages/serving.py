@@ -39,6 +39,21 @@ MESSAGES = (
         "vllm/lora/peft_helper.py",
     ),
     message(
+        "prompt-cut-by-ollama",
+        "Ollama cuts prompts that are longer than its context: the beginning of the text is lost, with the"
+        " documents that stand there",
+        r"time=\S+ level=WARN .{0,120}msg=\"truncating input prompt\" limit=\d+ prompt=\d+",
+        "num_ctx is not set, and Ollama's default is 4,096 tokens (2,048 before 0.6), or it is below the prompt"
+        " that the line counts",
+        "set num_ctx above the longest prompt and its answer: `PARAMETER num_ctx 16384` in the Modelfile, options"
+        " num_ctx in the request, or OLLAMA_CONTEXT_LENGTH of the server; or send fewer documents",
+        "ollama/runner/ollamarunner/runner.go",
+        "ollama/ollama#10368",
+        "ollama/ollama#17427",
+        shown="notice",
+        severity="warning",
+    ),
+    message(
         "request-longer-than-context",
         "a request is longer than the server's context",
         r"maximum context length is \d+ tokens. However, you requested",

@@ -35,6 +35,19 @@ MESSAGES = (
         shown="end",
     ),
     message(
+        "masked-labels-decoded",
+        "ids below 0 are decoded, which no tokenizer has a text for: -100 of the labels, or of padded predictions",
+        r"OverflowError: (?:out of range integral type conversion attempted|can't convert negative int to"
+        r" unsigned)|TypeError: argument 'ids': .{0,80}-100",
+        "labels mask prompts and padding by -100, and Trainer pads predictions of different lengths with -100 as"
+        " well; tokenizer.decode and batch_decode take ids from 0 up",
+        "put the pad token there before decoding: labels = np.where(labels != -100, labels,"
+        " tokenizer.pad_token_id), and the same for predictions; of a tensor labels.masked_fill(labels == -100,"
+        " tokenizer.pad_token_id)",
+        "huggingface/transformers#22634",
+        "huggingface/transformers#27714",
+    ),
+    message(
         "labels-beyond-the-classes-on-the-gpu",
         "a label lies beyond the vocabulary (or the classes) that the loss knows",
         r".{0,120}(?:Loss|ClassNLL|NLLLoss)\w*\.cu:\d+:.{0,200}Assertion `?.{0,160}failed",

@@ -1,0 +1,126 @@
+"""Each token of an answer is decoded alone, and the pieces are joined: spaces and letters of several tokens are lost.
+
+## What it does
+Looks for `tokenizer.decode` of one id inside a loop that picks tokens one after another (`argmax`, `multinomial`), and
+whose results are yielded, printed or joined. Silent where the text so far is decoded as a whole, and where a streamer
+of transformers does it.
+
+## Why it is bad
+A token is a piece of bytes and no word. SentencePiece tokenizers (Llama 2, Mistral, Gemma, T5) drop the space in front
+of the first token of what they decode, so that all words run together. Letters of other scripts and emojis take two or
+three tokens, of which each alone is a replacement character.
+
+## Example
+```python
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+
+
+def stream(ids, past=None):
+    for _ in range(200):
+        out = model(ids, past_key_values=past, use_cache=True)
+        past, ids = out.past_key_values, out.logits[:, -1].argmax(-1, keepdim=True)
+        yield tokenizer.decode([ids.item()])
+```
+
+## Use instead
+```python
+from threading import Thread
+
+from transformers import AutoModelForCausalLM, AutoTokenizer, TextIteratorStreamer
+
+tokenizer = AutoTokenizer.from_pretrained("model")
+model = AutoModelForCausalLM.from_pretrained("model")
+
+
+def stream(inputs):
+    streamer = TextIteratorStreamer(tokenizer, skip_prompt=True, skip_special_tokens=True)
+    Thread(target=model.generate, kwargs=dict(**inputs, streamer=streamer, max_new_tokens=200)).start()
+    yield from streamer
+```
+
+## Fix safety
+There is no automatic fix. By hand: keep the ids, decode all of them at each step, and give what is new.
+
+## References
+- huggingface/transformers#22710; transformers `TextStreamer.put`, which waits for whole words
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.checks.findings import Finding
+from truetune.checks.rule import SourceRule
+from truetune.checks.source.places import at
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LOOPS = (ast.For, ast.While)
+PICKS = ("argmax", "multinomial", "topk")
+
+
+def _decodes(module: Module) -> Iterator[Call]:
+    """Calls of a tokenizer's `decode` in a loop that picks tokens."""
+    for call in module.methods("decode"):
+        if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
+            continue
+        loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
+        if loop is not None and any(f".{name}(" in module.text_of(loop) for name in PICKS):
+            yield call
+
+
+class TokensDecodedOneByOne(SourceRule):
+    code = "SRC132"
+    severity = "warning"
+    looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes)
+
+    def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        if module.mentions("Streamer"):
+            return
+        for call in _decodes(module):
+            ids = call.argument(0, "token_ids")
+            if ids is not None and _is_one_id(module, ids) and _is_joined(module, call.node):
+                yield self.finding(
+                    "each token is decoded alone: spaces between words, and letters of several tokens, are lost where"
+                    " the pieces are joined",
+                    "keep the ids, decode all of them at each step and give what is new; or generate with"
+                    " TextIteratorStreamer",
+                    cases=[at(module, call.node)],
+                )
+
+
+def _is_one_id(module: Module, ids: ast.expr) -> bool:
+    """Is it one id: `[next_id.item()]`, `next_id.item()`, or what `argmax` has just picked?"""
+    if isinstance(ids, ast.List):
+        return len(ids.elts) == 1 and not isinstance(ids.elts[0], ast.Starred)
+    text = module.text_of(ids)
+    if text.endswith(".item()"):
+        return True
+    origins = [origin.node for origin in module.flow.origins(ids)]
+    return bool(origins) and all(
+        isinstance(one, ast.Call) and module.flow.call(one).method in PICKS for one in origins
+    )
+
+
+def _is_joined(module: Module, node: ast.AST) -> bool:
+    """Is the piece yielded, printed without a line's end, or added to others?"""
+    statement = module.statement(node)
+    around = list(module.parents(node))
+    if any(isinstance(one, ast.Yield | ast.AugAssign) for one in around):
+        return True
+    text = module.text_of(statement) if statement is not None else ""
+    if "end=" in text or ".append(" in text or ".write(" in text:
+        return True
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
+        return False
+    name = statement.targets[0].id
+    loop = next((one for one in around if isinstance(one, LOOPS)), None)
+    uses = module.text_of(loop) if loop is not None else ""
+    return any(sign in uses for sign in (f"+= {name}", f"yield {name}", f"append({name})"))
