@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
 from truetune.checks.batch.tokenized_rows import note_on_whole_rows
-from truetune.checks.catalogue import AUDIT, choose
-from truetune.checks.judgement import NotJudged, judge
+from truetune.checks.judgement import NotJudged
 from truetune.checks.report import AuditReport as AuditReport
 from truetune.checks.report import Subject
+from truetune.checks.rule import BatchRule, LawRule, RecitationRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.probe.run_record import Record
 from truetune.spec.run import RunSpec
 
@@ -21,7 +22,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     started = time.perf_counter()
     spec = spec or RunSpec()
     subject = build_audit(records, spec)
-    judged = judge(choose(spec.select, spec.ignore, *AUDIT), subject)
+    judged = run_rules(subject, choose_rules(spec, BatchRule, LawRule, RecitationRule))
     return AuditReport(
         spec=spec,
         subjects=(

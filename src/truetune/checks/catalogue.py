@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from truetune.checks.former_codes import FORMER_CODES
-from truetune.checks.rule import Rule
+from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_families import code_order, current_codes
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
@@ -106,6 +106,12 @@ def station(rule: type[Rule[Any]]) -> str:
     if rule.__module__.startswith(f"{OWN_PACKAGE}."):
         return rule.__module__.split(".")[-2]
     return rule.family
+
+
+def stations_of(kind: type[Rule[Any]]) -> tuple[str, ...]:
+    """The stations whose subject the rules of this class look at."""
+    # Five stations share one subject: what a data rule reads of the tokenizer, it may need to judge rows as well.
+    return DATA if issubclass(kind, DataRule) else (kind.family,)
 
 
 def page(rule: type[Rule[Any]]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from truetune.checks.catalogue import choose
 from truetune.checks.cause.rivals import report_rivals
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.inspect_checkpoint import checkpoint_report
-from truetune.checks.judgement import Judgement, judge
+from truetune.checks.judgement import Judgement
 from truetune.checks.rule import CauseRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import TruetuneError
 from truetune.generation.model_evidence import ModelEvidence
 from truetune.spec.run import RunSpec
@@ -67,10 +67,7 @@ def causes_of(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
     The other's message becomes its evidence.
     """
     spec = spec or RunSpec()
-    chosen = [
-        rule for rule in choose(spec.select, spec.ignore, "cause") if issubclass(rule, CauseRule)
-    ]
-    judged = judge(chosen, inquest)
+    judged = run_rules(inquest, choose_rules(spec, CauseRule))
     files = _of_files(inquest, spec)
     said = {finding.rule for finding in (*judged.findings, *files)}
     rivals = report_rivals(inquest)

@@ -8,12 +8,12 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from truetune.checks.catalogue import choose
 from truetune.checks.floor import read_data
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Report, Subject
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.logs.beside import rows_seen, runs_beside
 from truetune.logs.builder import Builder
@@ -73,19 +73,14 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
-    of_data = [
-        rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike
-    ]
-    reading = read_data(spec, of_data) if with_data else None
+    reading = read_data(spec, choose_rules(spec, AnswersNearlyAllAlike)) if with_data else None
     log = replace(
         log,
         facts=_known(spec, log),
         beside=runs_beside(log),
         data=reading.facts if reading is not None else None,
     )
-    of_log = judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
-    )
+    of_log = run_rules(log, choose_rules(spec, LogRule))
     judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_facts(log))
     lacking: tuple[NotJudged, ...] = ()
@@ -135,10 +130,7 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
         ((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into
     )
     log = into.done()
-    judged = judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, OutputRule)],
-        log,
-    )
+    judged = run_rules(log, choose_rules(spec, OutputRule))
     facts = (("ended with", f"exit code {code}"),)
     return Report(
         spec=spec,

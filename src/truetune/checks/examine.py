@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import judge as judge_rules
 from truetune.checks.report import Report, Subject
+from truetune.checks.rule import EnvironmentRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.doctor.environment import PACKAGES, Environment
 from truetune.doctor.gather import Say, extras, gather
 from truetune.spec.run import RunSpec
@@ -75,7 +75,7 @@ def doctor(
 def judge(environment: Environment, spec: RunSpec, started: float | None = None) -> DoctorReport:
     """What the rules say about an environment."""
     started = time.perf_counter() if started is None else started
-    judged = judge_rules(choose(spec.select, spec.ignore, "environment"), environment)
+    judged = run_rules(environment, choose_rules(spec, EnvironmentRule))
     subject = Subject(
         f"Python {environment.version}", environment.python, tuple(_facts(environment))
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,13 +28,14 @@ from truetune.auditing.live_objects import (
     record_model,
 )
 from truetune.auditing.temporary_workspace import open_workspace
-from truetune.checks.catalogue import DATA, choose
+from truetune.checks.catalogue import choose, station
 from truetune.checks.data_rules import DataRules
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.in_code import with_fix_in_code
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Report, Subject
-from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule import BatchRule, DataRule, Setup
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.whose import resolved, trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
@@ -195,14 +196,14 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None) -> None:
     record = record_model(work.live, work.folder) if made is None else made.record
     subject = _placed(record, work.spec, known)
-    kinds = choose(work.spec.select, work.spec.ignore, "batch")
+    kinds = choose_rules(work.spec, BatchRule)
     if made is None:
         kinds = [kind for kind in kinds if kind.name() in OF_MODEL]
     elif made.made_of:
         kinds = [kind for kind in kinds if kind.name() in (*OF_COLLATOR, *OF_MODEL)]
     if work.live.model is None:
         kinds = [kind for kind in kinds if kind.name() not in OF_MODEL]
-    judged = judge(kinds, subject)
+    judged = run_rules(subject, kinds)
     work.take(judged, subject.probes)
     if made is not None:
         lines = f"{len(subject.samples)} lines of " + (
@@ -272,9 +273,11 @@ def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
     work.subjects.insert(0, Subject("tokenizer", type(work.live.tokenizer).__name__, facts))
 
 
-def _data_rules(spec: RunSpec, stations: Iterable[str]) -> list[type[DataRule]]:
-    kinds = choose(spec.select, spec.ignore, *(stations or DATA))
-    return [kind for kind in kinds if issubclass(kind, DataRule) and kind.name() not in OF_FILES]
+def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]]:
+    kinds = choose_rules(spec, DataRule)
+    if stations:
+        kinds = [kind for kind in kinds if station(kind) in stations]
+    return [kind for kind in kinds if kind.name() not in OF_FILES]
 
 
 def _data_judgement(

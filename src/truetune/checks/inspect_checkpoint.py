@@ -9,10 +9,9 @@ from collections import Counter
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import judge
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.spec.run import RunSpec
 
 
@@ -32,12 +31,7 @@ def checkpoint_report(
     started = time.perf_counter()
     spec = spec or RunSpec()
     found = read_checkpoint(folder, base=base, budget=budget)
-    chosen = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "checkpoint")
-        if issubclass(rule, CheckpointRule)
-    ]
-    judged = judge(chosen, found)
+    judged = run_rules(found, choose_rules(spec, CheckpointRule))
     subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
     return Report(
         spec=spec,

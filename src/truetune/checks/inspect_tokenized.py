@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.whose import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
@@ -73,12 +73,7 @@ def inspect_tokenized(
     started = time.perf_counter()
     cache = cache_at(path)
     data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
-    chosen = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "tokenized")
-        if issubclass(rule, TokenizedRule)
-    ]
-    judged = _judge_rules(chosen, data)
+    judged = _judge_rules(choose_rules(spec, TokenizedRule), data)
     found = data.summary
     sentence = verdict_on(data)
     return TokenizedReport(
@@ -100,7 +95,7 @@ def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judg
     """What the rules say; those that read what the ids mean are left out where they mean nothing."""
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
-    judged = judge([rule for rule in chosen if rule not in out], data)
+    judged = run_rules(data, [rule for rule in chosen if rule not in out])
     left = (
         NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False)
         for rule in out

@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 from truetune.checks.catalogue import choose, rules
 from truetune.checks.findings import Finding, in_order
-from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, missing
+from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
 from truetune.checks.measurement import Measurement
 from truetune.checks.mend import Change, mended, write
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.rule_families import former_code
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.settings import of_settings
 from truetune.checks.source.printed_rows import printed_rows
 from truetune.checks.source.row_files import training_files, training_limit
@@ -178,11 +179,8 @@ def look_at(
     module: Module, spec: RunSpec, rows: Sequence[str] = (), uses: tuple[WeightUse, ...] = ()
 ) -> Look:
     """What the rules that `spec` selects find in one module, in the order of its text; `rows`, `uses` as in `lint`."""
-    rules = [
-        rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
-    ]
     parts = [
-        _of_this_file(judge(rules, module), module.path),
+        _of_this_file(run_rules(module, choose_rules(spec, SourceRule)), module.path),
         _unparsed(module, spec),
         *_judge_settings(module, spec, rows, uses),
     ]
@@ -249,9 +247,7 @@ def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
     """What the rules on commands say, and those on the settings that commands give as options."""
-    chosen = choose(spec.select, spec.ignore, "commands")
-    rules = [rule for rule in chosen if issubclass(rule, CommandRule)]
-    parts = [_of_this_file(judge(rules, file), file.path)]
+    parts = [_of_this_file(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
     try:
         parts += [of_settings(config, spec, uses) for config in configs_of_commands(file)]
     except SpecError as error:

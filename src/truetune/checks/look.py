@@ -11,12 +11,13 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.catalogue import DATA, choose, rules, station
+from truetune.checks.catalogue import DATA, rules, station
 from truetune.checks.inspect_tokenized import KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
-from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
+from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.report import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
+from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
 from truetune.checks.weight_uses import weight_uses
@@ -137,7 +138,7 @@ def look(
         Judgement.of(seen.judged),
     )
     # Settings and data were judged apart, and may tell one cause.
-    one_cause = without_moot(Judgement(whole.findings), rules(*DATA, "config"))
+    one_cause = merge_explained(Judgement(whole.findings), rules(*DATA, "config"))
     return replace(whole, findings=one_cause.findings)
 
 
@@ -253,7 +254,7 @@ def _run(seen: Look, *, named: bool) -> RunSpec | None:
 
 def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     """The rules on data that hold for this run."""
-    rules = [rule for rule in choose(run.select, run.ignore, *DATA) if issubclass(rule, DataRule)]
+    rules = choose_rules(run, DataRule)
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
     if run.data and seen.whose.made_messages:
@@ -263,7 +264,7 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
         )
         told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
         moot = [rule for rule in rules if rule.name() == PLAIN_STRINGS]
-        seen.judged.append(Judgement(not_judged=tuple(not_met(rule, told) for rule in moot)))
+        seen.judged.append(Judgement(not_judged=tuple(describe_unmet(rule, told) for rule in moot)))
         rules = [rule for rule in rules if rule not in moot]
     return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
 

@@ -13,9 +13,10 @@ from truetune.checkpoint.weight_diff import MovementManifest, compare_weights
 from truetune.checkpoint.weight_diff_json import manifest_json
 from truetune.checks.catalogue import choose
 from truetune.checks.inspect_checkpoint import facts
-from truetune.checks.judgement import Judgement, judge
+from truetune.checks.judgement import Judgement
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.rule_runner import run_rules
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
 
@@ -95,7 +96,7 @@ def judgement_of(
 ) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     leave = (*ignore, *BY_SIGNS) if found.adapter else ignore
-    return judge(
-        [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)],
+    return run_rules(
         found,
+        [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)],
     )

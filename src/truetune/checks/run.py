@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import islice, zip_longest
 from math import inf
 
-from truetune.checks.catalogue import DATA, choose
 from truetune.checks.data_rules import BrokenLines, DataRules
 from truetune.checks.far import far_rows
 from truetune.checks.findings import SHOWN_CASES, Finding
@@ -16,6 +15,7 @@ from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.learned import LearnedTally
 from truetune.checks.report import DataReport, TokenView
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule_runner import choose_rules
 from truetune.checks.tally import Tally
 from truetune.checks.views import views_of
 from truetune.checks.whose import resolved, trainer_of_rows
@@ -74,9 +74,7 @@ def _check(
     spec = resolved(spec)
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
-        chosen = [
-            rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)
-        ]
+        chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)
     empty: list[str] = []
     broken = BrokenLines(" of the evaluation data")

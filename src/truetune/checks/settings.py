@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.whose import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config, WeightUse
@@ -22,15 +22,12 @@ def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
     `uses` is what the files that are given together with the settings do with weights.
     """
     config = replace(config, uses=(*config.uses, *uses))
-    chosen = choose(spec.select, spec.ignore, "config", "devices")
-    on_settings = [rule for rule in chosen if issubclass(rule, ConfigRule)]
-    on_devices = [rule for rule in chosen if issubclass(rule, DeviceRule)]
     trained_by = config.spec.trained_by or trainer_called(config.stack)
     trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
-    return Judgement.of(
-        [judge(on_settings, config, trainer), judge(on_devices, Launch(config, _here())), unknown]
-    )
+    of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
+    of_machine = run_rules(Launch(config, _here()), choose_rules(spec, DeviceRule))
+    return Judgement.of([of_config, of_machine, unknown])
 
 
 def _beyond_rules(config: Config) -> Iterator[NotJudged]:

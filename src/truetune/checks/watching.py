@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Report, Subject
 from truetune.checks.rule import AnswersRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.generation.answer_samples import SampledRun
 from truetune.spec.run import RunSpec
 
@@ -24,12 +24,12 @@ def judgement_of(watched: SampledRun, spec: RunSpec | None = None) -> Judgement:
     if not watched.looks:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "answers")
-        if issubclass(rule, AnswersRule)
-    ]
-    return Judgement.of([judge(rules, watched), Judgement(not_judged=_whether_right(watched))])
+    return Judgement.of(
+        [
+            run_rules(watched, choose_rules(spec, AnswersRule)),
+            Judgement(not_judged=_whether_right(watched)),
+        ]
+    )
 
 
 def _whether_right(watched: SampledRun) -> tuple[NotJudged, ...]:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Subject
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.evaluation.against import agreements, is_base, other_of
 from truetune.evaluation.apart import Rows, prepared, rows_apart
@@ -231,12 +231,12 @@ def judgement_of(evaluated: EvaluationResults | None, spec: RunSpec) -> Judgemen
     """What the rules that `spec` selects say of what was measured; without it, of tasks alone, they have no part."""
     if evaluated is None:
         return Judgement()
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "evaluation")
-        if issubclass(rule, EvaluationRule)
-    ]
-    return Judgement.of([judge(rules, evaluated), Judgement(not_judged=_left_out(evaluated))])
+    return Judgement.of(
+        [
+            run_rules(evaluated, choose_rules(spec, EvaluationRule)),
+            Judgement(not_judged=_left_out(evaluated)),
+        ]
+    )
 
 
 def _left_out(evaluated: EvaluationResults) -> tuple[NotJudged, ...]:

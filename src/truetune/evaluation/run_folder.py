@@ -9,10 +9,10 @@ from typing import Any
 
 from truetune.checkpoint.run_folder import read_run as read_record
 from truetune.checkpoint.weight_files import FileFault, read_object
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
-from truetune.checks.judgement import Judgement, judge
-from truetune.checks.rule import LogRule
+from truetune.checks.judgement import Judgement
+from truetune.checks.rule import AnswersRule, LogRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.watching import judgement_of
 from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
@@ -153,9 +153,7 @@ def _of_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     """What the rules on logs say."""
     if log is None:
         return Judgement()
-    return judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
-    )
+    return run_rules(log, choose_rules(spec, LogRule))
 
 
 def _marked(finding: Finding) -> Found:
@@ -177,7 +175,7 @@ def _of_answers(
     watched = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
     judged = judgement_of(watched, spec)
     if (folder / FINDINGS).is_file():
-        chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
+        chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}
         return [
             found for found in _noted(folder / FINDINGS, notes) if found.finding.rule in chosen
         ], judged

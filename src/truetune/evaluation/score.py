@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
+from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.report import Subject
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.watching import judgement_of
 from truetune.data.predictions import (
     Messages,
@@ -220,11 +220,8 @@ def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) 
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
-    chosen = choose(spec.select, spec.ignore, "evaluation")
-    rules = [
-        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in ON_PARSERS
-    ]
-    return judge(rules, EvaluationResults(len(look.samples), parser=proof))
+    rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.name() in ON_PARSERS]
+    return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
 
 
 def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> Iterator[NotJudged]:

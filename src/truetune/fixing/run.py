@@ -11,8 +11,9 @@ from typing import IO, Any
 
 from truetune.checks.catalogue import DATA, choose, find
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import Judgement, NotJudged, conclude, failure, missing
+from truetune.checks.judgement import Judgement, NotJudged, missing
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule_runner import conclude_rule, describe_failure
 from truetune.checks.run import Progress, prepare
 from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
@@ -341,7 +342,7 @@ class _Run:
         except TruetuneError:
             raise
         except Exception as error:
-            self._failed.append(failure(type(rule), error))
+            self._failed.append(describe_failure(type(rule), error))
             self._rules.remove(rule)
 
     def _count_problems(self, judged: Judged) -> None:
@@ -386,7 +387,7 @@ class _Run:
         return self._first_reason or f"{self._source.path}: the file holds no row"
 
     def _result(self) -> Fixed:
-        judged = Judgement.of(conclude(rule) for rule in self._rules)
+        judged = Judgement.of(conclude_rule(rule) for rule in self._rules)
         findings = judged.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)
