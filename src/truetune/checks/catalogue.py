@@ -17,7 +17,7 @@ from typing import Any
 
 from truetune.checks.former_codes import FORMER_CODES
 from truetune.checks.rule import DataRule, Rule
-from truetune.checks.rule_families import code_order, current_codes
+from truetune.checks.rule_families import STABILITIES, code_order, current_codes
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 
@@ -120,7 +120,9 @@ def page(rule: type[Rule[Any]]) -> str:
 
 
 def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list[type[Rule[Any]]]:
-    """The rules of these stations that `select` names (all when empty) and `ignore` does not, by name or code prefix.
+    """The rules of these stations that `select` names (all when empty) and `ignore` does not.
+
+    A word of both is a rule's name, its code or the beginning of codes, or a stability: `stable`, `preview`.
 
     Raises UsageError for a name that fits no rule.
     """
@@ -154,7 +156,9 @@ def find(name: str) -> type[Rule[Any]]:
 
 
 def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
-    """Is the rule meant, by its name, its code or the beginning of it, or those of before?"""
+    """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
+    if wanted.lower() in STABILITIES:
+        return wanted.lower() == rule.stability
     if rule.name() == wanted or rule.code.startswith(wanted.upper()):
         return True
     return rule.code in current_codes(wanted)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from truetune.checks.by_trainer import ByFact
 from truetune.checks.figure import Figure
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 Subject = TypeVar("Subject")
+Stability = Literal["preview", "stable"]
+UNRELEASED = "unreleased"
+"""What a rule says that no release has yet"""
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
 NO_OUTPUT = Unmet(
@@ -83,6 +86,10 @@ class Rule(Generic[Subject]):
     """The station of a plug-in's rule (`catalogue.STATIONS`); one of ours stands in the folder of its station"""
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
+    stability: ClassVar[Stability] = "preview"
+    """`stable` once a case of the bug bench, a test on real material and a public source stand behind it"""
+    since: ClassVar[str] = UNRELEASED
+    """The release that had it first"""
     moot_where: ClassVar[tuple[str, ...]] = ()
     """Names of rules whose findings explain this one's, on the same rows or on the whole; it is their evidence then"""
     by_trainer: ClassVar[tuple[ByFact, ...]] = ()

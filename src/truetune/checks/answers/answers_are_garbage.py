@@ -71,6 +71,7 @@ WHOLE = (
 class AnswersAreGarbage(CountedAnswersRule):
     code = "ANS012"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "are garbage"
 

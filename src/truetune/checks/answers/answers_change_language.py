@@ -56,6 +56,7 @@ TOLERATED = 0.05
 class AnswersChangeLanguage(CountedAnswersRule):
     code = "ANS004"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "are in another language than their references"
     untold = Unmet(

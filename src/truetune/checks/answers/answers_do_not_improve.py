@@ -71,6 +71,7 @@ WIDTH = 2.4
 class AnswersDoNotImprove(AnswersRule):
     code = "ANS009"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

@@ -77,6 +77,8 @@ ASK_AS_TRAINED = (
 class AnswersNeverStop(CountedAnswersRule):
     code = "ANS001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "do not stop by themselves"
     moot_where = ("answers-are-cut-off",)

@@ -53,6 +53,7 @@ TOLERATED = 0.02
 class RoleMarkersInAnswers(CountedAnswersRule):
     code = "ANS007"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "have role markers or control tokens in them"
 

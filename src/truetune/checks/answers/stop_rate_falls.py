@@ -61,6 +61,7 @@ from truetune.checks.unmet import ONE_PASS
 class StopRateFalls(AnswersRule):
     code = "ANS002"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet() or ends_unknown(self.subject):

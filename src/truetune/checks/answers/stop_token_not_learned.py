@@ -65,6 +65,7 @@ HIGH, NEVER = 1.0, 6.9
 class StopTokenNotLearned(AnswersRule):
     code = "ANS010"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         content, stop = (

@@ -69,6 +69,8 @@ ANSWERS = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.TEXT)
 class AnotherFieldSupervised(BatchRule):
     code = "BAT016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         samples = self._samples

@@ -66,6 +66,7 @@ class Missing(NamedTuple):
 class AnswerPartlySupervised(BatchRule):
     code = "BAT013"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         learned = self._learned

@@ -56,6 +56,8 @@ SHOWN = 12
 class AnswersCutInBatch(BatchRule):
     code = "BAT022"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         whole, answers = self._documents, self._answers

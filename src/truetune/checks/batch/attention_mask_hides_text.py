@@ -57,6 +57,8 @@ SHOWN = 12
 class AttentionMaskHidesText(BatchRule):
     code = "BAT024"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")

@@ -56,6 +56,8 @@ SHOWN = 8
 class BosTwiceInBatch(BatchRule):
     code = "BAT019"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         bos = (self.subject.facts["tokenizer"] or {}).get("bos")

@@ -58,6 +58,8 @@ SEVERAL = 8
 class DoubleLabelShift(BatchRule):
     code = "BAT023"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         samples, total = self._samples, self._total

@@ -55,6 +55,8 @@ from truetune.render.rendering import Source
 class EosNotAppended(BatchRule):
     code = "BAT002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         most, named = limit(self.subject)

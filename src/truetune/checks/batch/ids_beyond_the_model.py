@@ -53,6 +53,8 @@ SEEN = ("pixel_values", "images", "input_features", "audio_values")
 class IdsBeyondTheModel(BatchRule):
     code = "BAT027"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         model = self.subject.facts["model"]

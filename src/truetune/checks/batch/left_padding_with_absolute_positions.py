@@ -53,6 +53,8 @@ COUNTING = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", "ctrl", "i
 class LeftPaddingWithAbsolutePositions(BatchRule):
     code = "BAT026"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         kind = self.subject.facts["model"]["type"]

@@ -51,6 +51,8 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 class LineWithoutLabel(BatchRule):
     code = "BAT009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         lines = list(judged(self.subject))

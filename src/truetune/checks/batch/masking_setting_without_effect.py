@@ -62,6 +62,8 @@ TEXT = (
 class MaskingSettingWithoutEffect(BatchRule):
     code = "BAT012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         name = without_effect(self.subject)

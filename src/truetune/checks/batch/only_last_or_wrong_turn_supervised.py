@@ -60,6 +60,8 @@ UNKNOWN = "the rows are not at hand: the turns without a label may be their prom
 class OnlyLastOrWrongTurnSupervised(BatchRule):
     code = "BAT008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind in PREFERENCES:

@@ -52,6 +52,8 @@ HONOURED = (4, 53)
 class PackedWithoutBoundaries(BatchRule):
     code = "BAT033"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         open_ = [(sample, why) for sample in self._joined if (why := self._why(sample))]

@@ -57,6 +57,7 @@ AROUND = 6
 class PaddingInsideText(BatchRule):
     code = "BAT025"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         tokenizer = self.subject.facts["tokenizer"] or {}

@@ -54,6 +54,8 @@ NOT_PADDED = Unmet("it is about padding, and no line is padded")
 class PaddingSupervised(BatchRule):
     code = "BAT005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         samples = list(judged(self.subject))

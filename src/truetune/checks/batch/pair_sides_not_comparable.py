@@ -53,6 +53,7 @@ MANY = 0.1
 class PairSidesNotComparable(BatchRule):
     code = "BAT034"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         every = list(pairs(self.subject))

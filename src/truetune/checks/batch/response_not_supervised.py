@@ -54,6 +54,8 @@ from truetune.render.rendering import Source
 class ResponseNotSupervised(BatchRule):
     code = "BAT007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

@@ -55,6 +55,8 @@ SOME = 0.01
 class RowsDroppedByTrainer(BatchRule):
     code = "BAT032"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         given, prepared = self._rows("given"), self._rows("prepared")

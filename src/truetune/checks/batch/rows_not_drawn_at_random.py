@@ -57,6 +57,7 @@ OFTEN = 0.25
 class RowsNotDrawnAtRandom(BatchRule):
     code = "BAT030"
     severity = "info"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         drawn, rows = self._drawn, self._rows

@@ -58,6 +58,8 @@ BEFORE = 6
 class StopTokenNeverSupervised(BatchRule):
     code = "BAT001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         found = self._found

@@ -56,6 +56,7 @@ MANY = 0.01
 class UnknownTokensSupervised(BatchRule):
     code = "BAT017"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         special = self.subject.probes.tokenizer.special if self.subject.probes else {}

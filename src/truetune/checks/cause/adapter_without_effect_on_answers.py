@@ -53,6 +53,8 @@ NONE, FEEBLE = 1e-6, 1e-3
 class AdapterWithoutEffectOnAnswers(CauseRule):
     code = "CAU005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind != "adapter":

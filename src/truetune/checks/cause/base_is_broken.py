@@ -53,6 +53,7 @@ LEAST = 4
 class BaseIsBroken(CauseRule):
     code = "CAU010"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.base is None or not self.subject.base.looks:

@@ -52,6 +52,8 @@ LEAST = 0.005
 class GenerationSlowsDown(CauseRule):
     code = "CAU013"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return (

@@ -55,6 +55,7 @@ SAME = 1e-6
 class ModelIsTheBase(CauseRule):
     code = "CAU008"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind == "adapter":

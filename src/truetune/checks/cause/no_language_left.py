@@ -52,6 +52,7 @@ MOST = 7.0
 class NoLanguageLeft(CauseRule):
     code = "CAU011"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         surprise = self.subject.surprise

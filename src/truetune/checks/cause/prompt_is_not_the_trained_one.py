@@ -49,6 +49,7 @@ FILE = "contract.json"
 class PromptIsNotTheTrainedOne(CauseRule):
     code = "CAU004"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         known = (

@@ -59,6 +59,7 @@ LEARNED = 0.5
 class StopLearnedButNotReached(CauseRule):
     code = "CAU009"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if endless(self.subject) is None:

@@ -83,6 +83,8 @@ class State(NamedTuple):
 class StoppingNeverLearned(CauseRule):
     code = "CAU002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         found = self.subject

@@ -57,6 +57,8 @@ LIKELY = 0.5
 class TrainedStopNotServed(CauseRule):
     code = "CAU003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.trained:

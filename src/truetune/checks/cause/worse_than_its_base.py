@@ -54,6 +54,7 @@ SURE = 2.4
 class WorseThanItsBase(CauseRule):
     code = "CAU006"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None

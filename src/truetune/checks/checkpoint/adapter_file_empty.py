@@ -49,6 +49,8 @@ REMEDY = "save with model.save_pretrained after training, without an override of
 class AdapterFileEmpty(CheckpointRule):
     code = "CKP003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
     opens = False
 

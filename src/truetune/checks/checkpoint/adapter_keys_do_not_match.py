@@ -56,6 +56,8 @@ PARTS = ("vision_config", "text_config", "audio_config")
 class AdapterKeysDoNotMatch(CheckpointRule):
     code = "CKP006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

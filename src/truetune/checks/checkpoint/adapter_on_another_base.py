@@ -61,6 +61,8 @@ ALIKE = 0.5
 class AdapterOnAnotherBase(CheckpointRule):
     code = "CKP009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
     compares = True
     opens = False

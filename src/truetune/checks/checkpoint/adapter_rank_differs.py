@@ -41,6 +41,8 @@ from truetune.checks.unmet import NOT_LORA
 class AdapterRankDiffers(CheckpointRule):
     code = "CKP008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

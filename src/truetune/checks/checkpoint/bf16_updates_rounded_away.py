@@ -58,6 +58,7 @@ from truetune.checks.unmet import MERGED
 class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "CKP019"
     severity = "warning"
+    since = "0.1.0"
     kind = "model"
     compares = True
 

@@ -49,6 +49,8 @@ NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16
 class DtypeDiffersFromConfig(CheckpointRule):
     code = "CKP014"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kind = "model"
 
     def unmet(self) -> Unmet | None:

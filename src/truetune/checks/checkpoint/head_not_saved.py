@@ -67,6 +67,8 @@ REWARD = {"mean_reward", "margin"}
 class HeadNotSaved(CheckpointRule):
     code = "CKP010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

@@ -52,6 +52,8 @@ LONGEST = 10_000
 class LoraTargetsHalfMatched(CheckpointRule):
     code = "CKP007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

@@ -76,6 +76,8 @@ REMEDY = (
 class MergedInto4bitOrLowPrecision(CheckpointRule):
     code = "CKP015"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kind = "model"
     compares = True
 

@@ -41,6 +41,8 @@ from truetune.checks.unmet import NO_VALUES
 class NanInWeights(CheckpointRule):
     code = "CKP017"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (None if self.subject.values else NO_VALUES)

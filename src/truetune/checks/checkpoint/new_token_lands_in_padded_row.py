@@ -62,6 +62,8 @@ from truetune.checks.rule import CheckpointRule
 class NewTokenLandsInPaddedRow(CheckpointRule):
     code = "CKP012"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kind = "model"
     compares = True
 

@@ -60,6 +60,8 @@ REMEDY = (
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "CKP011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     compares = True
 
     def unmet(self) -> Unmet | None:

@@ -61,6 +61,7 @@ NAMES = ("norm", "ln_")
 class NormsNeverMoved(CheckpointRule):
     code = "CKP027"
     severity = "warning"
+    since = "0.1.0"
     kind = "model"
     compares = True
 

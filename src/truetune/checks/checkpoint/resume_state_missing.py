@@ -52,6 +52,8 @@ NAME = re.compile(r"checkpoint-(\d{1,12})")
 class ResumeStateMissing(CheckpointRule):
     code = "CKP025"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

@@ -53,6 +53,8 @@ NEUTRAL = {
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     code = "CKP023"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

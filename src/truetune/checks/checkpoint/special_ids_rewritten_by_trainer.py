@@ -56,6 +56,8 @@ class Change(NamedTuple):
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
     code = "CKP020"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     compares = True
     opens = False
 

@@ -61,6 +61,8 @@ REMEDY = "save again from the model in memory; loading would fill the rest with 
 class TensorsMissing(CheckpointRule):
     code = "CKP005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

@@ -45,6 +45,8 @@ from truetune.checks.unmet import BROKEN
 class TiedEmbeddingsLostOnMerge(CheckpointRule):
     code = "CKP013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "model"
 
     def unmet(self) -> Unmet | None:

@@ -53,6 +53,8 @@ CUTS = ("normalizer", "pre_tokenizer")
 class TokenizerDiffersFromBase(CheckpointRule):
     code = "CKP026"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     compares = True
     opens = False
 

@@ -44,6 +44,7 @@ FILE = "generation_config.json"
 class TrainedStopNotInGenerationConfig(CheckpointRule):
     code = "CKP032"
     severity = "error"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

@@ -40,6 +40,8 @@ from truetune.checks.rule import CheckpointRule
 class UseCacheSavedOff(CheckpointRule):
     code = "CKP022"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

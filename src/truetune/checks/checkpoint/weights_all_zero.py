@@ -40,6 +40,8 @@ from truetune.checks.unmet import NO_VALUES
 class WeightsAllZero(CheckpointRule):
     code = "CKP018"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

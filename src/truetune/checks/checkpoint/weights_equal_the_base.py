@@ -41,6 +41,8 @@ from truetune.checks.rule import CheckpointRule
 class WeightsEqualTheBase(CheckpointRule):
     code = "CKP016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "model"
     compares = True
 

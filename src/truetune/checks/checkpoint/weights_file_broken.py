@@ -41,6 +41,8 @@ from truetune.checks.rule import CheckpointRule
 class WeightsFileBroken(CheckpointRule):
     code = "CKP001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

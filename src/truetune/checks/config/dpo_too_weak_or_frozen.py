@@ -106,6 +106,8 @@ def _is_large(config: Config) -> bool:
 class DpoTooWeakOrFrozen(ConfigRule):
     code = "CFG015"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft", "dpo", "orpo", "cpo", "kto")
     about = ("training.learning_rate",)
 

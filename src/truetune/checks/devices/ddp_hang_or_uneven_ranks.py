@@ -42,6 +42,8 @@ STREAMING = ("streaming", "dataset_streaming")
 class DdpHangOrUnevenRanks(DeviceRule):
     code = "DEV005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         other, world = flat(self.training.other), self.subject.world

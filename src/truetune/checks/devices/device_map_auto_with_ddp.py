@@ -51,6 +51,7 @@ SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 class DeviceMapAutoWithDdp(DeviceRule):
     code = "DEV001"
     severity = "error"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return (

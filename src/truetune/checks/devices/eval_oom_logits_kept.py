@@ -59,6 +59,7 @@ LITTLE = 1 * GIB
 class EvalOomLogitsKept(DeviceRule):
     code = "DEV011"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.training.eval_logits_kept is not None:

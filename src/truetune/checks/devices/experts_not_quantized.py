@@ -49,6 +49,7 @@ FUSED = ("truetune", "trl", "transformers", "axolotl")
 class ExpertsNotQuantized(DeviceRule):
     code = "DEV012"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         known, other = architecture(self.config), flat(self.training.other)

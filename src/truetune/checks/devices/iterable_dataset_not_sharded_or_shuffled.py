@@ -45,6 +45,8 @@ from truetune.memory.settings import flat
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
     code = "DEV006"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         other, world = flat(self.training.other), self.subject.world

@@ -56,6 +56,7 @@ from truetune.memory.plan import plan
 class RunDoesNotFit(DeviceRule):
     code = "DEV007"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         sizes = [

@@ -46,6 +46,7 @@ NATIVE = (8, 0)
 class Bf16IsEmulated(EnvironmentRule):
     code = "ENV006"
     severity = "warning"
+    since = "0.1.0"
     of_torch = True
 
     def unmet(self) -> Unmet | None:

@@ -42,6 +42,7 @@ from truetune.checks.unmet import HIP, NO_GPU
 class GpuNotInTorchBuild(EnvironmentRule):
     code = "ENV005"
     severity = "error"
+    since = "0.1.0"
     of_torch = True
 
     def unmet(self) -> Unmet | None:

@@ -52,6 +52,7 @@ HELP = {
 class PackageDoesNotLoad(EnvironmentRule):
     code = "ENV003"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return (

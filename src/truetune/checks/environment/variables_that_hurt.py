@@ -54,6 +54,7 @@ PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
 class VariablesThatHurt(EnvironmentRule):
     code = "ENV009"
     severity = "warning"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return (

@@ -40,6 +40,7 @@ from truetune.checks.rule import EnvironmentRule
 class VersionsKnownToClash(EnvironmentRule):
     code = "ENV001"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         named = {name for known in KNOWN for name in known.versions}

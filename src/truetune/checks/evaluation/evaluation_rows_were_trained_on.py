@@ -47,6 +47,7 @@ FEW = 0.05
 class EvaluationRowsWereTrainedOn(EvaluationRule):
     code = "EVAL004"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return NOT_KNOWN_WHAT_WAS_TRAINED if self.subject.seen is None else None

@@ -56,6 +56,7 @@ SURE = 0.05
 class LossIsBetterAnswersAreWorse(EvaluationRule):
     code = "EVAL010"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.other is None or self.subject.change() is None:

@@ -49,6 +49,7 @@ SHARE = 0.5
 class MemorisedNotLearned(EvaluationRule):
     code = "EVAL003"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         found = self.subject.seen

@@ -60,6 +60,7 @@ SURE = 0.05
 class NoBetterThanBase(EvaluationRule):
     code = "EVAL001"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         change = self.subject.change()

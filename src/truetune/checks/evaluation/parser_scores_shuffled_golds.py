@@ -51,6 +51,7 @@ FEWEST = 5
 class ParserScoresShuffledGolds(EvaluationRule):
     code = "EVAL006"
     severity = "error"
+    since = "0.1.0"
     of_parser = True
 
     def unmet(self) -> Unmet | None:

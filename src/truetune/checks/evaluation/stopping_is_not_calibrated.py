@@ -53,6 +53,7 @@ TOO_FEW, FEWEST, TOO_MANY = 0.5, 0.2, 2.0
 class StoppingIsNotCalibrated(EvaluationRule):
     code = "EVAL002"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         stops = self.subject.model.stops

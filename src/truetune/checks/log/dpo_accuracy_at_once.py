@@ -53,6 +53,7 @@ ALL = 0.98
 class DpoAccuracyAtOnce(LogRule):
     code = "LOG026"
     severity = "warning"
+    since = "0.1.0"
     kinds = ("preference",)
     needs = ("rewards/accuracies",)
 

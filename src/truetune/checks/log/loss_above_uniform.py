@@ -66,6 +66,7 @@ MOST = 1_000_000
 class LossAboveUniform(LogRule):
     code = "LOG023"
     severity = "error"
+    since = "0.1.0"
     kinds = ("language",)
     needs = ("loss",)
 

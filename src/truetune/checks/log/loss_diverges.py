@@ -64,6 +64,8 @@ def jumps_at_once(loss: Curve) -> bool:
 class LossDiverges(LogRule):
     code = "LOG007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")
     needs = ("loss",)

@@ -63,6 +63,8 @@ THE_FIRST_UPDATE = (
 class LossNotFinite(LogRule):
     code = "LOG004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         logged = any(self.subject.curve(name) for name in LOSSES)

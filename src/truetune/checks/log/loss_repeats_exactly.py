@@ -53,6 +53,7 @@ DIGITS = 1_000
 class LossRepeatsExactly(LogRule):
     code = "LOG022"
     severity = "error"
+    since = "0.1.0"
     kinds = ("language",)
     needs = ("loss",)
     least = 2 * MIN_REPEATS

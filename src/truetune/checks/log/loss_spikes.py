@@ -57,6 +57,8 @@ CHANCE = 0.01
 class LossSpikes(LogRule):
     code = "LOG008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)

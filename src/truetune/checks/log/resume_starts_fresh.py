@@ -58,6 +58,8 @@ SAYS = {
 class ResumeStartsFresh(LogRule):
     code = "LOG018"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:

@@ -61,6 +61,7 @@ DIFFER = 0.8
 class ShortcutLoss(LogRule):
     code = "LOG010"
     severity = "warning"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)

@@ -50,6 +50,7 @@ TIMES = 2.0
 class TrainingSlowsDown(LogRule):
     code = "LOG019"
     severity = "info"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         count = int(self._rate()[1].step.size)

@@ -50,6 +50,8 @@ NAMES = ("chosen", "rejected")
 class BosOrEosInsideAPreferencePair(PairRule):
     code = "PREF006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -60,6 +60,8 @@ Told = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 class PairPromptNotShared(PairRule):
     code = "PREF007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

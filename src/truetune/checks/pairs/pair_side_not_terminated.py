@@ -44,6 +44,8 @@ MANY = 0.1
 class PairSideNotTerminated(PairRule):
     code = "PREF005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -58,6 +58,8 @@ from truetune.encoding.batch import Batch
 class PairTruncatedOnOneSide(PairRule):
     code = "PREF004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:

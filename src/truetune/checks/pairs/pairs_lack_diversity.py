@@ -66,6 +66,8 @@ PATIENCE = 20_000_000
 class PairsLackDiversity(PairRule):
     code = "PREF009"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

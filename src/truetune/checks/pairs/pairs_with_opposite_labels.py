@@ -59,6 +59,8 @@ NOTHING_TO_COMPARE = Unmet(
 class PairsWithOppositeLabels(PairRule):
     code = "PREF008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -52,6 +52,8 @@ FAR, NEAR = 0.75, 0.6
 class PreferenceLengthBias(PairRule):
     code = "PREF003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

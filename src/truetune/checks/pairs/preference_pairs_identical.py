@@ -51,6 +51,8 @@ MANY, SOME = 0.5, 0.01
 class PreferencePairsIdentical(PairRule):
     code = "PREF001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -70,6 +70,8 @@ HARMLESS = 0.05
 class PreferencePairsSwapped(PairRule):
     code = "PREF002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

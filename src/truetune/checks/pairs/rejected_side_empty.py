@@ -50,6 +50,8 @@ MANY = 0.1
 class RejectedSideEmpty(PairRule):
     code = "PREF011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -52,6 +52,8 @@ from truetune.checks.rule import RecitationRule
 class AnswersNeedAnotherPrompt(RecitationRule):
     code = "REC007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = answers(self.subject)

@@ -53,6 +53,8 @@ STEPS = 60
 class LossDoesNotFall(RecitationRule):
     code = "REC005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         found = recitation(self.subject)

@@ -51,6 +51,8 @@ from truetune.checks.rule import RecitationRule
 class PreferenceMarginDoesNotGrow(RecitationRule):
     code = "REC008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         pairs = recitation(self.subject).get("pairs", ())

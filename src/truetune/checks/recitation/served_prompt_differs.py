@@ -55,6 +55,7 @@ REMEDY = (
 class ServedPromptDiffers(RecitationRule):
     code = "REC009"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         found = recitation(self.subject)

@@ -50,6 +50,8 @@ from truetune.encoding.batch import Batch
 class BoundaryTokenMerge(DataRule):
     code = "ROW011"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

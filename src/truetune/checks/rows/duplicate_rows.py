@@ -61,6 +61,8 @@ MANY = 0.02
 class DuplicateRows(DataRule):
     code = "ROW007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -49,6 +49,8 @@ from truetune.encoding.batch import Batch
 class ResponseMarkerNotFound(DataRule):
     code = "ROW012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -48,6 +48,8 @@ NONE = "none at all"
 class RoleAliasDropped(DataRule):
     code = "ROW003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("special-token-in-structure",)
 
     def __init__(self, setup: Setup) -> None:

@@ -77,6 +77,8 @@ class Numbers:
 class RowsGroupedBySource(DataRule):
     code = "ROW008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (
         ByFact(
             "shuffles",

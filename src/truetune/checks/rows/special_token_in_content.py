@@ -64,6 +64,8 @@ CONTENT[
 class SpecialTokenInContent(DataRule):
     code = "ROW009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

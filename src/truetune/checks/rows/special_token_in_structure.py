@@ -51,6 +51,7 @@ from truetune.encoding.text_pieces import any_of
 class SpecialTokenInStructure(DataRule):
     code = "ROW014"
     severity = "error"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

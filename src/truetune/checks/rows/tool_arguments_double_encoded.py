@@ -52,6 +52,8 @@ from truetune.render.traced_json import json_body
 class ToolArgumentsDoubleEncoded(DataRule):
     code = "ROW010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -61,6 +61,8 @@ SAYS = {
 class TrainEvalLeak(DataRule):
     code = "ROW006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -76,6 +76,8 @@ weights of messages alone, so that a row's own would be 1 for ever."""
 class UnusedColumns(DataRule):
     code = "ROW004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -56,6 +56,8 @@ MARKERS = re.compile(
 class WrongFieldMapped(DataRule):
     code = "ROW005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -52,6 +52,8 @@ ENOUGH = 3
 class AdapterIsNotServed(ServingRule):
     code = "SRV008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

@@ -54,6 +54,8 @@ SAME_WAY = 0.8
 class AdapterIsServedAtAnotherStrength(ServingRule):
     code = "SRV009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

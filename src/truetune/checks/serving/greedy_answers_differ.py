@@ -49,6 +49,7 @@ TIE = 0.2
 class GreedyAnswersDiffer(ServingRule):
     code = "SRV007"
     severity = "warning"
+    since = "0.1.0"
     part = "repeats"
 
     def unmet(self) -> Unmet | None:

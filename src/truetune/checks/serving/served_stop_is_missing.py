@@ -54,6 +54,7 @@ from truetune.generation.server_observations import AnswerEnd
 class ServedStopIsMissing(ServingRule):
     code = "SRV004"
     severity = "error"
+    since = "0.1.0"
     part = "stopping"
 
     def unmet(self) -> Unmet | None:

@@ -50,6 +50,7 @@ SHARE = 0.5
 class ServedWeightsDiffer(ServingRule):
     code = "SRV010"
     severity = "warning"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

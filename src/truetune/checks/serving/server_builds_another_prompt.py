@@ -58,6 +58,8 @@ REMEDY = (
 class ServerBuildsAnotherPrompt(ServingRule):
     code = "SRV001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

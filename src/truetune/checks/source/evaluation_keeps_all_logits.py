@@ -63,6 +63,7 @@ ELSEWHERE = (
 class EvaluationKeepsAllLogits(SourceRule):
     code = "SRC061"
     severity = "warning"
+    since = "0.1.0"
     looks_at = TRAINERS_OF_CAUSAL
 
     def findings(self) -> Iterator[Finding]:

@@ -92,6 +92,8 @@ THREADS = (
 class GenerationRowByRow(SourceRule):
     code = "SRC043"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = QUESTIONS
 
     def findings(self) -> Iterator[Finding]:

@@ -55,6 +55,8 @@ DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11, 12, 
 class DateInTemplate(DataRule):
     code = "TPL007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     chats = 0
     first: Batch | None = None
     """Of one chat"""

@@ -56,6 +56,8 @@ SYSTEM = "Mind the canary."
 class DefaultSystemPromptInjected(DataRule):
     code = "TPL006"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -55,6 +55,8 @@ EMPTY = re.compile(r"\s*<(think|thinking|\|channel>thought|seed:think)>\s*</?(?:
 class EmptyThinkBlockSupervised(DataRule):
     code = "TPL005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

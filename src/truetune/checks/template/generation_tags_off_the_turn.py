@@ -54,6 +54,8 @@ CLOSES = re.compile(r"\{%(-?)\s*endgeneration\b")
 class GenerationTagsOffTheTurn(DataRule):
     code = "TPL013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     judges_without_rows = True
     answer: Case | None = None
     stop: Case | None = None

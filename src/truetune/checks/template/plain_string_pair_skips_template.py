@@ -47,6 +47,8 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 class PlainStringPairSkipsTemplate(DataRule):
     code = "TPL010"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -52,6 +52,8 @@ from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 class PrefixDifferencingMaskMisaligned(DataRule):
     code = "TPL003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

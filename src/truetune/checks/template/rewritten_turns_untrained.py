@@ -59,6 +59,8 @@ from truetune.render.inference_contract import REWRITTEN
 class RewrittenTurnsUntrained(DataRule):
     code = "TPL012"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

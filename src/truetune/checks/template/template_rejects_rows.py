@@ -53,6 +53,8 @@ SHOWN_ROLES = 8
 class TemplateRejectsRows(DataRule):
     code = "TPL011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

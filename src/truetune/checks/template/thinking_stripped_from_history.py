@@ -65,6 +65,8 @@ from truetune.render.template import REASONING_KEYS
 class ThinkingStrippedFromHistory(DataRule):
     code = "TPL004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -49,6 +49,8 @@ from truetune.encoding.batch import Batch
 class TurnTerminatorIsNotEos(DataRule):
     code = "TPL001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("stop-token-not-trained",)
     by_trainer = (ByFact("template", {"own": MOOT}),)
     chats = 0

@@ -50,6 +50,8 @@ EVERYTHING = -1
 class AnswerNotTerminated(DataRule):
     code = "LEN008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -46,6 +46,8 @@ from truetune.encoding.batch import Batch
 class DuplicateEos(DataRule):
     code = "LEN002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -46,6 +46,8 @@ from truetune.encoding.batch import Batch
 class EosNotAppendedByTokenizer(DataRule):
     code = "LEN001"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

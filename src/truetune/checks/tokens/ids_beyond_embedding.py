@@ -48,6 +48,8 @@ from truetune.encoding.batch import Batch
 class IdsBeyondEmbedding(DataRule):
     code = "LEN007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -57,6 +57,8 @@ NOT_KNOWN = "the trainer is not known: others have another limit, or none; name 
 class SftMaxLengthDefault1024(DataRule):
     code = "LEN005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (
         ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),
     )

@@ -56,6 +56,8 @@ from truetune.render.rendering import Source
 class TruncationCutsTheTerminator(DataRule):
     code = "LEN003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("pair-truncated-on-one-side",)
     by_trainer = (CUT_ACTIONS,)
 

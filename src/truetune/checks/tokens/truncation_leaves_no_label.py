@@ -57,6 +57,8 @@ KEPT_PAIRS = (
 class TruncationLeavesNoLabel(DataRule):
     code = "LEN004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (
         CUT_ACTIONS,
         ByFact(
