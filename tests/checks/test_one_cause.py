@@ -14,8 +14,8 @@ from tests.parts import folder
 from truetune.checks.catalogue import find, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Judgement
-from truetune.checks.rule import Rule
-from truetune.checks.rule_runner import merge_explained
+from truetune.checks.rule import CauseRule, Rule
+from truetune.checks.rule_runner import merge_explained, rules_of
 from truetune.data.conversation import Origin
 
 BESIDES: dict[str, tuple[str, ...]] = {
@@ -74,6 +74,13 @@ def test_an_example_has_the_findings_that_it_should(rule: type[Rule[Any]], tmp_p
 def test_what_makes_a_rule_moot_is_a_rule() -> None:
     for rule in rules():
         assert all(find(name).name() == name for name in rule.moot_where)
+
+
+def test_what_a_cause_is_read_from_are_rules_on_files() -> None:
+    on_files = {rule.name() for rule in rules("checkpoint")}
+    named = [name for rule in rules_of(CauseRule) for name in rule.file_rules]
+    assert named
+    assert set(named) <= on_files
 
 
 def _finding(rule: str, rows: range, count: int | None = -1, severity: Any = "error") -> Finding:

@@ -28,6 +28,7 @@ from truetune.auditing.live_objects import (
     record_model,
 )
 from truetune.auditing.temporary_workspace import open_workspace
+from truetune.checks.batch.stop_token_never_supervised import StopTokenNeverSupervised
 from truetune.checks.catalogue import choose, station
 from truetune.checks.data_rules import DataRules
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
@@ -52,29 +53,6 @@ SECONDS = 60.0
 """By then a guard gives up; it takes one or two"""
 OF_TEMPLATE = ("tokenizer", "template", "tokens")
 """Stations that small chats of ours tell something about; the others are about the user's own rows"""
-OF_FILES = ("truncation-state-persisted",)
-"""Rules on what a saved file holds: a tokenizer in memory sets its truncation at each call"""
-OF_MODEL = (
-    "no-parameter-is-trained",
-    "model-left-in-eval-mode",
-    "weights-trained-in-float16",
-    "model-and-tokenizer-ids-differ",
-)
-"""Rules on batches that need no batch"""
-OF_COLLATOR = (
-    "stop-token-never-supervised",
-    "padding-supervised",
-    "padding-inside-text",
-    "double-label-shift",
-    "attention-mask-hides-text",
-    "ids-beyond-the-model",
-    "left-padding-with-absolute-positions",
-    "response-not-supervised",
-    "line-without-label",
-    "bos-twice-in-batch",
-)
-"""Rules that hold for a collator whatever its rows are; of rows that were made for it nobody masked the prompts"""
-MASKING_RULE = "stop-token-never-supervised"
 
 
 @dataclass
@@ -198,11 +176,11 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
     subject = _placed(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
     if made is None:
-        kinds = [kind for kind in kinds if kind.name() in OF_MODEL]
+        kinds = [kind for kind in kinds if not kind.needs_batches]
     elif made.made_of:
-        kinds = [kind for kind in kinds if kind.name() in (*OF_COLLATOR, *OF_MODEL)]
+        kinds = [kind for kind in kinds if kind.judges_collator or not kind.needs_batches]
     if work.live.model is None:
-        kinds = [kind for kind in kinds if kind.name() not in OF_MODEL]
+        kinds = [kind for kind in kinds if kind.needs_batches]
     judged = run_rules(subject, kinds)
     work.take(judged, subject.probes)
     if made is not None:
@@ -244,9 +222,10 @@ def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
 
 def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
     """The settings with how pads are masked, as the batches show it."""
-    if any(finding.rule == MASKING_RULE for finding in judged.findings):
+    rule = StopTokenNeverSupervised.name()
+    if any(finding.rule == rule for finding in judged.findings):
         how = "id"
-    elif any(examined.rule == MASKING_RULE for examined in judged.examined):
+    elif any(examined.rule == rule for examined in judged.examined):
         how = "position"
     else:
         return spec
@@ -277,7 +256,7 @@ def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]
     kinds = choose_rules(spec, DataRule)
     if stations:
         kinds = [kind for kind in kinds if station(kind) in stations]
-    return [kind for kind in kinds if kind.name() not in OF_FILES]
+    return [kind for kind in kinds if not kind.judges_saved_file]
 
 
 def _data_judgement(

@@ -23,6 +23,7 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.settings import of_settings
 from truetune.checks.source.printed_rows import printed_rows
 from truetune.checks.source.row_files import training_files, training_limit
+from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell import CommandFile, is_command_file, read_commands
@@ -52,7 +53,6 @@ TRAININGS = (
 )
 """Calls of a script that trains"""
 CORRECT_SYNTAX = "correct the syntax, or leave the file out"
-UNPARSED = "source-not-parsed"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -273,7 +273,7 @@ def _uses_a_library(module: Module) -> bool:
 
 def _unparsed(module: Module, spec: RunSpec) -> Judgement:
     """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
-    asked = any(rule.name() == UNPARSED for rule in choose((), spec.ignore, "source"))
+    asked = SourceNotParsed in choose((), spec.ignore, "source")
     return Judgement(
         not_judged=tuple(
             NotJudged(

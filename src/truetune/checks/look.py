@@ -20,6 +20,7 @@ from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
 from truetune.checks.run import Progress, check
 from truetune.checks.settings import of_settings
+from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
 from truetune.checks.weight_uses import weight_uses
 from truetune.checks.whose import Whose
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
@@ -44,15 +45,6 @@ from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
 SOURCES: tuple[Kind, ...] = ("source", "notebook")
-CUTS = (
-    "truncation-leaves-no-label",
-    "truncation-cuts-the-terminator",
-    "sft-max-length-default-1024",
-)
-"""Rules on what a cut at max_length loses"""
-PLAIN_STRINGS = "plain-string-pair-skips-template"
-"""The rule on rows that are trained as the strings that stand in the file"""
-
 MODEL_BELOW: tuple[Kind, ...] = ("model",)
 """What a folder with a model's files is taken for where it lies in the folder that was named"""
 MAX_MODELS_BELOW = 8
@@ -263,10 +255,10 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
             " renders"
         )
         told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
-        moot = [rule for rule in rules if rule.name() == PLAIN_STRINGS]
+        moot = [rule for rule in rules if rule is PlainStringPairSkipsTemplate]
         seen.judged.append(Judgement(not_judged=tuple(describe_unmet(rule, told) for rule in moot)))
         rules = [rule for rule in rules if rule not in moot]
-    return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
+    return [rule for rule in rules if not rule.judges_cut] if seen.joined else rules
 
 
 def _look(path: str, seen: Look, *, is_alone: bool) -> None:

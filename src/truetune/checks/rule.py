@@ -53,6 +53,8 @@ MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
 Subject = TypeVar("Subject")
 Stability = Literal["preview", "stable"]
+Spoiled = Literal["model", "stop", "temperature"]
+"""What makes a finished model answer badly: its weights or prompt as a whole, its stop tokens, or how it is sampled"""
 UNRELEASED = "unreleased"
 """What a rule says that no release has yet"""
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
@@ -158,6 +160,11 @@ class DataRule(Rule[Setup]):
 
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
+
+    judges_saved_file: ClassVar[bool] = False
+    """Is it about what a file of the tokenizer holds? A tokenizer in memory may do otherwise"""
+    judges_cut: ClassVar[bool] = False
+    """Is it about what a cut at max_length loses? A trainer that joins rows, or splits them, loses nothing there"""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -378,6 +385,12 @@ class CheckpointRule(Rule["Checkpoint"]):
     """With the base"""
     opens: ClassVar[bool] = True
     """It looks at tensors"""
+    changes_answers: ClassVar[bool] = True
+    """May what it finds change what the model answers? Else it is no cause of bad answers"""
+    judges_changes: ClassVar[bool] = False
+    """Does it judge how the weights moved from others? `truetune movement` runs these alone"""
+    goes_by_signs: ClassVar[bool] = False
+    """Does it tell a merge by signs in the weights? Where base and adapter are at hand, they tell exactly"""
 
     def unmet(self) -> Unmet | None:
         found = self.subject
@@ -405,6 +418,11 @@ class BatchRule(Rule["Audit"]):
     """Looks at what reaches the loss in a real trainer."""
 
     family = "batch"
+
+    needs_batches: ClassVar[bool] = True
+    """Does it read batches? Else the model alone is enough"""
+    judges_collator: ClassVar[bool] = False
+    """Does it hold for a collator whatever its rows are? Of rows that truetune made nobody masked the prompts"""
 
     def unmet(self) -> Unmet | None:
         return None if self.subject.samples else NO_LINE
@@ -477,6 +495,9 @@ class AnswersRule(Rule["SampledRun"]):
 
     family = "answers"
 
+    explained_by: ClassVar[tuple[Spoiled, ...]] = ()
+    """What of the model may be spoiled where this is a symptom: its own remedy is wrong then"""
+
     def unmet(self) -> Unmet | None:
         looks = self.subject.looks
         return None if looks and looks[-1].samples else NO_ANSWER
@@ -486,6 +507,14 @@ class CauseRule(Rule["ModelEvidence"]):
     """Looks for what makes a finished model answer badly."""
 
     family = "cause"
+
+    spoils: ClassVar[Spoiled | None] = None
+    """What of the model it says is spoiled; None where it explains no other finding"""
+    explained_by: ClassVar[tuple[Spoiled, ...]] = ()
+    """What of the model may be spoiled where this follows from it: under another prompt, or without the adapter,
+    nothing that was learned shows"""
+    file_rules: ClassVar[tuple[str, ...]] = ()
+    """Names of rules on the files whose findings say what it comes from: it is their evidence then"""
 
 
 class EvaluationRule(Rule["EvaluationResults"]):

@@ -35,6 +35,11 @@ REPORT_IT = (
 SomeRule = TypeVar("SomeRule", bound=Rule[Any])
 
 
+def rules_of(*kinds: type[SomeRule]) -> list[type[SomeRule]]:
+    """All rules of these classes that there are, by code; `choose_rules` gives those that a run selects."""
+    return choose_rules(RunSpec(), *kinds)
+
+
 def choose_rules(spec: RunSpec, *kinds: type[SomeRule]) -> list[type[SomeRule]]:
     """The rules on one subject that `spec` selects, by code.
 

@@ -49,11 +49,6 @@ from truetune.generation.split_words import split_words
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-ON_PARSERS = frozenset((
-    "parser-is-unstable-or-slow", "parser-misses-gold-answers", "parser-scores-empty-answers",
-    "parser-scores-shuffled-golds", "answers-look-right-but-do-not-parse",
-))  # fmt: skip
-"""Rules on evaluations that need a proof of the parser, and no model"""
 LISTS = "predictions"
 """What a report calls answers that came as lists"""
 Texts = Iterable[str | Mapping[str, Any] | Prediction]
@@ -220,7 +215,7 @@ def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) 
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
-    rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.name() in ON_PARSERS]
+    rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_parser]
     return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
 
 

@@ -28,6 +28,8 @@ from truetune.checkpoint.base_fingerprint import fingerprint_base
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.weight_diff import MovementManifest
 from truetune.checkpoint.weight_files import read_object
+from truetune.checks.checkpoint.adapter_on_another_base import AdapterOnAnotherBase
+from truetune.checks.checkpoint.weights_changed_since_training import WeightsChangedSinceTraining
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.movement import judgement_of
@@ -53,7 +55,7 @@ MERGE_FILE = "merge.json"
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
 DTYPE_NAMES = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
-RECORD_RULES = ("weights-changed-since-training", "adapter-on-another-base")
+RECORD_RULES = (WeightsChangedSinceTraining.name(), AdapterOnAnotherBase.name())
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 NOT_PROVED = NotJudged(
     "the answers of the merged model",

@@ -12,6 +12,8 @@ from typing import Any
 
 from truetune.auditing.record_in_process import record_run as audited
 from truetune.checks.audit import audit
+from truetune.checks.batch.packed_without_boundaries import PackedWithoutBoundaries
+from truetune.checks.batch.template_never_applied import TemplateNeverApplied
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.judgement import NotJudged
 from truetune.checks.report import AuditReport, Report, with_judgement
@@ -31,7 +33,7 @@ from truetune.training.progress_output import Listener
 
 # Other trainers choose to pack without borders or to train on raw text; truetune train never does,
 # so that here the finding can only mean that something is broken.
-ERROR_RULES = ("packed-without-boundaries", "template-never-applied")
+ERROR_RULES = (PackedWithoutBoundaries.name(), TemplateNeverApplied.name())
 """Rules that warn of other trainers' choices: here they can only be faults"""
 # Chosen, not measured: bounds the second reading of the file. Packed batches hold more rows than
 # this only where examples have few tokens.

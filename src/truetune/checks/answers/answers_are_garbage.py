@@ -72,6 +72,7 @@ class AnswersAreGarbage(CountedAnswersRule):
     code = "ANS012"
     severity = "error"
     since = "0.1.0"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "are garbage"
 

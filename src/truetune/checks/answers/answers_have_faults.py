@@ -68,6 +68,7 @@ OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike"
 class AnswersHaveFaults(CountedAnswersRule):
     code = "ANS014"
     severity = "error"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "have a fault"
     moot_where = (

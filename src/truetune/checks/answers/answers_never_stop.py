@@ -79,6 +79,7 @@ class AnswersNeverStop(CountedAnswersRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    explained_by = ("temperature", "model", "stop")
     tolerated = TOLERATED
     called = "do not stop by themselves"
     moot_where = ("answers-are-cut-off",)

@@ -54,6 +54,7 @@ class RoleMarkersInAnswers(CountedAnswersRule):
     code = "ANS007"
     severity = "error"
     since = "0.1.0"
+    explained_by = ("temperature", "model", "stop")
     tolerated = TOLERATED
     called = "have role markers or control tokens in them"
 

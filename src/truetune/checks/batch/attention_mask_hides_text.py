@@ -59,6 +59,7 @@ class AttentionMaskHidesText(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")

@@ -58,6 +58,7 @@ class BosTwiceInBatch(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         bos = (self.subject.facts["tokenizer"] or {}).get("bos")

@@ -60,6 +60,7 @@ class DoubleLabelShift(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         samples, total = self._samples, self._total

@@ -55,6 +55,7 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         kind = self.subject.facts["model"]["type"]

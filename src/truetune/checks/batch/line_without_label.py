@@ -53,6 +53,7 @@ class LineWithoutLabel(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         lines = list(judged(self.subject))

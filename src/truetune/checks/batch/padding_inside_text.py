@@ -58,6 +58,7 @@ class PaddingInsideText(BatchRule):
     code = "BAT025"
     severity = "error"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         tokenizer = self.subject.facts["tokenizer"] or {}

@@ -56,6 +56,7 @@ class PaddingSupervised(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         samples = list(judged(self.subject))

@@ -56,6 +56,7 @@ class ResponseNotSupervised(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

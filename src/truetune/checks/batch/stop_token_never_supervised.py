@@ -60,6 +60,7 @@ class StopTokenNeverSupervised(BatchRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         found = self._found

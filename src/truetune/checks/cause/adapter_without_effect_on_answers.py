@@ -55,6 +55,15 @@ class AdapterWithoutEffectOnAnswers(CauseRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    spoils = "model"
+    file_rules = (
+        "adapter-keys-do-not-match",
+        "weights-all-zero",
+        "adapter-file-empty",
+        "weights-file-broken",
+        "zero3-shards-saved-as-empty-tensors",
+        "weights-changed-since-training",
+    )
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind != "adapter":

@@ -56,6 +56,8 @@ class ModelIsTheBase(CauseRule):
     code = "CAU008"
     severity = "error"
     since = "0.1.0"
+    spoils = "model"
+    file_rules = ("weights-equal-the-base",)
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind == "adapter":

@@ -60,6 +60,7 @@ class StopLearnedButNotReached(CauseRule):
     code = "CAU009"
     severity = "warning"
     since = "0.1.0"
+    explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
         if endless(self.subject) is None:

@@ -85,6 +85,7 @@ class StoppingNeverLearned(CauseRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
         found = self.subject

@@ -55,6 +55,7 @@ LEAST = 3
 class TemperatureIsTooHigh(CauseRule):
     code = "CAU001"
     severity = "error"
+    spoils = "temperature"
 
     def unmet(self) -> Unmet | None:
         if not self.subject.temperature:

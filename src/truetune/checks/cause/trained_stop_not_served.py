@@ -59,6 +59,8 @@ class TrainedStopNotServed(CauseRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    spoils = "stop"
+    file_rules = ("trained-stop-not-in-generation-config",)
 
     def unmet(self) -> Unmet | None:
         if self.subject.trained:

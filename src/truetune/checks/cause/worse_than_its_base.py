@@ -55,6 +55,17 @@ class WorseThanItsBase(CauseRule):
     code = "CAU006"
     severity = "error"
     since = "0.1.0"
+    spoils = "model"
+    file_rules = (
+        "adapter-on-another-base",
+        "adapter-rank-differs",
+        "weights-changed-since-training",
+        "nan-in-weights",
+        "tensors-missing",
+        "weights-file-broken",
+        "tied-embeddings-lost-on-merge",
+        "merge-is-not-base-plus-adapter",
+    )
 
     def unmet(self) -> Unmet | None:
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None

@@ -51,6 +51,7 @@ class AdapterFileEmpty(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
     opens = False
 

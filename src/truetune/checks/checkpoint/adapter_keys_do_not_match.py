@@ -58,6 +58,7 @@ class AdapterKeysDoNotMatch(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

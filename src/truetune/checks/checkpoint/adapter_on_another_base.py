@@ -63,6 +63,7 @@ class AdapterOnAnotherBase(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
     compares = True
     opens = False

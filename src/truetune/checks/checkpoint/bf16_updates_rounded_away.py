@@ -59,6 +59,7 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "CKP019"
     severity = "warning"
     since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -51,6 +51,7 @@ class DtypeDiffersFromConfig(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    changes_answers = False
     kind = "model"
 
     def unmet(self) -> Unmet | None:

@@ -60,6 +60,7 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
     code = "CKP028"
     severity = "error"
     since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -78,6 +78,8 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    goes_by_signs = True
+    judges_changes = True
     kind = "model"
     compares = True
 

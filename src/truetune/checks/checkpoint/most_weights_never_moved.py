@@ -75,6 +75,7 @@ FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parame
 class MostWeightsNeverMoved(CheckpointRule):
     code = "CKP033"
     severity = "warning"
+    judges_changes = True
     moot_where = ("bf16-updates-rounded-away",)
     kind = "model"
     compares = True

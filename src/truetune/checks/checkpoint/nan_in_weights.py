@@ -43,6 +43,7 @@ class NanInWeights(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (None if self.subject.values else NO_VALUES)

@@ -64,6 +64,7 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -62,6 +62,7 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     compares = True
 
     def unmet(self) -> Unmet | None:

@@ -62,6 +62,8 @@ class NormsNeverMoved(CheckpointRule):
     code = "CKP027"
     severity = "warning"
     since = "0.1.0"
+    judges_changes = True
+    changes_answers = False
     kind = "model"
     compares = True
 

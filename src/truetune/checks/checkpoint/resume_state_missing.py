@@ -54,6 +54,7 @@ class ResumeStateMissing(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

@@ -55,6 +55,7 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     severity = "info"
     stability = "stable"
     since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

@@ -47,6 +47,7 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
     kind = "model"
 
     def unmet(self) -> Unmet | None:

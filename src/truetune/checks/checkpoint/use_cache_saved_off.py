@@ -42,6 +42,7 @@ class UseCacheSavedOff(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

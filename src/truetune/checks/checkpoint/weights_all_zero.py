@@ -42,6 +42,7 @@ class WeightsAllZero(CheckpointRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    judges_changes = True
 
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():

@@ -39,6 +39,7 @@ class WeightsArePickle(CheckpointRule):
     code = "CKP002"
     severity = "warning"
     since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

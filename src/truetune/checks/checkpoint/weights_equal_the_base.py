@@ -43,6 +43,8 @@ class WeightsEqualTheBase(CheckpointRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    goes_by_signs = True
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -44,6 +44,7 @@ class TruncationStatePersisted(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_saved_file = True
     judges_without_rows = True
     by_trainer = (
         ByFact(

@@ -59,6 +59,7 @@ class SftMaxLengthDefault1024(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    judges_cut = True
     by_trainer = (
         ByFact("cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", NOT_KNOWN)}),
     )

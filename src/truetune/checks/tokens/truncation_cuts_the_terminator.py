@@ -58,6 +58,7 @@ class TruncationCutsTheTerminator(DataRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
+    judges_cut = True
     moot_where = ("pair-truncated-on-one-side",)
     by_trainer = (CUT_ACTIONS,)
 

@@ -59,6 +59,7 @@ class TruncationLeavesNoLabel(DataRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
+    judges_cut = True
     by_trainer = (
         CUT_ACTIONS,
         ByFact(
