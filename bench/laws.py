@@ -72,7 +72,7 @@ def _measured(law: str, text: str) -> dict[str, Any]:
 
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         names = run(text)
-        asked = {name: names.get(name) for name in ("loss", "given")}
+        asked: dict[str, Any] = {name: names.get(name) for name in ("loss", "given")}
         tokenizer = None if hasattr(names["run"], "args") else names["tokenizer"]
         record = record_run(
             names["run"], names.get("loader"), tokenizer, batches=8, laws=[law], **asked

@@ -259,7 +259,7 @@ def _move(model: torch.nn.Module) -> None:
                 module._buffers[name] = torch.empty(buffer.shape, dtype=buffer.dtype)
 
 
-def _kind(case: Case) -> dict[str, bool]:
+def _kind(case: Case) -> dict[str, Any]:
     return {"foreach": True} if case.training.get("optim") == "adamw_torch" else {"fused": True}
 
 

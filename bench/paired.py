@@ -26,7 +26,7 @@ def encode(source: Path, data: Path, tokenizer: str) -> tuple[Process, str]:
     """One `truetune encode` with an empty cache, and a digest of what it wrote."""
     with tempfile.TemporaryDirectory(dir=data.parent) as folder:
         out, cache = Path(folder) / "out", Path(folder) / "cache"
-        command = [
+        command: list[str | Path] = [
             "-m",
             "truetune",
             "encode",
@@ -47,7 +47,7 @@ def check(source: Path, data: Path, tokenizer: str) -> tuple[Process, str]:
     """One `truetune check`, and a digest of its findings."""
     with tempfile.TemporaryDirectory(dir=data.parent) as folder:
         report = Path(folder) / "report.json"
-        command = [
+        command: list[str | Path] = [
             "-m",
             "truetune",
             "check",

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LORA = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+LORA: dict[str, Any] = {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
 LENGTH = 512
 """Tokens of a row, on a CPU"""
 SKIPPED = 2
 """First steps, which are not timed"""
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "0.5B": {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
              "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True},
     "7B": {"hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
@@ -170,7 +170,7 @@ def timed(trainer: Any) -> Timed:
         tokens.append(int(mask.sum()) if mask is not None else batch["input_ids"].numel())
         return batch
 
-    class Clock(TrainerCallback):  # type: ignore[misc]
+    class Clock(TrainerCallback):
         def on_step_end(self, *args: Any, **parts: Any) -> None:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
@@ -310,13 +310,15 @@ def _of_shape(who: str, shape: str, lora: bool, steps: int, work: str) -> Any:
         attention = "flash_attention_2"
     except ImportError:
         attention = "sdpa"
-    config = Qwen2Config(
-        **SHAPES[shape], max_position_embeddings=4096, attn_implementation=attention
-    )
+    shape_settings: dict[str, Any] = {
+        **SHAPES[shape],
+        "max_position_embeddings": 4096,
+        "attn_implementation": attention,
+    }
+    config = Qwen2Config(**shape_settings)
     with torch.device("cuda"):
-        model = Qwen2ForCausalLM(config).to(
-            torch.bfloat16 if lora or shape == "7B" else torch.float32
-        )
+        model: Any = Qwen2ForCausalLM(config)
+        model = model.to(torch.bfloat16 if lora or shape == "7B" else torch.float32)
     given = {
         **_common(steps, work, True),
         "bf16": True,

@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from importlib.metadata import Distribution, distribution
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -53,7 +54,7 @@ def reached(lines: Sequence[str]) -> dict[str, Distribution]:
 
 def licence(package: Distribution) -> str:
     """The SPDX expression, else what the classifiers say, else the first line of the licence field."""
-    about = package.metadata
+    about: Any = package.metadata
     of_classifiers = [
         c.removeprefix(PREFIX) for c in about.get_all("Classifier") or () if c.startswith(PREFIX)
     ]

@@ -117,7 +117,7 @@ def _otherwise(messages: list[Row]) -> list[int]:
 
 def _ids(prompt: list[Row], answer: list[Row]) -> tuple[list[int], list[int]]:
     """The ids of a prompt as it is served, and those of an answer behind it."""
-    tokenizer = tiny.tokenizer()
+    tokenizer: Any = tiny.tokenizer()
     asked = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, return_dict=False)
     whole = tokenizer.apply_chat_template(prompt + answer, return_dict=False)
     return asked, whole[len(asked) :]

@@ -155,11 +155,13 @@ def judged(case: Case, family: str | None, broken: Said, clean: Said) -> Trial:
 
 def trials(chosen: Iterable[Case], processes: bool = False) -> list[Trial]:
     """Every case with each of its tokenizers, as many at a time as there are processors."""
-    pairs = [(case, family) for case in chosen for family in case.families or (None,)]
+    pairs: list[tuple[Case, str | None]] = [
+        (case, family) for case in chosen for family in case.families or (None,)
+    ]
     build([pair for pair in pairs if not pair[0].static])
     done = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for result in pool.map(lambda pair: trial(*pair, processes), pairs):
+        for result in pool.map(lambda pair: trial(pair[0], pair[1], processes), pairs):
             print(line(result), flush=True)
             done.append(result)
     return done

@@ -157,7 +157,7 @@ def _run(request: dict[str, Any]) -> dict[str, Any]:
     words, (_, script, *arguments) = request["words"][:middle], request["words"][middle + 1 :]
     sys.argv = [script, *arguments]
     said = io.StringIO()
-    truetune.probe.audit_session.await_verdict = stop
+    vars(truetune.probe.audit_session)["await_verdict"] = stop
     try:
         with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
             orders = _orders(words)

@@ -59,7 +59,7 @@ def batches(answer: str = "reasons", masked: bool = True, **settings: Any) -> Da
     """A shuffled loader of batches of four."""
     data = Encoded(rows(), answer, masked)
     collate = DataCollatorForSeq2Seq(data.tokenizer)
-    return DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate, **settings)  # type: ignore[arg-type]
+    return DataLoader(data, batch_size=4, shuffle=True, collate_fn=collate, **settings)
 
 
 def train(model: Any, losses: Iterator[Any], every: int = 1) -> Any:

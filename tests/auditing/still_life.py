@@ -46,7 +46,7 @@ class Drawing:
 
 
 def make(kind: str) -> Any:
-    settings = {"gradient_accumulation_steps": 2, "max_steps": 4}
+    settings: dict[str, Any] = {"gradient_accumulation_steps": 2, "max_steps": 4}
     model = tiny.model(attention_dropout=0.1)
     if kind == "dpo":
         return tiny.dpo(tiny.pairs(16), model, **settings)

@@ -56,6 +56,11 @@ def test_a_run_that_samples_its_answers_is_judged_as_far_as_it_can_be(
     assert "sampled from the model while it trains" in made.stderr
 
 
+def _no_reward(completions: Any, **_: Any) -> list[float]:
+    """Nothing is worth more than anything else."""
+    return [0.0] * len(completions)
+
+
 def test_an_audit_of_prompts_alone_is_not_clean() -> None:
     from trl import GRPOConfig, GRPOTrainer
 
@@ -63,8 +68,9 @@ def test_an_audit_of_prompts_alone_is_not_clean() -> None:
         output_dir="unused", per_device_train_batch_size=2, num_generations=2, max_completion_length=4, use_cpu=True,
         bf16=False, report_to=[], save_strategy="no",
     )  # fmt: skip
+    no_reward: Any = _no_reward
     trainer = GRPOTrainer(
-        tiny.model(), lambda completions, **_: [0.0] * len(completions), args=arguments,
+        tiny.model(), no_reward, args=arguments,
         train_dataset=Dataset.from_list(PROMPTS), processing_class=tiny.tokenizer(),
     )  # fmt: skip
     report = truetune.audit(trainer)
@@ -165,7 +171,7 @@ def test_packed_rows_of_a_list_are_judged() -> None:
         tiny.arguments(),
         pack,
         rows,
-        processing_class=tiny.tokenizer(),  # type: ignore[arg-type]
+        processing_class=tiny.tokenizer(),
     )
     for given in (rows, [["a"], ["b"]]):
         report = truetune.audit(trainer, given=given, laws=["packing-isolation"])

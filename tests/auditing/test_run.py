@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,7 +188,7 @@ def test_a_hook_that_fails_is_one_line(fake: Path) -> None:
 
 def test_an_import_that_fails_shows_no_frame_of_ours(fake: Path) -> None:
     (fake / "transformers" / "trainer.py").write_text("raise ImportError('mine')")
-    variables = {"PYTHONPATH": f"{fake}:{environment()['PYTHONPATH']}"}
+    variables: dict[str, Any] = {"PYTHONPATH": f"{fake}:{environment()['PYTHONPATH']}"}
     done, alone = run("-c", FAKE, **variables), plain("-c", FAKE, **variables)
     assert done.returncode == alone.returncode == 1
     assert done.stderr.partition(UNSEEN)[0] == alone.stderr

@@ -19,7 +19,8 @@ from truetune.errors import TruetuneError, UsageError
 def loader(rows: Any = None, **settings: Any) -> DataLoader[Any]:
     tokenizer = tiny.tokenizer()
     settings = {"batch_size": 2, "collate_fn": DataCollatorForSeq2Seq(tokenizer), **settings}
-    return DataLoader(rows if rows is not None else tiny.encoded(tiny.chats(8)), **settings)
+    data: Any = rows if rows is not None else tiny.encoded(tiny.chats(8))
+    return DataLoader(data, **settings)
 
 
 class Stream(IterableDataset[Any]):

@@ -13,7 +13,6 @@ from transformers import (
     AutoTokenizer,
     LlamaConfig,
     LlamaForCausalLM,
-    PreTrainedModel,
     PreTrainedTokenizerFast,
     TrainingArguments,
 )
@@ -39,11 +38,16 @@ FRUITS = (
 
 def tokenizer() -> PreTrainedTokenizerFast:
     """The demo's tokenizer: ChatML template, its own pad token."""
-    return AutoTokenizer.from_pretrained(str(TOKENIZER))
+    loaded = AutoTokenizer.from_pretrained(str(TOKENIZER))
+    assert isinstance(loaded, PreTrainedTokenizerFast)
+    return loaded
 
 
-def model(rows: int = 0, *, seed: int = 0, **settings: Any) -> PreTrainedModel:
-    """A Llama of two layers with `rows` embedding rows (those of the demo tokenizer when 0)."""
+def model(rows: int = 0, *, seed: int = 0, **settings: Any) -> Any:
+    """A Llama of two layers with `rows` embedding rows (those of the demo tokenizer when 0).
+
+    A PreTrainedModel; typed as Any, since the annotation of its `to` refuses a dtype.
+    """
     torch.manual_seed(seed)
     shape = {
         "hidden_size": 32,
@@ -135,9 +139,13 @@ def dpo(rows: list[dict[str, Any]] | None = None, model_: Any = None, **settings
     )
 
 
-def encoded(chats_: list[dict[str, Any]], tokenizer_: Any = None) -> list[dict[str, Any]]:
-    """Rows of input_ids and labels, masked as they should be: answers and their stop tokens alone."""
-    made, tok = [], tokenizer_ or tokenizer()
+def encoded(chats_: list[dict[str, Any]], tokenizer_: Any = None) -> Any:
+    """Rows of input_ids and labels, masked as they should be: answers and their stop tokens alone.
+
+    A list; typed as Any, since DataLoader takes lists and its annotation does not say so.
+    """
+    made: list[dict[str, Any]] = []
+    tok: Any = tokenizer_ or tokenizer()
     for row in chats_:
         ids: list[int] = []
         labels: list[int] = []

@@ -46,7 +46,8 @@ def test_enough_was_judged_and_read(judged_set: judged.JudgedSet) -> None:
 
 def test_no_repository_is_in_both_sets() -> None:
     first, held_out = (
-        {record.repository for record in (*one.findings(), *one.silent_files())}
+        {finding.repository for finding in one.findings()}
+        | {file.repository for file in one.silent_files()}
         for one in judged.SETS
     )
     assert not first & held_out

@@ -64,12 +64,13 @@ def merge(
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
-    model = PeftModel.from_pretrained(
+    model: Any = PeftModel.from_pretrained(
         AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32), str(adapter)
     )
     for module in model.modules():
-        if isinstance(getattr(module, "scaling", None), dict):
-            module.scaling = {name: scale * times for name, scale in module.scaling.items()}
+        scaling: Any = getattr(module, "scaling", None)
+        if isinstance(scaling, dict):
+            vars(module)["scaling"] = {name: scale * times for name, scale in scaling.items()}
     model.merge_and_unload().to(getattr(torch, dtype)).save_pretrained(to)
     return make.with_tokenizer(to)
 

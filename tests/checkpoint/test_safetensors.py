@@ -30,7 +30,7 @@ def test_a_real_file(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 
     path = tmp_path / "a.safetensors"
-    arrays = {
+    arrays: dict[str, np.ndarray[Any, Any]] = {
         "b": np.ones((2, 3), np.float32),
         "a": np.zeros((0, 4), np.float16),
         "c": np.array(3, np.int64),

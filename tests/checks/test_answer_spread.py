@@ -64,7 +64,9 @@ def link(i: int) -> str:
 
 def told_by_prompts(**columns: Callable[[int], str]) -> list[dict[str, str]]:
     """Classes that stand in no instruction, and that words of the prompts tell mostly, as of a review."""
-    rows: list[dict[str, str]] = rows_of(lambda i: ("positive", "negative")[i % 2], **columns)
+    rows: list[dict[str, str]] = rows_of(
+        lambda i: ("positive", "negative")[i % 2], 300, "Problem", **columns
+    )
     for i, row in enumerate(rows):
         told = i % 2 if i % 7 else i // 7 % 2
         row["instruction"] += (" I liked the room.", " Never again this room.")[told]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -291,11 +292,11 @@ def test_the_cause_is_shown_under_its_guide(question: str, cause: str) -> None:
 
 
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.name)
-def test_a_guide_is_found_by_each_of_its_sentences(guide: object) -> None:
+def test_a_guide_is_found_by_each_of_its_sentences(guide: Any) -> None:
     assert guide in GUIDES
-    for text in guide.asked:  # type: ignore[attr-defined]
+    for text in guide.asked:
         hits = search(text, ALL)
-        assert guide.name in [hit.topic.name for hit in hits], text  # type: ignore[attr-defined]
+        assert guide.name in [hit.topic.name for hit in hits], text
 
 
 def test_guides_lead_to_pages_and_commands_that_exist() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pytest
@@ -38,7 +38,7 @@ from truetune.report.page import html_page
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
 from truetune.serving.check_server import judge_server as judge_service
-from truetune.spec.run import RunSpec
+from truetune.spec.run import RunSpec, Severity
 
 LOGS = Path(__file__).parents[1] / "logs" / "runs"
 SCHEMA = json.loads(
@@ -57,7 +57,8 @@ class Failure(Exception):
 class Sound(Rule[str]):
     """Something that is wrong."""
 
-    code, severity = "ENV009", "error"
+    code = "ENV009"
+    severity: ClassVar[Severity] = "error"
 
     def figure(self) -> Measurement | str:
         return counted("wrong letters", 0, len(self.subject))
@@ -68,7 +69,8 @@ class Sound(Rule[str]):
 
 
 class Raising(Sound):
-    code, severity = "ENV010", "warning"
+    code = "ENV010"
+    severity = "warning"
     at = ""
 
     def __init__(self, subject: str) -> None:
@@ -211,11 +213,15 @@ def test_a_data_rule_that_raises_leaves_the_others(method: str, tmp_path: Path) 
 
 
 def test_a_fast_path_that_is_wrong_ends_a_check_of_data() -> None:
-    rule = broken_rule("batch")
-    rule.batch = lambda *_: (_ for _ in ()).throw(FastPathError("differs"))  # type: ignore[assignment, method-assign]
+    rule: Any = broken_rule("batch")
+
+    def differ(*_: Any) -> None:
+        raise FastPathError("differs")
+
+    rule.batch = differ
     at_work = DataRules([rule], prepare(RunSpec(tokenizer=str(TOKENIZER))))
     with pytest.raises(FastPathError):
-        at_work._contained(rule, lambda: rule.batch(at_work.rules[0], None))  # type: ignore[arg-type]
+        at_work._contained(rule, lambda: rule.batch(at_work.rules[0], None))
 
 
 # Every command goes through the same path

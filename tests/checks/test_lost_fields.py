@@ -11,6 +11,7 @@ import pytest
 import truetune
 from tests import parts
 from truetune.checks.findings import Finding
+from truetune.checks.report import DataReport
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError
 
@@ -286,12 +287,14 @@ def test_encode_refuses_what_would_be_learned_empty_and_counts_the_rest(tmp_path
             json.dumps(one) + "\n" for one in (ONLY_A_CALL, row({"content": "One moment."}, RESULT))
         )
     )
-    settings = {"template": str(tmp_path / "own.jinja")}
+    template_path = str(tmp_path / "own.jinja")
     with pytest.raises(
         DataError, match=r"rows.jsonl:1: the tool_calls of turn 1 reach no token.*--template"
     ):
-        truetune.encode(str(data), TOKENIZER, tmp_path / "out", **settings)
-    encoded = truetune.encode(str(data), TOKENIZER, tmp_path / "out", on_error="skip", **settings)
+        truetune.encode(str(data), TOKENIZER, tmp_path / "out", template=template_path)
+    encoded = truetune.encode(
+        str(data), TOKENIZER, tmp_path / "out", on_error="skip", template=template_path
+    )
     assert (encoded.counts["encoded"], encoded.counts["rejected"]) == (1, 1)
     assert encoded.lost_fields == encoded.manifest["lost_fields"] == {"tool results": 1}
 
@@ -305,6 +308,7 @@ def test_published_templates_that_drop_calls(family: str) -> None:
     )
     calls = next(finding for finding in report.findings if finding.severity == "error")
     assert (calls.count, calls.total) == (153, 300)
+    assert isinstance(report, DataReport)
     assert report.data["lost_fields"]["tools"] == 191
 
 

@@ -18,6 +18,7 @@ from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
 from truetune.checks.catalogue import find
 from truetune.checks.far import far_rows
+from truetune.checks.report import DataReport
 from truetune.checks.run import view, with_rows
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
@@ -190,6 +191,7 @@ def test_a_page_shows_the_rows_that_findings_name(
             data=str(tmp_path / name), tokenizer=str(TOKENIZER), select="ROW003"
         )
         monkeypatch.setattr("truetune.checks.run.READ", 60)
+        assert isinstance(report, DataReport)
         shown = with_rows(replace(report, views=()), rows=5)
         monkeypatch.undo()
         numbers = [view.example.row.origin.row for view in shown.views]

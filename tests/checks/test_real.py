@@ -12,6 +12,7 @@ import pytest
 
 import truetune
 from tests import parts
+from truetune.checks.report import DataReport
 from truetune.demo import DATA
 
 CHATS = str(DATA)
@@ -166,6 +167,7 @@ def test_real_instruction_data_is_clean_where_it_is() -> None:
         "qwen2.5-instruct", str(parts.data("llamafactory/alpaca_en_demo.json")), max_length=1024
     )
     assert fired(report) == set()
+    assert isinstance(report, DataReport)
     assert (report.rows, report.examples, report.unsupervised) == (999, 999, 0)
     assert {f.rule: f.count for f in report.findings}["duplicate-rows"] == 14
     ledger = {source.label: (learned, context) for source, learned, context in report.ledger.rows()}
@@ -183,6 +185,7 @@ def test_real_tool_calls_on_qwen3() -> None:
         "duplicate-rows",
         "one-row-decides-memory",
     }, "one row has 11,544 tokens, where 95 % have at most 890"
+    assert isinstance(report, DataReport)
     labels = {source.label: learned for source, learned, _ in report.ledger.rows()}
     assert labels["tool call"] > 1000
     assert labels["tool result"] == labels["tool definitions"] == 0
@@ -198,6 +201,7 @@ def test_a_refused_system_role(family: str, tmp_path: Path) -> None:
     )
     report = check(family, data, select="template-rejects-rows")
     assert [(f.count, f.total) for f in report.findings] == [(1, 2)]
+    assert isinstance(report, DataReport)
     assert (report.rejected, report.examples) == (1, 1)
 
 

@@ -69,7 +69,7 @@ def _written(
     settings: dict[str, Any], finding: Finding, new: str, old: str | None
 ) -> dict[str, Any]:
     if old is not None:
-        return yaml.safe_load(re.sub(rf"\b{old}\b", new, yaml.safe_dump(settings)))  # type: ignore[no-any-return]
+        return yaml.safe_load(re.sub(rf"\b{old}\b", new, yaml.safe_dump(settings)))
     key, _, value = finding.cases[0].text.partition(": ")
     if value:
         return {**settings, key: new}

@@ -42,7 +42,9 @@ def test_codes_are_told_apart() -> None:
     codes = [rule.code for rule in rules()]
     assert len(set(codes)) == len(codes)
     assert codes == sorted(codes, key=code_order)
-    assert [STATION_BY_LETTERS[CODE.fullmatch(codes[0])["letters"]]] == ["tokenizer"]  # type: ignore[index]
+    first = CODE.fullmatch(codes[0])
+    assert first is not None
+    assert STATION_BY_LETTERS[first["letters"]] == "tokenizer"
 
 
 def test_each_former_code_is_a_rule_of_today() -> None:

@@ -134,7 +134,7 @@ def test_what_stands_beside_the_turns(rows_of: Any) -> None:
 
 def test_messages_keep_what_they_say(rows_of: Any) -> None:
     call = {"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": None}}}
-    said = [
+    said: list[dict[str, Any]] = [
         {"role": "developer", "content": [{"type": "text", "text": "a"}]},
         {"name": "bo", "role": "user", "content": "", "unheard_of": [1]},
         {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -38,7 +39,7 @@ def test_stretches_give_the_rows_of_the_whole(
     assert found.digest == hashlib.blake2b(body, digest_size=20).hexdigest()
     assert [s.start for s in found.stretches] == [0, *(s.stop for s in found.stretches[:-1])]
     assert found.stretches[-1].stop == len(body)
-    rows = []
+    rows: list[Any] = []
     for stretch in found.stretches:
         part = list(read_stretch(source, stretch, len(rows)))
         assert len(part) == stretch.rows
@@ -65,7 +66,7 @@ def test_broken_lines_are_told_or_raised(tmp_path: Path) -> None:
     path.write_bytes(b'{"text": "a"}\n{"text": \n[1]\n{"text": "\xff"}\n{"text": "b"}\n')
     (source,) = find_sources([str(path)])
     told: list[tuple[Origin, str]] = []
-    rows = []
+    rows: list[Any] = []
     number = 0
     for stretch in scan_lines(source, 10).stretches:
         rows += read_stretch(source, stretch, number, on_broken=lambda *what: told.append(what))

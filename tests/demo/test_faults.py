@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 import truetune
+from truetune.checks.report import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.chats import chats
 from truetune.demo.faults import FAULTS, TOKENIZER_FAULTS, Fault, broken, broken_tokenizer
@@ -21,6 +22,7 @@ def spoiled(tmp_path_factory: pytest.TempPathFactory) -> truetune.Report:
 def test_the_mended_chats_are_clean() -> None:
     report = truetune.check(data=str(DATA), tokenizer=str(TOKENIZER), max_length=MAX_LENGTH)
     assert report.findings == ()
+    assert isinstance(report, DataReport)
     assert (report.rows, report.rejected, report.unsupervised) == (200, 0, 0)
 
 

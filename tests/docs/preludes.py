@@ -46,7 +46,7 @@ def _trainer() -> Any:
 
     from truetune.collate import PaddingCollator
 
-    few = {
+    few: dict[str, Any] = {
         "max_steps": 2,
         "per_device_train_batch_size": 2,
         "report_to": "none",

@@ -19,6 +19,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import truetune.encoding.encode_run as encoding
 from truetune.encoding.encoded_folder import DATA, DiskEntry
@@ -90,10 +91,10 @@ def names(out: Path) -> list[str]:
 def main(data: str, tokenizer: str, out: Path) -> None:
     """Kill at each point, over an empty folder and over one that holds other data."""
     encoding.MIN_SHARD_BYTES = 400
-    os.fsync = lambda handle: None
+    vars(os)["fsync"] = lambda handle: None
 
-    def run(**settings: object) -> int:
-        encoding.encode(RunSpec(data=data, tokenizer=tokenizer, **settings), out, jobs=1)
+    def run(**settings: Any) -> int:
+        encoding.encode(RunSpec(data=(data,), tokenizer=tokenizer, **settings), out, jobs=1)
         return 0
 
     run()

@@ -239,7 +239,7 @@ def test_a_run_that_is_interrupted_goes_on(world: Path, monkeypatch: pytest.Monk
     encoded = workers.encode_shard
     done: list[int] = []
 
-    def counted(maker: Any, task: Any, folder: Path) -> Any:
+    def counted(maker: Any, task: Any, folder: Any) -> Any:
         if len(done) == 4:
             done.append(-1)
             raise KeyboardInterrupt
@@ -269,7 +269,7 @@ def test_engines_that_differ_begin_again_with_tokenizers(
     monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 700)
     encoded = workers.encode_shard
 
-    def differing(maker: Any, task: Any, folder: Path) -> Any:
+    def differing(maker: Any, task: Any, folder: Any) -> Any:
         if task.number == 3 and not maker.encoder._settled:
             raise EnginesDiffer("fast and slow encode 'x' differently")
         return encoded(maker, task, folder)

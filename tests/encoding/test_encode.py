@@ -94,7 +94,7 @@ def test_labels_are_those_of_check(family: str, tmp_path: Path) -> None:
     found = [(row["row"], row["input_ids"], row["labels"]) for row in written(encoded)]
     without_calls = rows_that_lose_calls(data, tokenizer)
     assert counts["rejected"] >= len(without_calls)
-    of_check = labels_of_check(RunSpec(data=data, tokenizer=str(tokenizer)))
+    of_check = labels_of_check(RunSpec(data=(data,), tokenizer=str(tokenizer)))
     assert found == [example for example in of_check if example[0] not in without_calls]
 
 
@@ -102,7 +102,7 @@ def test_a_row_is_as_show_shows_it(tmp_path: Path) -> None:
     data = chats(tmp_path / "a.jsonl", ("Hi", "Yo", "And?", "So"), ("q", "a"))
     rows = written(encode(data, tmp_path / "out"))
     for row in rows:
-        (shown,) = view(RunSpec(data=data, tokenizer=str(TOKENIZER)), row["row"])
+        (shown,) = view(RunSpec(data=(data,), tokenizer=str(TOKENIZER)), row["row"])
         assert row["input_ids"] == shown.ids.tolist()
         assert [label != -100 for label in row["labels"]] == shown.supervised.tolist()
         assert (row["file"], row["line"]) == ("a.jsonl", row["row"] + 1)

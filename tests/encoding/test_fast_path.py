@@ -15,6 +15,7 @@ import pytest
 
 import truetune
 from truetune.checks.floor import floor_of
+from truetune.checks.report import DataReport
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
@@ -182,6 +183,8 @@ def test_check_begins_again(
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
     with caplog.at_level(logging.WARNING):
         found = truetune.check(spec.data, spec.tokenizer, template=spec.template)
+    assert isinstance(found, DataReport)
+    assert isinstance(wanted, DataReport)
     assert found.findings == wanted.findings
     assert found.lengths.counts.tolist() == wanted.lengths.counts.tolist()
     assert found.ledger.counts.tolist() == wanted.ledger.counts.tolist()
@@ -226,7 +229,7 @@ def test_what_is_compared(tmp_path: Path) -> None:
         texts = known.recipe.texts
         if wrong == "text":
             texts = tuple(
-                (f"x{piece}" if isinstance(piece, str) else piece for piece in text)
+                tuple(f"x{piece}" if isinstance(piece, str) else piece for piece in text)
                 for text in texts
             )
             texts = tuple(tuple(text) for text in texts)

@@ -110,7 +110,7 @@ def test_it_goes_on_where_it_was_stopped(data: Path, tmp_path: Path, place: str)
         if rows > 100:
             raise KeyboardInterrupt
 
-    spec = RunSpec(data=str(data), tokenizer=str(TOKENIZER))
+    spec = RunSpec(data=(str(data),), tokenizer=str(TOKENIZER))
     with pytest.raises(KeyboardInterrupt):
         run_module.encode(spec, out, engine="ray", progress=stop)
     done = {path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.parquet")}
@@ -192,7 +192,11 @@ def test_workers_need_no_tokenizer_folder(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"vocab_size": 7}')
     (tmp_path / "t.jinja").write_text("{{ messages[0].content }}")
-    for more in ({}, {"model": str(tmp_path / "model"), "template": str(tmp_path / "t.jinja")}):
+    files: dict[str, Any] = {
+        "model": str(tmp_path / "model"),
+        "template": str(tmp_path / "t.jinja"),
+    }
+    for more in ({}, files):
         made = prepared(RunSpec(tokenizer=str(tmp_path / "tokenizer"), **more))
         again = on_ray.Parcel.of(made).opened()
         assert again.tokenizer.backend.to_str() == made.tokenizer.backend.to_str()

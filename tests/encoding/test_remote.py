@@ -15,6 +15,7 @@ import pytest
 from pyarrow import fs, parquet
 
 import truetune
+from truetune.checks.report import DataReport
 from truetune.data import remote
 from truetune.data.files import find_sources
 from truetune.data.remote import Remote, parse_place
@@ -315,6 +316,7 @@ def test_a_second_run_that_ends_first(at: At, monkeypatch: pytest.MonkeyPatch) -
 
 def test_check_reads_it_too(at: At) -> None:
     report = truetune.check(put(at("a.jsonl"), LINES), TOKENIZER)
+    assert isinstance(report, DataReport)
     assert (report.ledger.total, report.failed()) == (
         encode(at("a.jsonl"), at("out")).ledger.total,
         False,

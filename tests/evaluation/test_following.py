@@ -40,7 +40,8 @@ def followed(run: Path, rows: Path, said: list[str], **given: Any) -> SampleRepo
 def test_checkpoints_are_asked_as_they_appear(
     right: Path, broken: Path, rows: Path, tmp_path: Path
 ) -> None:
-    run, said = tmp_path / "run", []
+    run = tmp_path / "run"
+    said: list[Any] = []
     record(run, "training", 2)
     checkpoint(run, 2, right)
     waits = []
@@ -76,7 +77,8 @@ def test_checkpoints_are_asked_as_they_appear(
 
 
 def test_what_was_interrupted_goes_on(right: Path, rows: Path, tmp_path: Path) -> None:
-    run, said = tmp_path / "run", []
+    run = tmp_path / "run"
+    said: list[Any] = []
     record(run, "training", 2)
     checkpoint(run, 2, right)
 

@@ -77,7 +77,7 @@ def run_of(trained: Path, out: Path) -> tuple[Probes, dict[str, Any]]:
 
 def hows(found: Leaks | str) -> list[str | None]:
     assert isinstance(found, Leaks)
-    return [seen and seen.how for seen in found.seen]
+    return [None if seen is None else seen.how for seen in found.seen]
 
 
 FOUND = ["row", None, "near", "prompt", "prompt", None]

@@ -86,8 +86,8 @@ def behind_the_thought(text: str) -> str:
 
 
 def counting() -> Callable[[str], Any]:
-    seen: list[str] = []
-    return lambda text: (seen.append(text), len(seen))
+    calls = itertools.count(1)
+    return lambda text: (None, next(calls))
 
 
 PARSER_RULES = {"EVAL005", "EVAL006", "EVAL007"}

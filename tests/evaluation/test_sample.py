@@ -202,9 +202,12 @@ def test_an_interrupt_frees_the_model(
 ) -> None:
     closed: list[str] = []
     close = TransformersBackend.close
-    monkeypatch.setattr(
-        TransformersBackend, "close", lambda self: (closed.append(self.name), close(self))
-    )
+
+    def note_and_close(backend: TransformersBackend) -> None:
+        closed.append(backend.name)
+        close(backend)
+
+    monkeypatch.setattr(TransformersBackend, "close", note_and_close)
 
     def interrupt(what: str, done: int, total: int) -> None:
         raise KeyboardInterrupt

@@ -89,7 +89,8 @@ class Completions:
             )
 
     def reply(self, ids: list[int], body: dict[str, Any]) -> dict[str, Any]:
-        whole, said = list(ids), []
+        whole = list(ids)
+        said: list[Any] = []
         reason = "length"
         while len(said) < body["max_tokens"]:
             said.append(int(self.model(torch.tensor([whole])).logits[0, -1].argmax()))

@@ -21,7 +21,7 @@ from truetune.encoding.encode_run import encode
 from truetune.generation.answer_samples import Prompt
 from truetune.generation.build_prompts import build_prompts, control_token_texts, make_decoder
 from truetune.render.probes import prepared
-from truetune.spec.run import RunSpec
+from truetune.spec.run import Learn, RunSpec
 
 ASK = [user("How many figs?")]
 FORMATS: dict[str, tuple[dict[str, Any], str]] = {
@@ -140,7 +140,7 @@ def test_variables_of_the_template(tmp_path: Path) -> None:
 
 
 def test_references_are_what_encode_supervises(tmp_path: Path) -> None:
-    spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), learn="last")
+    spec = RunSpec(data=(str(DATA),), tokenizer=str(TOKENIZER), learn=Learn(what="last"))
     written = encode(spec, tmp_path / "out", jobs=1).dataset()
     trained = {
         (

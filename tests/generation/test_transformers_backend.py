@@ -53,7 +53,7 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = LoraConfig(
         r=4, target_modules="all-linear", init_lora_weights=False, base_model_name_or_path=str(base)
     )
-    get_peft_model(model, config).save_pretrained(folder)
+    get_peft_model(model, config).save_pretrained(str(folder))
     return folder
 
 
@@ -101,7 +101,9 @@ def test_scores_are_those_of_plain_passes(base: Path, monkeypatch: pytest.Monkey
                     expected.exp()[:, sorted(stops)].sum(-1).numpy(), abs=1e-5
                 )
         assert len(whole[5].logprobs) == 0
-        assert model.score(sequences)[0].stop is None  # type: ignore[index]
+        scored = model.score(sequences)
+        assert scored is not None
+        assert scored[0].stop is None
 
 
 def test_the_likeliest_next_ids(base: Path) -> None:
@@ -151,12 +153,12 @@ def test_draws_are_a_prompts_own(base: Path, top_p: float) -> None:
     decoding = Decoding(frozenset({STOP}), 12, temperature=1.5, top_p=top_p, seed=3)
     with backend(base) as model:
         together = model.answers(asked, decoding)
-        assert together == [
-            replace(
-                model.answers([one], decoding)[0], logprob=pytest.approx(said.logprob, abs=1e-5)
-            )  # type: ignore[type-var, union-attr]
-            for one, said in zip(asked, together, strict=True)
-        ]
+        for one, beside_others in zip(asked, together, strict=True):
+            (alone,) = model.answers([one], decoding)
+            assert alone is not None
+            assert beside_others is not None
+            assert alone.logprob == pytest.approx(beside_others.logprob, abs=1e-5)
+            assert replace(alone, logprob=beside_others.logprob) == beside_others
         assert [a.ids for a in together if a] != [
             a.ids for a in model.answers(asked, replace(decoding, seed=4)) if a
         ]
@@ -178,7 +180,7 @@ def test_an_adapter_is_asked_on_its_base(base: Path, adapter: Path) -> None:
 
 
 def test_an_adapter_with_more_tokens_than_its_base(base: Path, tmp_path: Path) -> None:
-    model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
     rows = model.get_input_embeddings().weight.shape[0]
     model.resize_token_embeddings(rows + 8)
     get_peft_model(
@@ -189,7 +191,7 @@ def test_an_adapter_with_more_tokens_than_its_base(base: Path, tmp_path: Path) -
             modules_to_save=["embed_tokens", "lm_head"],
             base_model_name_or_path=str(base),
         ),
-    ).save_pretrained(tmp_path)
+    ).save_pretrained(str(tmp_path))
     with backend(tmp_path) as found:
         assert found.rows == rows + 8
 

@@ -24,7 +24,9 @@ Fault = Callable[[Rng, State, list[Record]], None]
 
 def dead_steps(rng: Rng, state: State, train: list[Record]) -> None:
     """A tenth of the records has no label."""
-    for record in rng.choice(train, max(2, len(train) // 10), replace=False):
+    for record in rng.choice(
+        np.array(train, dtype=object), max(2, len(train) // 10), replace=False
+    ):
         record |= {"loss": 0.0, "grad_norm": 0.0}
 
 

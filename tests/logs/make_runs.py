@@ -46,7 +46,7 @@ def model(seed: int = 0) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    size = {
+    size: dict[str, Any] = {
         "hidden_size": 64,
         "intermediate_size": 128,
         "num_hidden_layers": 2,
@@ -200,7 +200,7 @@ def healthy_sft_small_batch(folder: Path) -> dict[str, Any]:
 
 @recipe
 def healthy_sft_packed(folder: Path) -> dict[str, Any]:
-    more = {"packing": True, "max_length": 256, "gradient_accumulation_steps": 2}
+    more: dict[str, Any] = {"packing": True, "max_length": 256, "gradient_accumulation_steps": 2}
     return state_of(sft(folder, per_device_train_batch_size=2, max_steps=50, **more))
 
 
@@ -391,7 +391,11 @@ def learning_rate_huge(folder: Path) -> dict[str, Any]:
 @recipe
 def learning_rate_too_high(folder: Path) -> dict[str, Any]:
     """It learns, then the rate climbs past what the model bears."""
-    rate = {"learning_rate": 0.3, "lr_scheduler_type": "constant_with_warmup", "warmup_steps": 70}
+    rate: dict[str, Any] = {
+        "learning_rate": 0.3,
+        "lr_scheduler_type": "constant_with_warmup",
+        "warmup_steps": 70,
+    }
     return state_of(sft(folder, start=tuned(folder), max_steps=80, **rate))
 
 
@@ -430,7 +434,7 @@ def overfit(folder: Path) -> dict[str, Any]:
 @recipe
 def resumed_without_optimizer(folder: Path) -> dict[str, Any]:
     rows = chats()
-    given = {"max_steps": 80, "lr_scheduler_type": "linear", "warmup_steps": 8}
+    given: dict[str, Any] = {"max_steps": 80, "lr_scheduler_type": "linear", "warmup_steps": 8}
     sft(folder, rows, save_strategy="steps", save_steps=40, callbacks=[_stop_at(40)], **given)
     for name in ("optimizer.pt", "scheduler.pt"):
         (folder / "checkpoint-40" / name).unlink()
@@ -491,7 +495,7 @@ def loss_summed(folder: Path) -> dict[str, Any]:
         loss = plain(self, model, inputs)
         return (loss, None) if return_outputs else loss
 
-    SFTTrainer.compute_loss = summed  # type: ignore[method-assign]
+    setattr(SFTTrainer, "compute_loss", summed)  # noqa: B010 (an assignment of a method is refused by types)
     try:
         return state_of(
             sft(folder, per_device_train_batch_size=2, gradient_accumulation_steps=4, max_steps=30)

@@ -209,7 +209,13 @@ def test_a_shortcut_needs_answers_that_differ() -> None:
         ]
     }
     assert "few answers" in found(log_of(state))["shortcut-loss"].message
-    facts = {"rows": 1000, "examples": 1000, "supervised": 2000, "unigram": 3.0, "commonest": 0.1}
+    facts: dict[str, Any] = {
+        "rows": 1000,
+        "examples": 1000,
+        "supervised": 2000,
+        "unigram": 3.0,
+        "commonest": 0.1,
+    }
     for answer, expected in ((2.0 / 2, False), (6.9 / 2, True)):
         log = replace(log_of(state), data=DataFacts(answer=answer, **facts))
         assert ("shortcut-loss" in found(log)) == expected
@@ -220,7 +226,13 @@ def test_packing_makes_more_rows_of_the_same_tokens() -> None:
         {"step": i, "loss": 2.0, "epoch": i / 50, "num_tokens": 256.0 * i} for i in range(1, 51)
     ]
     log = log_of({"log_history": records, "train_batch_size": 4})
-    facts = {"rows": 6, "examples": 6, "unigram": 5.0, "answer": 3.0, "commonest": 0.1}
+    facts: dict[str, Any] = {
+        "rows": 6,
+        "examples": 6,
+        "unigram": 5.0,
+        "answer": 3.0,
+        "commonest": 0.1,
+    }
     assert not found(replace(log, data=DataFacts(supervised=12_000, **facts)))
     assert (
         found(replace(log, data=DataFacts(supervised=500, **facts)))["epochs-against-rows"].severity
@@ -404,8 +416,8 @@ def test_a_loss_that_is_a_whole_number_of_times_the_evaluations_is_a_sum() -> No
         assert measured == pytest.approx(times, rel=0.02)
     assert set(summed(16, 16)) == {"loss-is-a-sum"}
     assert "loss-is-a-sum" not in summed(16, 4)
-    for times in (1.0, 1.1, 1.5, 2.5, 3.5):
-        assert not summed(times)
+    for share in (1.0, 1.1, 1.5, 2.5, 3.5):
+        assert not summed(share)
     assert not summed(2, noise=0.2)
 
 

@@ -98,7 +98,7 @@ def test_qlora() -> None:
             "dtype": "bfloat16",
         },
     }
-    run = {
+    run: dict[str, Any] = {
         **{
             "load_in": 4,
             "bf16": True,
@@ -114,7 +114,7 @@ def test_qlora() -> None:
     assert 2.8 < saved / 1e9 < 3.1
 
 
-TORCHTUNE = {
+TORCHTUNE: dict[str, tuple[float, dict[str, Any]]] = {
     "LoRA": (16.2, {"gradient_checkpointing": True}),
     "LoRA without checkpointing": (30.3, {"use_liger_kernel": True}),
     "QLoRA": (
@@ -197,7 +197,7 @@ def test_adapters_are_those_of_peft() -> None:
 
 
 def test_sharding_divides_and_offload_removes() -> None:
-    run = {"bf16": True, "dtype": "bfloat16", "per_device_train_batch_size": 1}
+    run: dict[str, Any] = {"bf16": True, "dtype": "bfloat16", "per_device_train_batch_size": 1}
     one = of(LLAMA_8B, **run)
     shared = of(LLAMA_8B, **run, fsdp=True, devices=8)
     away = of(
@@ -208,7 +208,7 @@ def test_sharding_divides_and_offload_removes() -> None:
 
 
 def test_a_reference_model_is_held_once() -> None:
-    run = {"dtype": "bfloat16", "bf16": True, "per_device_train_batch_size": 1}
+    run: dict[str, Any] = {"dtype": "bfloat16", "bf16": True, "per_device_train_batch_size": 1}
     full = of(LLAMA_8B, **run, method="dpo")
     assert full.peak.parts["reference model"] == full.peak.parts["weights"]
     assert not of(LLAMA_8B, **run, method="dpo", precompute_ref_log_probs=True).peak.parts[
@@ -234,7 +234,7 @@ def test_logits_are_most_of_a_small_model() -> None:
 
 
 def test_an_evaluation_can_be_the_peak() -> None:
-    run = {
+    run: dict[str, Any] = {
         "dtype": "bfloat16",
         "gradient_checkpointing": True,
         "lora": {"r": 8},

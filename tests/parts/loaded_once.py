@@ -20,7 +20,7 @@ State = tuple[int, object, object, bool]
 
 def keep_tokenizers_of_parts() -> None:
     """Have `truetune.render.tokenizer.load` read each folder of the parts once."""
-    loading._load_folder = _once(loading._load_folder)
+    vars(loading)["_load_folder"] = _once(loading._load_folder)
 
 
 def _once(read: Callable[[Path, Path], Tokenizer]) -> Callable[[Path, Path], Tokenizer]:

@@ -146,7 +146,7 @@ def followed() -> Iterator[None]:
 
 def encode(row: dict[str, Any]) -> dict[str, Any]:
     """A user's own preparation, with two faults: all after the second turn is dropped, and the question is learned."""
-    ids = tiny.tokenizer().apply_chat_template(row["messages"][:2], return_dict=False)
+    ids: Any = tiny.tokenizer().apply_chat_template(row["messages"][:2], return_dict=False)
     second = ids.index(ids[0], 1)
     return {"input_ids": ids, "labels": ids[:second] + [-100] * len(ids[second:])}
 

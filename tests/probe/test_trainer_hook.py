@@ -72,20 +72,21 @@ def test_a_wrong_call_fails_as_it_would(classes: Classes) -> None:
 def test_a_new_of_a_users_own_class_gets_what_it_would(classes: Classes) -> None:
     """Around and behind the Trainer in the order of classes."""
     seen: list[Any] = []
+    trainer: Any = classes.trainer
 
     class Behind:
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             seen.append((args, kwargs))
             return object.__new__(cls)
 
-    class Mixed(classes.trainer, Behind):
+    class Mixed(trainer, Behind):
         pass
 
-    class Around(classes.trainer):
+    class Around(trainer):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return super().__new__(cls)
 
-    class Passes(classes.trainer):
+    class Passes(trainer):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             return super().__new__(cls, *args, **kwargs)
 

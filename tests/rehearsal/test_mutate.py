@@ -74,14 +74,18 @@ def test_pairs() -> None:
 class Own(Trainer):
     """A loss that does not look at labels, nor at their count, by which the trainer would divide it."""
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any
+    ) -> Any:
         labels = inputs["input_ids"].masked_fill(inputs["attention_mask"] == 0, -100)
         return super().compute_loss(model, {**inputs, "labels": labels}, return_outputs)
 
 
 def right(prediction: EvalPrediction) -> dict[str, float]:
     """Share of the labels that are predicted right."""
-    predictions, labels = prediction.predictions.argmax(-1)[:, :-1], prediction.label_ids[:, 1:]
+    logits: Any = prediction.predictions
+    label_ids: Any = prediction.label_ids
+    predictions, labels = logits.argmax(-1)[:, :-1], label_ids[:, 1:]
     return {"right": float((predictions == labels)[labels != -100].mean())}
 
 
@@ -106,7 +110,9 @@ def test_a_loss_without_labels() -> None:
 
 
 def test_own_metrics_are_asked() -> None:
-    trainer = trainer_of(eval_dataset=Dataset.from_list(tiny.encoded(CHATS)), compute_metrics=right)
+    trainer: Any = trainer_of(
+        eval_dataset=Dataset.from_list(tiny.encoded(CHATS)), compute_metrics=right
+    )
     model = copy.deepcopy(trainer.model)
     batch = dict(trainer.data_collator(tiny.encoded(CHATS)))
     with torch.no_grad():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def test_what_cannot_be_shrunk_becomes_a_llama() -> None:
 
 
 def test_the_same_weights_each_time() -> None:
-    settings = {"vocab_size": 50, "hidden_size": 512, "num_attention_heads": 8}
+    settings: dict[str, Any] = {"vocab_size": 50, "hidden_size": 512, "num_attention_heads": 8}
     one, two = (
         miniature_model.build_miniature(LlamaForCausalLM, LlamaConfig(**settings)) for _ in range(2)
     )

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jinja2
 from jinja2 import nodes
@@ -153,12 +153,12 @@ def rendered_by_transformers(source: str, row: Conversation, count: int) -> str 
         compiled = chat_template_utils._compile_jinja_template(source)
         compiled.environment.globals["strftime_now"] = CLOCK.strftime
         variables = {**SPECIAL, **row.template_kwargs}
-        texts, _ = chat_template_utils.render_jinja_template(
+        rendered: Any = chat_template_utils.render_jinja_template(
             [row.messages[:count]], tools=row.tools, chat_template=source, **variables
         )
     except Exception as error:
         return error
-    text: str = texts[0]
+    text: str = rendered[0][0]
     return text
 
 

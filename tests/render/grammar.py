@@ -1068,7 +1068,7 @@ def _simpler(part: Part) -> Iterator[Part]:
             piece for piece in part.pieces if isinstance(piece, Part) and piece.type == "body"
         )
     if (
-        part.rule not in LEAVES.get(part.type, ())
+        part.rule not in [rule for _, rule in LEAVES.get(part.type, ())]
         and part.type in PLAINEST
         and part.text != PLAINEST[part.type]
     ):

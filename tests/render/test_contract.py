@@ -147,7 +147,9 @@ def test_masks_of_trl(family: str) -> None:
 
     base = probes_of(family, history="single")
     source = (parts.folder(family) / "training_chat_template.jinja").read_text(encoding="utf-8")
-    special = {f"{name}_token": token.token for name, token in base.tokenizer.special.items()}
+    special: dict[str, Any] = {
+        f"{name}_token": token.token for name, token in base.tokenizer.special.items()
+    }
     ours = dataclasses.replace(base, template=Template(source, special))
     counts: Counter[str] = Counter()
     for case, messages in CONVERSATIONS.items():
@@ -157,7 +159,7 @@ def test_masks_of_trl(family: str) -> None:
                 for message in copy.deepcopy(messages)
             ]
             try:
-                (text,), (blocks,) = render_jinja_template(
+                rendered: Any = render_jinja_template(
                     [plain],
                     tools=tools,
                     chat_template=source,
@@ -171,6 +173,7 @@ def test_masks_of_trl(family: str) -> None:
                         Conversation(Origin(case, 1, 0), "messages", messages, tools=tools)
                     )
                 continue
+            (text,), (blocks,) = rendered
             (rendering,) = ours.renderings(messages, tools)
             assert rendering.text == text
             mine = [False] * len(text)

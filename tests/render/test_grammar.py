@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 
 import pytest
 from jinja2.filters import FILTERS
@@ -85,7 +86,7 @@ QUESTIONS = {
 
 @pytest.mark.parametrize("first", range(0, COUNT, BLOCK))
 def test_generated_templates_render_as_transformers_does(
-    first: int, record_property: pytest.RecordProperty
+    first: int, record_property: Callable[[str, object], None]
 ) -> None:
     reports = [report(seed) for seed in range(first, min(first + BLOCK, COUNT))]
     outcomes = [made.outcome for made in reports]

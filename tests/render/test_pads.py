@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 import tokenizers
@@ -49,7 +50,8 @@ def demo(*control: str, **special: str) -> Tokenizer:
     tokenizer = load(str(TOKENIZER))
     backend = tokenizers.Tokenizer(tokenizer.backend.model)
     backend.add_special_tokens(list(control))
-    named = {name: Special(token, backend.token_to_id(token)) for name, token in special.items()}
+    ids: dict[str, Any] = {token: backend.token_to_id(token) for token in special.values()}
+    named = {name: Special(token, ids[token]) for name, token in special.items()}
     return dataclasses.replace(
         tokenizer, backend=backend, special=named, embedding_rows=None, vocabulary=2100
     )

@@ -57,7 +57,7 @@ def test_the_clock_stands_still(folder: Path) -> None:
 
 
 def test_prompts_of_rows_end_before_the_last_answer() -> None:
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "user", "content": "One?"},
         {"role": "assistant", "content": "Two.", "train": False},
         {"role": "user", "content": "Three?"},

@@ -29,10 +29,9 @@ def expected(
         {key: value for key, value in message.items() if value is not None}
         for message in copy.deepcopy(messages)
     ]
+    settings: dict[str, Any] = {**SPECIAL, **variables}
     try:
-        return render_jinja_template(
-            [plain], tools=tools, chat_template=source, **SPECIAL, **variables
-        )[0][0]
+        return render_jinja_template([plain], tools=tools, chat_template=source, **settings)[0][0]
     except Exception as error:
         return error
 

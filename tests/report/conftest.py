@@ -20,7 +20,9 @@ HOSTILE = (
 @pytest.fixture(scope="package")
 def broken() -> DataReport:
     """The demo's broken set, cut at 512 tokens."""
-    return truetune.check(data=str(BROKEN), tokenizer=str(TOKENIZER), max_length=512)
+    report = truetune.check(data=str(BROKEN), tokenizer=str(TOKENIZER), max_length=512)
+    assert isinstance(report, DataReport)
+    return report
 
 
 @pytest.fixture(scope="package")
@@ -36,4 +38,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> DataReport:
     ]
     path = tmp_path_factory.mktemp("hostile") / "<b>&\x1b[31m{0}[a](b)\u202e.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return truetune.check(data=str(path), tokenizer=str(TOKENIZER))
+    report = truetune.check(data=str(path), tokenizer=str(TOKENIZER))
+    assert isinstance(report, DataReport)
+    return report

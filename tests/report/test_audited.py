@@ -29,7 +29,7 @@ from truetune.report.page import html_page, laws_section, notebook_html
 from truetune.report.report_terminal import as_text
 from truetune.report.sarif import to_sarif
 from truetune.report.visible_text import visible
-from truetune.spec.run import RunSpec
+from truetune.spec.run import RunSpec, Severity
 
 SCHEMA = json.loads(
     (Path(__file__).parents[2] / "docs" / "schema" / "report-1.json").read_text(encoding="utf-8")
@@ -137,11 +137,12 @@ def test_broken_laws_stand_first(report: AuditReport) -> None:
 
 def test_a_broken_law_names_its_finding(report: AuditReport) -> None:
     broken = {"process-count": {"value": 1.0, "tolerance": 1e-3, "unit": "", "evidence": {}}}
-    for severity, said in (
+    cases: tuple[tuple[Severity | None, str], ...] = (
         ("error", "broken (LAW016)"),
         ("info", "broken (only a note, LAW016)"),
         (None, "differs, which other findings or the settings explain"),
-    ):
+    )
+    for severity, said in cases:
         own = (
             [Finding("gradient-depends-on-process-count", "LAW016", severity, "apart", "divide")]
             if severity

@@ -188,7 +188,7 @@ def test_a_row_that_the_template_refuses_is_shown_with_what_it_raised(
     )
     report = checked(data, template=str(template))
     (tmp_path / "page.html").write_text(html_page(report), encoding="utf-8")
-    with opened(browser, f"{(tmp_path / 'html_page.html').as_uri()}#row=1") as view:
+    with opened(browser, f"{(tmp_path / 'page.html').as_uri()}#row=1") as view:
         expect(view.locator("[data-amiss]")).to_contain_text("no <b>system</b> role")
         raw = view.locator("[data-raw]").text_content() or ""
         assert json.loads(raw) == bad

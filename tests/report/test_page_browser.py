@@ -530,7 +530,7 @@ class Rows(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path, _, text = self.path.partition("?")
         query = {name: values[0] for name, values in parse_qs(text).items()}
-        body = {"/": self.page, "/rows": self.rows, "/search": self.search}[path](query)
+        body = {"/": self.html_page, "/rows": self.rows, "/search": self.search}[path](query)
         self.send_response(200)
         self.send_header("Content-Type", "text/html" if path == "/" else "application/json")
         self.end_headers()

@@ -29,6 +29,7 @@ from truetune.report.page.token_rows import (
 )
 from truetune.report.page.trainer_masks import mask_after_marker
 from truetune.spec.run import RunSpec
+from truetune.spec.training import Training
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30) | st.sampled_from(
     [
@@ -299,7 +300,7 @@ def test_a_row_says_what_a_limit_leaves_of_it() -> None:
         RunSpec(
             tokenizer=str(TOKENIZER),
             max_length=10,
-            training={"other": {"truncation_mode": "keep_end"}},
+            training=Training(other={"truncation_mode": "keep_end"}),
         )
     )
     assert [row["kept"] for row in from_end.rows(pair)] == [

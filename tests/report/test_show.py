@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,9 @@ def views(path: Path, **settings: object) -> list[TokenView]:
 
 def drawn(token_view: TokenView, *, ids: bool = False, colour: bool = False) -> str:
     buffer = io.StringIO()
-    colours = {"force_terminal": True, "color_system": "standard", "_environ": {}} if colour else {}
+    colours: dict[str, Any] = {}
+    if colour:
+        colours = {"force_terminal": True, "color_system": "standard", "_environ": {}}
     render_view(token_view, Console(file=buffer, width=80, **colours), ids=ids)
     return buffer.getvalue()
 

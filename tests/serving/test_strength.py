@@ -54,11 +54,11 @@ def adapter(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         init_lora_weights=False,
         base_model_name_or_path=str(base),
     )
-    tuned = get_peft_model(model, config)
+    tuned: Any = get_peft_model(model, config)
     for name, weight in tuned.named_parameters():
         if "lora_B" in name:
             weight.data *= 0.1
-    tuned.save_pretrained(folder)
+    tuned.save_pretrained(str(folder))
     tuned.merge_and_unload().save_pretrained(folder / "merged")
     tiny.tokenizer().save_pretrained(folder / "merged")
     return folder
@@ -114,7 +114,8 @@ def test_a_wrong_scaling_is_named(adapter: Path, scale: float, named: str) -> No
 
 
 def test_a_scaling_without_a_name() -> None:
-    base, effect = np.float32([-3, -2, -4, -1]), np.float32([1, -0.5, 2, 0.7])
+    base = np.array([-3, -2, -4, -1], np.float32)
+    effect = np.array([1, -0.5, 2, 0.7], np.float32)
     strength = of_logprobs(base + 0.7 * effect, base + effect, base, adapter=True)
     assert strength is not None
     assert (round(strength.factor or 0, 4), round(strength.cosine or 0, 4)) == (0.7, 1)

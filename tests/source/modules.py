@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from textwrap import dedent
+from typing import Any
 
 from truetune.source.module import Module, parse
 
@@ -25,7 +26,7 @@ def last(made: Module) -> ast.expr:
 
 def notebook(*cells: str, indent: int = 1, ascii_only: bool = False, listed: bool = True) -> str:
     """A notebook with these code cells and one of Markdown before each."""
-    written = []
+    written: list[dict[str, Any]] = []
     for cell in cells:
         source = cell.splitlines(keepends=True) if listed else cell
         written.append(

@@ -39,8 +39,10 @@ def names_in(source: str) -> set[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             found.add(node.name)
-        elif isinstance(node, (ast.Name, ast.keyword, ast.arg)):
-            found.add(str(getattr(node, "id", None) or node.arg))
+        elif isinstance(node, ast.Name):
+            found.add(node.id)
+        elif isinstance(node, (ast.keyword, ast.arg)):
+            found.add(str(node.arg))
         elif isinstance(node, ast.Attribute):
             found.add(node.attr)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -40,8 +40,8 @@ class Gradients(TrainerCallback):
     def __init__(self) -> None:
         self.seen: list[np.ndarray] = []
 
-    def on_pre_optimizer_step(self, *_: Any, model: Any, **__: Any) -> None:
-        kept = [p.grad.flatten() for p in model.parameters() if p.requires_grad]
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **parts: Any) -> None:
+        kept = [p.grad.flatten() for p in parts["model"].parameters() if p.requires_grad]
         self.seen.append(torch.cat(kept).numpy().copy())
 
 
@@ -116,7 +116,8 @@ def main(file: Path) -> None:
         made = run(*case, state.num_processes)
         found |= {f"{name}/{what}": value for what, value in made.items()}
     if state.is_main_process:
-        np.savez(file, **found)
+        arrays: dict[str, Any] = found
+        np.savez(file, **arrays)
 
 
 if __name__ == "__main__":

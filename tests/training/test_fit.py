@@ -131,7 +131,7 @@ def test_the_lines_can_be_pasted(tmp_path: Path) -> None:
             pasted[name.removeprefix("training.")] = value
     for name, value in pasted.items():
         made = apply_changes(spec, changes)
-        held = made.max_length if name == "max_length" else getattr(made.training, name)
+        held: Any = made.max_length if name == "max_length" else getattr(made.training, name)
         assert value == (
             held.model_dump(mode="json", exclude_unset=True) if name == "lora" else held
         )

@@ -60,7 +60,7 @@ def rows() -> list[dict[str, Any]]:
 
 def gradients(of: Any, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     of.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     return {name: p.grad.clone() for name, p in of.named_parameters() if p.grad is not None}
 
 

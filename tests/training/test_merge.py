@@ -215,7 +215,7 @@ def test_the_ladder_tells_what_another_scale_does(made: Path, tmp_path: Path) ->
     from transformers import AutoModelForCausalLM
 
     asked = prepare_prompts(made / "lora", made / "base", count=2)
-    seen = {}
+    seen: dict[Any, Any] = {}
     for alpha in (0, 2, 8, 16):
         adapter = broken(made, tmp_path / str(alpha), lora_alpha=alpha)
         model = PeftModel.from_pretrained(

@@ -80,7 +80,7 @@ def verdicts(count: int = 40) -> list[Row]:
 def spec_of(base: Path, folder: Path, rows: list[Row], method: str, **training: Any) -> RunSpec:
     data = folder / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    settings = {
+    settings: dict[str, Any] = {
         "method": method, "output_dir": str(folder / "out"), "learning_rate": 3e-3, "max_steps": 8, "logging_steps": 1,
         "per_device_train_batch_size": 4, "gradient_accumulation_steps": 1, "eval_strategy": "no", "val_size": 0,
         "save_strategy": "no", "dtype": "float32",

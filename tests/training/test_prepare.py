@@ -59,7 +59,8 @@ def copied(of: Path, to: Path, **changes: dict[str, Any]) -> Path:
 def test_all_weights_are_trained_in_float32(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "bf16"
     shutil.copytree(home, other)
-    tiny().to(torch.bfloat16).save_pretrained(other)
+    half: Any = tiny()
+    half.to(torch.bfloat16).save_pretrained(other)
     made = ready(other)
     assert made.model.dtype == torch.float32
     assert made.peft is None
@@ -79,7 +80,8 @@ def test_a_frozen_base_is_rounded_where_that_is_faster(
 def test_a_base_of_its_own_numbers_keeps_them(home: Path, tmp_path: Path) -> None:
     other = tmp_path / "half"
     shutil.copytree(home, other)
-    tiny().to(torch.float16).save_pretrained(other)
+    half: Any = tiny()
+    half.to(torch.float16).save_pretrained(other)
     assert ready(other, lora=Lora(), dtype="auto").model.dtype == torch.float16
 
 

@@ -97,7 +97,7 @@ def test_each_batch_gets_the_cheaper_layout() -> None:
 
 def test_packs_are_taken_apart_for_a_model_that_would_mix_them() -> None:
     made = model("mamba", state_size=4).eval()
-    pack = {
+    pack: dict[str, Any] = {
         "input_ids": np.arange(3, 15),
         "labels": np.arange(3, 15),
         "sources": np.arange(12),

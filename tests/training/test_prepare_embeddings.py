@@ -55,7 +55,7 @@ def step(model: Any, id: int) -> None:
     model.train()
     ids = torch.tensor([[5, id, 6, id, 7]])
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.05)
-    token_losses(model, {"input_ids": ids, "labels": ids}).losses.mean().backward()  # type: ignore[no-untyped-call]
+    token_losses(model, {"input_ids": ids, "labels": ids}).losses.mean().backward()
     optimizer.step()
     model.eval()
 
@@ -66,6 +66,7 @@ def test_added_tokens_stand_in_a_tokenizer_of_the_run_and_encode_as_one(tmp_path
     assert spec.model == str(tmp_path / "base")
     tokenizer = load(str(spec.tokenizer), model=spec.model)
     id = tokenizer.backend.token_to_id(NEW)
+    assert id is not None
     assert tokenizer.backend.encode(f"a{NEW} b", add_special_tokens=False).ids.count(id) == 1
     assert id not in tokenizer.control
     assert (
@@ -114,7 +115,8 @@ def test_all_weights_hold_the_new_rows(tmp_path: Path) -> None:
 
 
 def test_new_rows_are_near_the_mean_and_always_the_same() -> None:
-    first, second = tiny(), tiny()
+    first: Any = tiny()
+    second: Any = tiny()
     old = first.get_input_embeddings().weight.detach().clone()
     state = torch.get_rng_state()
     enlarge(first, len(old) + 1)

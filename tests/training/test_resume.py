@@ -75,8 +75,8 @@ class Summing:
     """What a trainer of TRL's sums, and transformers' Trainer."""
 
     def __init__(self) -> None:
-        self._metrics = {"train": defaultdict(list), "eval": defaultdict(list)}
-        self._stored_metrics = defaultdict(lambda: defaultdict(list))
+        self._metrics: Any = {"train": defaultdict(list), "eval": defaultdict(list)}
+        self._stored_metrics: Any = defaultdict(lambda: defaultdict(list))
         self._tr_loss, self._total_loss_scalar = torch.tensor(0.0), 0.0
         self._globalstep_last_logged = self._total_train_tokens = 0
 

@@ -151,7 +151,7 @@ def _paths(settings: dict[str, Any], parent: str = "") -> list[str]:
 
 
 def test_every_setting_is_shown_or_known_to_be_hidden() -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "learn": Learn,
         "encode": Encoding,
         "training": Training,

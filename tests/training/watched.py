@@ -17,7 +17,8 @@ LIMIT = 16
 
 def prompts(count: int = 8) -> list[Prompt]:
     """Questions of the chats that tiny runs are trained on."""
-    tokenizer, made = tiny.tokenizer(), []
+    tokenizer: Any = tiny.tokenizer()
+    made: list[Prompt] = []
     for i, row in enumerate(tiny.chats(count)):
         question, answer = (message["content"] for message in row["messages"])
         ids = tokenizer.apply_chat_template(

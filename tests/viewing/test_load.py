@@ -51,10 +51,11 @@ def test_slow_clients_hold_no_worker_and_are_let_go(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(connections, "HEAD_SECONDS", 1.0)
     with serving(DATA) as server:
         slow = [
-            socket.create_connection(server.server_address, timeout=20) for _ in range(3 * WORKERS)
+            socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=20)
+            for _ in range(3 * WORKERS)
         ]
-        for client in slow:
-            client.sendall(b"GET /")
+        for one in slow:
+            one.sendall(b"GET /")
         client = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=20)
         client.request("GET", f"/{server.token}/")
         assert client.getresponse().status == 200

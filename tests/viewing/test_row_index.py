@@ -10,6 +10,7 @@ import json
 import lzma
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ def test_a_row_far_on_costs_the_part_that_holds_it(tmp_path: Path, name: str) ->
 def write(path: Path, rows: list[dict[str, str]]) -> None:
     """Rows in the form that the name says."""
     lines = "".join(json.dumps(row) + "\n" for row in rows).encode()
-    packers = {
+    packers: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.compress,
         ".bz2": bz2.compress,
         ".xz": lzma.compress,

@@ -139,7 +139,7 @@ def test_requests_with_a_body_or_without_sense(server: ViewServer) -> None:
         b"\xff\xfe / HTTP/1.1\r\n\r\n",
         b"G" * 70_000 + b"\r\n",
     ):
-        with socket.create_connection(server.server_address, timeout=5) as raw:
+        with socket.create_connection(("127.0.0.1", server.server_address[1]), timeout=5) as raw:
             raw.sendall(sent)
             raw.shutdown(socket.SHUT_WR)
             said = raw.makefile("rb").read(300)
@@ -244,7 +244,7 @@ def test_the_next_row_that_is_not_as_it_should_be(tmp_path: Path) -> None:
 
 def test_hostile_rows_are_answered(tmp_path: Path) -> None:
     path = tmp_path / "<b>&\x1b[31m.jsonl"
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "messages": [{"role": role, "content": text}, {"role": "assistant", "content": text}],
             text: text,

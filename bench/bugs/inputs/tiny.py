@@ -130,7 +130,7 @@ def tuned(base: Any, *, steps: int = 20, **lora: Any) -> Any:
     """A LoRA on a model, trained for some steps."""
     from peft import LoraConfig, get_peft_model
 
-    settings = {
+    settings: dict[str, Any] = {
         "r": 4,
         "lora_alpha": 8,
         "target_modules": ["q_proj", "v_proj"],

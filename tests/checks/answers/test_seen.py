@@ -71,7 +71,7 @@ def test_runs_that_hover_are_silent() -> None:
     assert fired <= 3
 
 
-GOOD_RUN = {
+GOOD_RUN: dict[str, Any] = {
     "total": 400,
     "finished": True,
     "losses": [{"step": s, "assistant content": c, "stop token": t}

@@ -244,7 +244,7 @@ def test_attention_mask_that_is_the_loss_mask_is_told() -> None:
 def test_a_loss_of_ones_own_may_want_shifted_labels() -> None:
     class Shifted(transformers.Trainer):
         def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
+            self, model: Any, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any
         ) -> Any:
             labels = inputs.pop("labels")
             logits = model(**inputs).logits
@@ -293,7 +293,7 @@ def test_some_answers_cut_are_a_warning() -> None:
 def test_packed_by_hand(positions: str | None) -> None:
     """Two rows in a line: no positions, positions that go on, and ones that begin anew under a mask of ones."""
     rows = tiny.encoded(tiny.chats())
-    packed: Rows = []
+    packed: Any = []
     for one, two in zip(rows[::2], rows[1::2], strict=True):
         line = {key: one[key] + two[key] for key in one}
         if positions:
@@ -355,7 +355,7 @@ def test_an_answer_shared_by_several_rows_is_no_matched_pair() -> None:
 def test_ranks(keys: tuple[str, ...]) -> None:
     """The same rows on both; or one without labels."""
     rows = tiny.encoded(tiny.chats(4))
-    less = [{key: row[key] for key in row if key not in keys} for row in rows]
+    less: Any = [{key: row[key] for key in row if key not in keys} for row in rows]
     loaders = [
         torch.utils.data.DataLoader(r, collate_fn=transformers.default_data_collator)
         for r in (rows, less)
@@ -417,7 +417,11 @@ def test_added_tokens_with_rows_that_can_change() -> None:
     rows = tiny.chats()
     for row in rows:
         row["messages"][1]["content"] = "<call>" + row["messages"][1]["content"]
-    for more, fires in (({}, True), ({"trainable_token_indices": [len(tokenizer) - 1]}, False)):
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({}, True),
+        ({"trainable_token_indices": [len(tokenizer) - 1]}, False),
+    ]
+    for more, fires in cases:
         model = tiny.model(len(tokenizer))
         settings = peft.LoraConfig(target_modules=["q_proj"], **more)
         findings = found(tiny.sft(rows, peft.get_peft_model(model, settings), tokenizer))

@@ -17,7 +17,7 @@ from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.inspect_checkpoint import checkpoint_report
 
-BASES = {
+BASES: dict[str, dict[str, Any]] = {
     "base": {},
     "tied": {"tie_word_embeddings": True},
     "bf16": {"dtype": "bfloat16"},
@@ -138,7 +138,7 @@ def test_other_families(tmp_path: Path) -> None:
     """Hybrid stacks, experts, several parts, an encoder with a decoder."""
     import transformers
 
-    small = {
+    small: dict[str, Any] = {
         "vocab_size": 128,
         "hidden_size": 32,
         "intermediate_size": 32,
@@ -148,7 +148,11 @@ def test_other_families(tmp_path: Path) -> None:
         "num_hidden_layers": 4,
         "pad_token_id": 0,
     }
-    experts = {"moe_intermediate_size": 16, "num_experts": 4, "num_experts_per_tok": 2}
+    experts: dict[str, Any] = {
+        "moe_intermediate_size": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+    }
     configs = {
         "Qwen3ForCausalLM": transformers.Qwen3Config(**small),
         "Qwen3MoeForCausalLM": transformers.Qwen3MoeConfig(**small, **experts, mlp_only_layers=[0]),
@@ -184,7 +188,7 @@ def test_head_of_a_classifier(task: str | None, made: Path, tmp_path: Path) -> N
     for name, parameter in tuned.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_()
-    tuned.save_pretrained(tmp_path)
+    tuned.save_pretrained(str(tmp_path))
     assert found(tmp_path) == ({} if task else {"head-not-saved": "error"})
     rewrite(tmp_path, lambda t: {k: v for k, v in t.items() if "score" not in k})
     assert found(tmp_path) == {"head-not-saved": "error"}
@@ -387,11 +391,15 @@ def test_new_tokens(made: Path, tmp_path: Path) -> None:
     assert tokenizer.add_tokens(["<call>"], special_tokens=True) == 1
     row = tokenizer.convert_tokens_to_ids("<call>")
     rule = "new-token-rows-not-trained-or-saved"
-    for name, settings in {"without": {}, "with": {"trainable_token_indices": [row]}}.items():
+    cases: dict[str, dict[str, Any]] = {
+        "without": {},
+        "with": {"trainable_token_indices": [row]},
+    }
+    for name, settings in cases.items():
         make.adapter(made / "base", tmp_path / name, **settings)
         tokenizer.save_pretrained(tmp_path / name)
         assert found(tmp_path / name) == ({rule: "error"} if name == "without" else {})
-    model = AutoModelForCausalLM.from_pretrained(made / "merged")
+    model: Any = AutoModelForCausalLM.from_pretrained(made / "merged")
     for name, change in {"kept": 0.0, "trained": 0.1}.items():
         model.get_input_embeddings().weight.data[row] += change
         model.save_pretrained(tmp_path / name)
@@ -513,7 +521,7 @@ def test_training_of_some_matrices_is_no_merge(tmp_path: Path) -> None:
 def test_families_with_heads_norms_and_embeddings_of_their_own(tmp_path: Path) -> None:
     import transformers
 
-    small = {
+    small: dict[str, Any] = {
         "vocab_size": 128,
         "hidden_size": 32,
         "intermediate_size": 32,

@@ -52,7 +52,9 @@ def inquest(example: dict[str, Any]) -> ModelEvidence:
     known["pad"] = _token(known["pad"]) if "pad" in known else None
     known["parted"] = tuple(DivergentAnswer(**one) for one in known.get("parted", ()))
     known["prompts"] = tuple(known.get("prompts", ()))
-    asked = {name: _watched(example[name]) for name in ("base", "cooler") if name in example}
+    asked: dict[str, Any] = {
+        name: _watched(example[name]) for name in ("base", "cooler") if name in example
+    }
     return ModelEvidence(_watched(example.get("look", {})), **asked, **known)
 
 

@@ -145,5 +145,6 @@ def _write_weights(folder: Path, zero: list[str]) -> None:
 
     backend = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     rows = np.random.default_rng(0).normal(size=(backend.get_vocab_size(), 8)).astype(np.float32)
-    rows[[backend.token_to_id(token) for token in zero]] = 0
+    for token in zero:
+        rows[backend.token_to_id(token)] = 0
     save_file({"model.embed_tokens.weight": rows}, folder / "model.safetensors")

@@ -17,7 +17,7 @@ from truetune.doctor.environment import Environment, Requirement
 from truetune.doctor.gather import torch_of
 from truetune.memory.machine import Gpu, Machine
 
-TORCH = {
+TORCH: dict[str, Any] = {
     "cuda": None,
     "hip": None,
     "available": False,

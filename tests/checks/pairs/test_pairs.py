@@ -13,6 +13,7 @@ import pytest
 import truetune
 from tests import parts
 from truetune.checks.pairs import pairs_lack_diversity
+from truetune.checks.report import DataReport
 
 Row = dict[str, Any]
 TOPICS = (
@@ -200,6 +201,7 @@ def test_real_pairs_and_verdicts(found: Found) -> None:
             select="PREF",
             max_length=8192,
         )
+        assert isinstance(report, DataReport)
         assert report.rows == wanted
         assert report.findings == ()
 
@@ -423,7 +425,9 @@ def test_copies_are_told_once(tmp_path: Path) -> None:
     )
     folder = str(parts.folder("qwen2.5-instruct"))
     (finding,) = truetune.check(data=str(path), tokenizer=folder, select="duplicate-rows").findings
-    assert (finding.count, finding.cases[0].origin.line) == (1, 23)
+    origin = finding.cases[0].origin
+    assert origin is not None
+    assert (finding.count, origin.line) == (1, 23)
 
 
 def test_answers_that_hardly_differ(found: Found) -> None:

@@ -208,10 +208,10 @@ class Loop:
             for i in range(16)
         ]
         rows = [tokenizer(text)["input_ids"] for text in texts]
-        encoded = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in rows]
+        encoded: Any = [{"input_ids": ids, "labels": [-100] * 5 + ids[5:]} for ids in rows]
         self.loader = DataLoader(
             encoded, 2, shuffle=True, collate_fn=DataCollatorForSeq2Seq(tokenizer, model)
-        )  # type: ignore[arg-type]
+        )
 
     def train(self) -> None:
         """Four steps of two micro-batches."""
@@ -337,7 +337,7 @@ def serve() -> None:
     torch.set_num_threads(1)
     tokenizer = AutoTokenizer.from_pretrained(sys.argv[1])
     datasets.disable_progress_bars()
-    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    transformers.logging.set_verbosity_error()
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -12,7 +12,7 @@ from datasets import Dataset
 import truetune
 from tests.auditing import tiny
 
-SHAPE = {
+SHAPE: dict[str, Any] = {
     "hidden_size": 32,
     "intermediate_size": 64,
     "num_attention_heads": 4,
@@ -69,7 +69,7 @@ def embedding(kind: type[transformers.Trainer]) -> transformers.Trainer:
     sides = ("",) if kind is OneTower else ("query_", "passage_")
 
     def collate(rows: list[dict[str, Any]]) -> dict[str, Any]:
-        made = {}
+        made: dict[str, Any] = {}
         for side in sides:
             padded = tokenizer.pad(
                 {"input_ids": [row[f"{side}input_ids"] for row in rows]}, return_tensors="pt"
@@ -88,9 +88,13 @@ def embedding(kind: type[transformers.Trainer]) -> transformers.Trainer:
 def classes(labels: Any, count: int) -> transformers.Trainer:
     """A head that classifies rows into `count` classes, or gives each a number."""
     tokenizer = tiny.tokenizer()
-    config = transformers.LlamaConfig(
-        **SHAPE, vocab_size=len(tokenizer), num_labels=count, pad_token_id=tokenizer.pad_token_id
-    )
+    settings: dict[str, Any] = {
+        **SHAPE,
+        "vocab_size": len(tokenizer),
+        "num_labels": count,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    config = transformers.LlamaConfig(**settings)
     rows = Dataset.from_list(
         [
             {"input_ids": tokenizer(text)["input_ids"], "labels": labels(i)}

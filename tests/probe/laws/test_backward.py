@@ -101,7 +101,7 @@ def preference(
 
 def experts() -> Any:
     """A small mixture of experts."""
-    shape = {
+    shape: dict[str, Any] = {
         "hidden_size": 32,
         "intermediate_size": 32,
         "num_hidden_layers": 2,
@@ -119,7 +119,7 @@ def experts() -> Any:
 
 def capped() -> Any:
     """A model that caps its logits."""
-    shape = {
+    shape: dict[str, Any] = {
         "hidden_size": 32,
         "intermediate_size": 32,
         "num_hidden_layers": 2,
@@ -228,7 +228,9 @@ def test_a_run_is_the_same_with_and_without() -> None:
 class Mean(transformers.Trainer):
     """A mean for each micro-batch."""
 
-    def compute_loss(self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any) -> Any:
+    def compute_loss(
+        self, model: Any, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any
+    ) -> Any:
         logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[:, :-1]
         return torch.nn.functional.cross_entropy(logits.transpose(1, 2), inputs["labels"][:, 1:])
 
@@ -272,7 +274,7 @@ def test_broken_in_bfloat16_is_far_beyond_its_tolerance() -> None:
 def test_one_fault_is_one_finding() -> None:
     class MeanOfMeans(transformers.Trainer):
         def compute_loss(
-            self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
+            self, model: Any, inputs: Any, return_outputs: bool = False, *_: Any, **__: Any
         ) -> Any:
             logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits[
                 :, :-1
@@ -322,7 +324,7 @@ def test_orpo_learns_its_prompts() -> None:
 def test_a_loop_of_ones_own() -> None:
     tokenizer, rows = tiny.tokenizer(), tiny.encoded(tiny.chats())
     collate = transformers.DataCollatorForSeq2Seq(tokenizer)
-    loader: Any = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
+    loader: Any = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate)
 
     def unshifted(model: Any, inputs: Any) -> Any:
         logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits
@@ -340,12 +342,12 @@ def test_a_loop_of_ones_own() -> None:
 def test_labels_that_are_shifted_beforehand_are_no_fault() -> None:
     """A loop whose data set holds the next ids as labels, and whose loss does not shift."""
     tokenizer = tiny.tokenizer()
-    rows = [
+    rows: Any = [
         {"input_ids": r["input_ids"], "labels": [*r["labels"][1:], -100]}
         for r in tiny.encoded(tiny.chats())
     ]
     collate = transformers.DataCollatorForSeq2Seq(tokenizer)
-    loader: Any = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate)  # type: ignore[arg-type]
+    loader: Any = torch.utils.data.DataLoader(rows, batch_size=2, collate_fn=collate)
 
     def loss(model: Any, inputs: Any) -> Any:
         logits = model(inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits

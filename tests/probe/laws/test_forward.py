@@ -295,7 +295,7 @@ def test_everything_is_as_before() -> None:
             model.config.to_dict(), model.config._attn_implementation, model.is_gradient_checkpointing,
             [len(module._forward_hooks) for module in model.modules() if isinstance(module, torch.nn.Embedding)],
             copy.deepcopy(dict(trainer._metrics)), copy.deepcopy(trainer.state), len(trainer.accelerator._dataloaders),
-            torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist(),
+            torch.get_rng_state(), random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist(),
         )  # fmt: skip
 
     before = state()
@@ -410,7 +410,7 @@ def test_models_that_return_tuples() -> None:
 
 
 def test_what_can_not_be_tested() -> None:
-    shape = {
+    shape: dict[str, Any] = {
         "d_model": 16,
         "d_kv": 4,
         "d_ff": 16,
