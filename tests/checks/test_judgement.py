@@ -17,17 +17,17 @@ from tests.checks.pages import answers, block, cause, environment, evaluation, s
 from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
 from truetune.checks.catalogue import rules, station
-from truetune.checks.causes import causes_of
+from truetune.checks.check_data import check, prepare
+from truetune.checks.check_environment import judge_environment as judge_environment
 from truetune.checks.data_rules import DataRules
-from truetune.checks.examine import judge as judge_environment
+from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
+from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.report import Report, with_judgement
+from truetune.checks.reports import Report, with_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_runner import REPORT_IT, run_rules
-from truetune.checks.run import check, prepare
-from truetune.checks.watching import judgement_of as judge_answers
 from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
@@ -326,7 +326,7 @@ def test_a_command_whose_rule_fails(
 
 JUDGES: dict[str, Callable[[str, RunSpec], Judgement]] = {
     "answers": lambda text, spec: judge_answers(answers.watched(yaml.safe_load(text)), spec),
-    "cause": lambda text, spec: causes_of(cause.inquest(yaml.safe_load(text)), spec),
+    "cause": lambda text, spec: find_causes(cause.inquest(yaml.safe_load(text)), spec),
     "evaluation": lambda text, spec: judge_evaluation(evaluation.evaluated(yaml.safe_load(text)), spec),
     "serving": lambda text, spec: judge_service(serving.service(yaml.safe_load(text)), spec),
     "environment": lambda text, spec: (

@@ -14,7 +14,7 @@ import pytest
 import truetune
 from tests.logs.test_rules import log_of
 from truetune.checks.catalogue import rules
-from truetune.checks.diagnose import CURVES, diagnose
+from truetune.checks.diagnose_log import JUDGED_CURVES, diagnose
 from truetune.checks.rule_runner import run_rules
 
 STEPS = 60
@@ -107,7 +107,7 @@ def test_the_curves_that_rules_read_are_known() -> None:
     named = {name for file in files for name in NAMED.findall(file.read_text(encoding="utf-8"))}
     needed = {name for rule in rules("log") for name in rule.needs}  # type: ignore[attr-defined]
     assert len(named) > 10
-    assert named | needed <= CURVES
+    assert named | needed <= JUDGED_CURVES
 
 
 @pytest.mark.parametrize("of", [sft, grpo, dpo])

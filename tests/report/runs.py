@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.watching import findings_of
+from truetune.checks.judge_answers import answer_findings
 from truetune.evaluation.compare import compared
 from truetune.evaluation.report import SampleReport
 from truetune.generation.answer_samples import Answer, Prompt, Sample, SampledRun, SamplingPass
@@ -92,7 +92,7 @@ def write_run(
     for one in looks:
         sample_files.save_pass(one, LIMIT, folder)
     sample_files.append_findings(
-        findings_of(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
+        answer_findings(SampledRun(tuple(looks[:1]), limit=LIMIT, finished=True)), 20, folder
     )
     (folder / "watch.json").write_text(
         json.dumps({"prompts": 6, "share_of_the_time": 0.1, "notes": []})

@@ -32,12 +32,12 @@ from truetune.checks.batch.stop_token_never_supervised import StopTokenNeverSupe
 from truetune.checks.catalogue import choose, station
 from truetune.checks.data_rules import DataRules
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
-from truetune.checks.in_code import with_fix_in_code
+from truetune.checks.fixes_in_code import with_fix_in_code
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import BatchRule, DataRule, Setup
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.whose import resolved, trainer_of
+from truetune.checks.trainer_sightings import trainer_of, with_trainer_defaults
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
@@ -49,7 +49,7 @@ from truetune.render.probes import Probes, probes
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-SECONDS = 60.0
+TIMEOUT_S = 60.0
 """By then a guard gives up; it takes one or two"""
 OF_TEMPLATE = ("tokenizer", "template", "tokens")
 """Stations that small chats of ours tell something about; the others are about the user's own rows"""
@@ -116,7 +116,7 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
     started, lost = time.perf_counter(), list[str]()
     report: Report | None = run_contained(
-        _report, live, spec, on_failure=lost.append, seconds=SECONDS
+        _report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
     )
     if report is None:
         judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
@@ -148,7 +148,7 @@ def _judge(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
     rows = work.part("the rows", lambda: read_live_rows(live)) or []
-    made = work.part("the tokenizer", lambda: _probes(work))
+    made = work.part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
     if made is not None and (live.collator is not None or any("input_ids" in row for row in rows)):
         record = work.part("the collator", lambda: collate_rows(live, folder, made, rows))
@@ -158,7 +158,7 @@ def _judge(work: _Guard) -> None:
         work.part("the tokenizer and template", lambda: _judge_data(work, made, rows))
 
 
-def _probes(work: _Guard) -> Probes:
+def _prepare_probes(work: _Guard) -> Probes:
     template = read_live_template(work.live, work.folder)
     given = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=given | _trainer_of(work.live.collator, work.spec))
@@ -173,7 +173,7 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 
 def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None) -> None:
     record = record_model(work.live, work.folder) if made is None else made.record
-    subject = _placed(record, work.spec, known)
+    subject = _place_tokens(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
     if made is None:
         kinds = [kind for kind in kinds if not kind.needs_batches]
@@ -199,7 +199,7 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
         )
 
 
-def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
+def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     """The batches with each token placed.
 
     Stop ids of a model that do not know how turns end are left out: trainers replace them, and a turn's first token
@@ -239,11 +239,15 @@ def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
     own = bool(talks)
     if not own:
         talks = parse_conversations(make_sample_rows(made))
-    spec = resolved(work.spec)
+    spec = with_trainer_defaults(work.spec)
     made = replace(made, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())
     setup = Setup(
-        spec, made.tokenizer, made, trainer_of(spec), embedding=_embedding(work.live.model)
+        spec,
+        made.tokenizer,
+        made,
+        trainer_of(spec),
+        embedding=_embedding_in_memory(work.live.model),
     )
     work.take(_data_judgement(kinds, setup, talks), made)
     facts = (
@@ -269,7 +273,7 @@ def _data_judgement(
     return rules.judgement()
 
 
-def _embedding(model: Any) -> EmbeddingRows | None:
+def _embedding_in_memory(model: Any) -> EmbeddingRows | None:
     """The input embedding in memory; None where it is sharded, quantized, or there is none."""
     if model is None:
         return None
@@ -284,11 +288,11 @@ def _exception_text(findings: Sequence[Finding]) -> str:
     for finding in findings:
         lines.append(f"{finding.severity} {finding.code} {finding.rule}: {finding.message}")
         lines += [f"    {fact}" for fact in finding.evidence]
-        lines += [f"    {_place(case)}{case.text}" for case in finding.cases[:SHOWN_CASES]]
+        lines += [f"    {_row_prefix(case)}{case.text}" for case in finding.cases[:SHOWN_CASES]]
         lines.append(f"    fix: {finding.remedy}")
     return "\n".join(lines)
 
 
-def _place(case: Case) -> str:
+def _row_prefix(case: Case) -> str:
     """Which row it is in, where it is in one of the user's."""
     return "" if case.origin is None else f"row {case.origin.row}: "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.parsing.modelfile import Modelfile, read_modelfile
@@ -21,7 +21,7 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     judged = run_rules(found, choose_rules(spec, ModelfileRule))
     return Report(
         spec=spec,
-        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_facts(found))),),
+        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_modelfile_facts(found))),),
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -29,7 +29,7 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     )
 
 
-def _facts(found: Modelfile) -> Iterator[tuple[str, str]]:
+def _modelfile_facts(found: Modelfile) -> Iterator[tuple[str, str]]:
     for word in ("from", "adapter"):
         given = found.last(word)
         yield word, given.value if given is not None else "none"

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Report, Subject, TokenView
+from truetune.checks.reports import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.whose import trainer_of
+from truetune.checks.trainer_sightings import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
 from truetune.encoding.token_bytes import TokenBytes
@@ -31,7 +31,7 @@ from truetune.tokenized.data import TokenizedData, read_tokenized, row_at
 from truetune.tokenized.origin_facts import Cache, cache_at, named_tokenizer
 from truetune.tokenized.summary import Summary
 
-KIND = "tokenized data"
+TOKENIZED_KIND = "tokenized data"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -78,10 +78,12 @@ def inspect_tokenized(
     sentence = verdict_on(data)
     return TokenizedReport(
         spec=spec,
-        subjects=(Subject(KIND, cache.path, (("learns", sentence), *_facts(data))),),
+        subjects=(
+            Subject(TOKENIZED_KIND, cache.path, (("learns", sentence), *_tokenized_facts(data))),
+        ),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=(*_left_out(cache, found), *judged.not_judged),
+        not_judged=(*_rows_left_out(cache, found), *judged.not_judged),
         ledger=found.ledger(),
         rows=found.rows,
         padding=found.padding,
@@ -140,7 +142,7 @@ def verdict_on(data: TokenizedData) -> str:
     return f"{learned}: {', '.join(parts)}" if parts else learned
 
 
-def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
+def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     found, answers = data.summary, data.summary.answers
     yield (
         "labels or masks",
@@ -167,7 +169,7 @@ def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "read by", data.trainer.called
 
 
-def _left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
+def _rows_left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
     if found.broken:
         origin, reason = found.broken_rows[0]
         yield NotJudged(

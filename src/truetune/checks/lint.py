@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 from truetune.checks.catalogue import choose, rules
 from truetune.checks.findings import Finding, in_order
+from truetune.checks.fix_source import SourceChange, fix_module, write_change
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
 from truetune.checks.measurement import Measurement
-from truetune.checks.mend import Change, mended, write
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.rule_families import former_code
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.settings import of_settings
 from truetune.checks.source.printed_rows import printed_rows
 from truetune.checks.source.row_files import training_files, training_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
@@ -59,7 +59,7 @@ CORRECT_SYNTAX = "correct the syntax, or leave the file out"
 class LintReport(Report):
     """What is wrong in sources, after what was fixed."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SourceChange, ...] = ()
     """What was fixed; with `diff`, what would be"""
     files: int
     suppressed: int
@@ -69,7 +69,7 @@ class LintReport(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileResult:
     """What there is to say on one module."""
 
     findings: tuple[Finding, ...]
@@ -107,18 +107,18 @@ def lint(
         select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
     )
     named = list(map(str, paths))
-    looks: dict[str, Look] = {}
-    changes: list[Change] = []
+    looks: dict[str, FileResult] = {}
+    changes: list[SourceChange] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
     uses = (*uses, *weight_uses(named))
-    looks |= {file: look_at_commands(file, spec, uses) for file in scripts}
+    looks |= {file: lint_commands(file, spec, uses) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
-        seen = look_at(module, spec, rows, uses)
+        seen = lint_module(module, spec, rows, uses)
         is_link = file.is_symlink() and str(file) not in named
         if is_link and fix:
             facts[files[module.path]].append(
@@ -130,18 +130,18 @@ def lint(
         if change is not None:
             changes.append(change)
             if not diff:
-                write(file, change)
-                seen = look_at(change.after, spec, rows, uses)
+                write_change(file, change)
+                seen = lint_module(change.after, spec, rows, uses)
         looks[module.path] = seen
-    return _report(spec, looks, files, facts, changes, time.perf_counter() - started)
+    return _make_report(spec, looks, files, facts, changes, time.perf_counter() - started)
 
 
-def _report(
+def _make_report(
     spec: RunSpec,
-    looks: Mapping[str, Look],
+    looks: Mapping[str, FileResult],
     files: Mapping[str, str],
     facts: Mapping[str, list[tuple[str, str]]],
-    changes: Sequence[Change],
+    changes: Sequence[SourceChange],
     seconds: float,
 ) -> LintReport:
     """The report over all files, in the order in which they were named.
@@ -175,13 +175,13 @@ def _report(
     )
 
 
-def look_at(
+def lint_module(
     module: Module, spec: RunSpec, rows: Sequence[str] = (), uses: tuple[WeightUse, ...] = ()
-) -> Look:
+) -> FileResult:
     """What the rules that `spec` selects find in one module, in the order of its text; `rows`, `uses` as in `lint`."""
     parts = [
         _of_this_file(run_rules(module, choose_rules(spec, SourceRule)), module.path),
-        _unparsed(module, spec),
+        _unparsed_code(module, spec),
         *_judge_settings(module, spec, rows, uses),
     ]
     commands = commands_of_notebook(module)
@@ -193,7 +193,7 @@ def look_at(
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
-    return Look(
+    return FileResult(
         tuple(sorted(kept, key=lambda f: _offset(module, f))),
         judged,
         len(found) - len(kept),
@@ -214,7 +214,7 @@ def _judge_settings(
         limit = training_limit(module) if files else None
         printed = printed_rows(module)
         return [
-            of_settings(
+            judge_settings(
                 replace(
                     config, row_files=files or tuple(rows), row_limit=limit, printed_rows=printed
                 ),
@@ -228,7 +228,7 @@ def _judge_settings(
         return [Judgement(not_judged=(unread,))]
 
 
-def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Look:
+def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> FileResult:
     """What the rules that `spec` selects find in one shell script, job file or Dockerfile, and in the settings that
     its commands give as options; `uses` as in `lint`."""
     try:
@@ -237,19 +237,19 @@ def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
         unread = NotJudged(
             "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
         )
-        return Look((), Judgement(not_judged=(unread,)), trains=False)
+        return FileResult((), Judgement(not_judged=(unread,)), trains=False)
     judged = _judge_commands(file, spec, uses)
     applies = bool(judged.findings or judged.examined)
     if not applies:
         judged = replace(judged, not_judged=tuple(missing(judged.not_judged)))
-    return Look(judged.findings, judged, applies=applies, trains=False)
+    return FileResult(judged.findings, judged, applies=applies, trains=False)
 
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
     """What the rules on commands say, and those on the settings that commands give as options."""
     parts = [_of_this_file(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
     try:
-        parts += [of_settings(config, spec, uses) for config in configs_of_commands(file)]
+        parts += [judge_settings(config, spec, uses) for config in configs_of_commands(file)]
     except SpecError as error:
         unread = NotJudged("settings in the commands", str(error), place=file.path)
         parts.append(Judgement(not_judged=(unread,)))
@@ -271,7 +271,7 @@ def _uses_a_library(module: Module) -> bool:
     return used or any(module.methods("apply_chat_template"))
 
 
-def _unparsed(module: Module, spec: RunSpec) -> Judgement:
+def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
     """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
     asked = SourceNotParsed in choose((), spec.ignore, "source")
     return Judgement(
@@ -304,7 +304,7 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
     ):
         counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
-    figures = {name: _measured(kinds[name], count) for name, count in counts.items()}
+    figures = {name: _measure_files(kinds[name], count) for name, count in counts.items()}
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
     return Judgement(
         whole.findings,
@@ -317,7 +317,7 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
     )
 
 
-def _measured(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+def _measure_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
     return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
 
 
@@ -327,7 +327,7 @@ def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
     return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
 
 
-def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
+def _beside_the_point(looks: Sequence[FileResult]) -> Iterator[Judgement]:
     """Files in which no rule has anything to look at: said, for they are no part of `no findings`."""
     count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
     if count:
@@ -393,19 +393,19 @@ def _module(path: str, source: _Text) -> Module:
         return nothing(path, str(error).removeprefix(f"{path}: "))
 
 
-def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change | None:
+def _mended(module: Module, seen: FileResult, spec: RunSpec, unsafe: bool) -> SourceChange | None:
     """The file after its fixes; each is tried in a small group of the files that it runs with."""
     if not any(finding.fix is not None for finding in seen.findings):
         return None
     if module.program is None:
-        return mended(module, seen.findings, lambda tried: look_at(tried, spec), unsafe)
+        return fix_module(module, seen.findings, lambda tried: lint_module(tried, spec), unsafe)
     near = module.program.around(module)
     program = near.program
     assert program is not None
-    return mended(
+    return fix_module(
         near,
-        look_at(near, spec).findings,
-        lambda tried: look_at(program.with_text_changed(tried), spec),
+        lint_module(near, spec).findings,
+        lambda tried: lint_module(program.with_text_changed(tried), spec),
         unsafe,
     )
 

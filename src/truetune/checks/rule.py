@@ -21,7 +21,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.needs import NO_PAIRS
 from truetune.checks.setting_values import format_setting, is_set, is_unknown, name_of
-from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
+from truetune.checks.unmet_reasons import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.machine import Launch

@@ -18,7 +18,7 @@ from truetune.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from truetune.checks.report import Report
+    from truetune.checks.reports import Report
     from truetune.spec.run import RunSpec
 
 NOT_JUDGED = 3

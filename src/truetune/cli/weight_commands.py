@@ -187,8 +187,8 @@ def movement(
       truetune movement outputs/adapter
       truetune movement merged --base path/to/base --adapter outputs/adapter -o movement.json
     """
-    from truetune.checks.movement import change_rules
-    from truetune.checks.movement import movement as run
+    from truetune.checks.weight_diff_report import change_rules
+    from truetune.checks.weight_diff_report import movement as run
     from truetune.report.progress_bars import comparison_bar
     from truetune.spec.run import RunSpec
 

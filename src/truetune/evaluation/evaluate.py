@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Subject
+from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError

@@ -6,7 +6,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.evaluation.metrics import Metrics
 from truetune.generation.evaluation_results import EvaluationResults
 

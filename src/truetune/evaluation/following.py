@@ -23,7 +23,7 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
-from truetune.checks.watching import findings_of, judgement_of, news
+from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
 from truetune.data.atomic import write_atomically
 from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
 from truetune.errors import TruetuneError, UsageError
@@ -120,7 +120,7 @@ def follow(
         if (fresh := followed.ask(path, step)) is not None:
             save_pass(fresh, max_new_tokens, kept)
             say(_line(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-            for finding in news(findings_of(followed.watched(), followed.spec()), said):
+            for finding in new_or_worse(answer_findings(followed.watched(), followed.spec()), said):
                 say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
         raise UsageError(
@@ -200,7 +200,7 @@ class _Followed:
         assert self.asked is not None
         found, watched = self.asked, self.watched()
         last = watched.looks[-1]
-        judged, kind = judgement_of(watched, probes.spec), "the answers that were kept"
+        judged, kind = judge_answers(watched, probes.spec), "the answers that were kept"
         if not there:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.data.output_file import Form, write_output_file
 from truetune.evaluation.compare import Compared
 from truetune.evaluation.statistics import wilson

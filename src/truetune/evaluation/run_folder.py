@@ -10,10 +10,10 @@ from typing import Any
 from truetune.checkpoint.run_folder import read_run as read_record
 from truetune.checkpoint.weight_files import FileFault, read_object
 from truetune.checks.findings import RANK, Case, Finding
+from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
 from truetune.checks.rule import AnswersRule, LogRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.watching import judgement_of
 from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
@@ -173,7 +173,7 @@ def _of_answers(
         return [], Judgement()
     finished = record.get("status") not in RUNNING
     watched = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
-    judged = judgement_of(watched, spec)
+    judged = judge_answers(watched, spec)
     if (folder / FINDINGS).is_file():
         chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}
         return [

@@ -13,7 +13,7 @@ from typing import Any
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.evaluation.report import Success, plain
 from truetune.evaluation.run_facts import facts, sentence, settings
 from truetune.evaluation.run_folder import RunFolder, logged_run, open_run

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checks.causes import causes_of, explained
+from truetune.checks.find_causes import find_causes, is_explained
 from truetune.checks.findings import RANK, in_order
+from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Subject
-from truetune.checks.watching import judgement_of
+from truetune.checks.reports import Subject
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.asked import Asked, again, asked, columns_of, data_of
 from truetune.evaluation.compare import Compared, compared
@@ -158,7 +158,7 @@ def judgement_with_causes(
     diagnose: bool | None,
 ) -> tuple[Judgement, tuple[str, ...]]:
     """What the rules say, findings that name a cause first; and what could not be asked."""
-    symptoms = judgement_of(watched, probes.spec)
+    symptoms = judge_answers(watched, probes.spec)
     look = watched.looks[-1]
     if not (failing(look, watched.limit) if diagnose is None else diagnose):
         return symptoms, ()
@@ -174,11 +174,13 @@ def judgement_with_causes(
         temperature=asking.temperature,
         progress=asking.tell("asking why"),
     )
-    found = causes_of(inquest, probes.spec)
+    found = find_causes(inquest, probes.spec)
     causes = [finding for finding in found.findings if RANK[finding.severity]]
     known = {finding.code for finding in causes}
     all_findings = (*symptoms.findings, *found.findings)
-    others = in_order(f for f in all_findings if f.code not in known and not explained(f, causes))
+    others = in_order(
+        f for f in all_findings if f.code not in known and not is_explained(f, causes)
+    )
     return replace(Judgement.of([symptoms, found]), findings=(*causes, *others)), inquest.notes
 
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
+from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Subject
+from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.watching import judgement_of
 from truetune.data.predictions import (
     Messages,
     Prediction,
@@ -113,7 +113,7 @@ def score(
     limit = NO_LIMIT if max_new_tokens is None else max_new_tokens
     proof = _proof(parse, parser, looks[-1])
     judged = Judgement.of([
-        judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
+        judge_answers(SampledRun(looks, limit=limit, finished=True), spec),
         _of_parser(proof, looks[-1], spec),
         Judgement(not_judged=tuple(_missing(read, proof, parser))),
     ])  # fmt: skip

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from truetune.checks.catalogue import DATA, choose, find
+from truetune.checks.check_data import Progress, prepare
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged, missing
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.rule_runner import conclude_rule, describe_failure
-from truetune.checks.run import Progress, prepare
 from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw

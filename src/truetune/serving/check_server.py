@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Subject
+from truetune.checks.reports import Subject
 from truetune.checks.rule import ServingRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.rows import read_conversations

@@ -59,7 +59,7 @@ from truetune.checks.counted_answers import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet import ONE_PASS
+from truetune.checks.unmet_reasons import ONE_PASS
 from truetune.generation.answer_samples import Sample
 
 FALL, RISE, GOOD = 0.8, 0.02, 0.8

@@ -55,7 +55,7 @@ from truetune.checks.answers.bad_answers import (
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet import ONE_PASS
+from truetune.checks.unmet_reasons import ONE_PASS
 
 
 class StopRateFalls(AnswersRule):

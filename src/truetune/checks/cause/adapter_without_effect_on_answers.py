@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 NONE, FEEBLE = 1e-6, 1e-3
 """Nats a token"""

@@ -39,7 +39,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 SMALL = 1024
 """Bytes: a pickle of no tensors has about 440."""

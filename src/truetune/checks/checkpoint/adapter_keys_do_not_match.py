@@ -47,7 +47,7 @@ from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NOT_LORA
+from truetune.checks.unmet_reasons import NOT_LORA
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
 PARTS = ("vision_config", "text_config", "audio_config")

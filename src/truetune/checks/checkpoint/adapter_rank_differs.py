@@ -35,7 +35,7 @@ from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NOT_LORA
+from truetune.checks.unmet_reasons import NOT_LORA
 
 
 class AdapterRankDiffers(CheckpointRule):

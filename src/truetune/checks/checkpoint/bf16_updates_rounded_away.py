@@ -52,7 +52,7 @@ from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import MERGED
+from truetune.checks.unmet_reasons import MERGED
 
 
 class Bf16UpdatesRoundedAway(CheckpointRule):

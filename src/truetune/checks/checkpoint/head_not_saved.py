@@ -46,7 +46,7 @@ from truetune.checks.checkpoint.layers import layer_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 HEADS = {
     "SEQ_CLS": ("classifier", "score"),

@@ -11,7 +11,7 @@ from truetune.checkpoint.adapter_tensor_names import parse_adapter_tensors
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, TokenMatrix, find_embedding
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.judgement import Unmet
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 SAMPLE = 1000
 TINY = 1e-3

@@ -52,7 +52,7 @@ from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import MERGED
+from truetune.checks.unmet_reasons import MERGED
 
 NEARLY_ALL = 0.9
 NAMES = ("norm", "ln_")

@@ -39,7 +39,7 @@ from truetune.checks.checkpoint.architecture import makes_text
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 
 class TiedEmbeddingsLostOnMerge(CheckpointRule):

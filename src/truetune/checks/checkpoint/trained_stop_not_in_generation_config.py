@@ -36,7 +36,7 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_GENERATION_CONFIG
+from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 

@@ -34,7 +34,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_VALUES
+from truetune.checks.unmet_reasons import NO_VALUES
 
 
 class WeightsAllZero(CheckpointRule):

@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
-from truetune.checks.unmet import HIP, NO_GPU
+from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 NATIVE = (8, 0)
 """Compute capability from which there is bf16"""

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_KNOWN_WHAT_WAS_TRAINED
+from truetune.checks.unmet_reasons import NOT_KNOWN_WHAT_WAS_TRAINED
 
 FEW = 0.05
 

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_AGAINST
+from truetune.checks.unmet_reasons import NOT_AGAINST
 
 SURE = 0.05
 

@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import RESUMED, too_few
+from truetune.checks.unmet_reasons import RESUMED, too_few
 from truetune.logs.log import Curve
 from truetune.logs.seams import fresh_starts
 from truetune.logs.stats import ends, mad, noise, rolling, runs, shift, thin

@@ -44,7 +44,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import LOG_MORE, OTHER_LOSS
+from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import noise
 

@@ -39,7 +39,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import LOGGED_BY, too_few
+from truetune.checks.unmet_reasons import LOGGED_BY, too_few
 from truetune.logs.log import EMPTY, Curve
 from truetune.logs.stats import ends, shift, thin
 

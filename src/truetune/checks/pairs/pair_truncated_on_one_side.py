@@ -49,8 +49,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import tokens_not_counted
 from truetune.checks.pairs.sides import limit_of
-from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_example, side_of
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 

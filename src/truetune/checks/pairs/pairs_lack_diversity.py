@@ -48,11 +48,11 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.edits import Ids, fewest, rest, shared, within
 from truetune.checks.pairs.sides import completions, wilson
-from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.similar import Grown
+from truetune.checks.token_cases import in_example
 from truetune.encoding.batch import Batch
 
 ALIKE = 0.95

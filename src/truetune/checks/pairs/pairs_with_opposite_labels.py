@@ -44,9 +44,9 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.sides import completions
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.similar import Grown
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 

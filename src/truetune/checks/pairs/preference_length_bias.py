@@ -39,9 +39,9 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.sides import wilson
 from truetune.checks.rule import PairRule, Setup
-from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
 APART = 0.1

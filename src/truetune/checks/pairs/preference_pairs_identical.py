@@ -40,8 +40,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.sides import completions, cut, limit_of
-from truetune.checks.places import at_answer
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import at_answer
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
 

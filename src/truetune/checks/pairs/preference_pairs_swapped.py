@@ -47,8 +47,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
 from truetune.checks.pairs.sides import Texts, texts_of, wilson
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 

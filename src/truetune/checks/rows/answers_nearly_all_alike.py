@@ -42,9 +42,9 @@ from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
+from truetune.checks.token_cases import in_row
 from truetune.encoding.batch import Batch
 
 FEWEST = 20

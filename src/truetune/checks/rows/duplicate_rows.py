@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.similar import Grown, near_copies
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 

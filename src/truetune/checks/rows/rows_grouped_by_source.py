@@ -39,8 +39,8 @@ from truetune.checks.by_trainer import ByFact, Judged
 from truetune.checks.column_runs import KeyColumns
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.near_copies import Grown
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
 FEWEST = 100

@@ -47,7 +47,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
-from truetune.checks.unmet import SEEN_BY
+from truetune.checks.unmet_reasons import SEEN_BY
 from truetune.generation.server_observations import AnswerEnd
 
 

@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_CHATS, no_template
-from truetune.checks.places import at_character, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.token_cases import at_character, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 

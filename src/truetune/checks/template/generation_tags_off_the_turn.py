@@ -38,8 +38,8 @@ from dataclasses import replace
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
-from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.token_cases import at_stop, at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat

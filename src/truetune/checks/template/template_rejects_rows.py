@@ -41,8 +41,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS, NO_TEMPLATE
-from truetune.checks.refusals import cause_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.template_refusals import cause_of
 from truetune.encoding.batch import Batch
 
 SHOWN_CAUSES = 8

@@ -41,8 +41,8 @@ from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_CHATS, no_turn_end
-from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.token_cases import at_stop, first_answer
 from truetune.encoding.batch import Batch
 
 

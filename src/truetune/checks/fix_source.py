@@ -15,21 +15,21 @@ from truetune.errors import DataError, UsageError
 from truetune.source import edits
 from truetune.source.module import Module, parse
 
-PASSES = 8
+MAX_PASSES = 8
 """Times that a file is mended: a fix may uncover another."""
 
 
-class Seen(Protocol):
+class LintResult(Protocol):
     @property
     def findings(self) -> tuple[Finding, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class SourceChange:
     """What was mended in one file, or would be."""
 
     path: str
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     before: Module
     after: Module
 
@@ -46,15 +46,15 @@ class Change:
         )
 
 
-def mended(
-    module: Module, findings: Sequence[Finding], look: Callable[[Module], Seen], unsafe: bool
-) -> Change | None:
+def fix_module(
+    module: Module, findings: Sequence[Finding], look: Callable[[Module], LintResult], unsafe: bool
+) -> SourceChange | None:
     """The module after all fixes that are allowed and that prove to help; None where there are none.
 
     A fix helps when the text still parses, the rule finds less in it, and no rule finds more.
     """
     after, done = module, []
-    for _ in range(PASSES):
+    for _ in range(MAX_PASSES):
         fixable = [
             f
             for f in findings
@@ -62,21 +62,21 @@ def mended(
         ]
         mended_now = False
         for batch in (fixable, *([f] for f in fixable[: len(fixable) * (len(fixable) > 1)])):
-            chosen = _apart(batch)
+            chosen = _without_overlaps(batch)
             if not chosen:
                 continue
-            tried = _tried(after, chosen)
+            tried = _apply_fixes(after, chosen)
             seen = look(tried).findings if tried is not None else ()
-            if tried is not None and _helps(findings, seen, chosen):
+            if tried is not None and _is_improvement(findings, seen, chosen):
                 after, findings, mended_now = tried, seen, True
                 done += chosen
                 break
         if not mended_now:
             break
-    return Change(module.path, tuple(done), module, after) if done else None
+    return SourceChange(module.path, tuple(done), module, after) if done else None
 
 
-def _apart(findings: Iterable[Finding]) -> list[Finding]:
+def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Findings whose edits do not touch each other; of those that do, the first."""
     taken: list[Edit] = []
     chosen = []
@@ -88,7 +88,7 @@ def _apart(findings: Iterable[Finding]) -> list[Finding]:
     return chosen
 
 
-def _tried(module: Module, findings: Iterable[Finding]) -> Module | None:
+def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     changes = [edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits]
     try:
         after = parse(edits.apply(module.file_text, changes), module.path, module.codec)
@@ -97,7 +97,9 @@ def _tried(module: Module, findings: Iterable[Finding]) -> Module | None:
     return after if len(after.broken) <= len(module.broken) else None
 
 
-def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]) -> bool:
+def _is_improvement(
+    before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]
+) -> bool:
     """Does each rule that was mended find less, and no rule more?"""
     old, new = Counter(f.code for f in before), Counter(f.code for f in after)
     return all(new[code] <= old[code] for code in new) and all(
@@ -105,7 +107,7 @@ def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable
     )
 
 
-def write(file: Path, change: Change) -> None:
+def write_change(file: Path, change: SourceChange) -> None:
     """Put the mended text in the place of the file; its encoding, line ends and rights stay.
 
     Raises UsageError where it can't be written, or was changed since it was read.

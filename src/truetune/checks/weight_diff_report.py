@@ -11,9 +11,9 @@ from typing import Any
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.weight_diff import MovementManifest, compare_weights
 from truetune.checkpoint.weight_diff_json import manifest_json
-from truetune.checks.inspect_checkpoint import facts
+from truetune.checks.inspect_checkpoint import checkpoint_facts
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
 from truetune.errors import UsageError
@@ -58,8 +58,8 @@ def movement(
             raise UsageError("--adapter names the adapter that was merged into a full model")
         found = replace(found, adapter=other)
     vars(found)["manifest"] = made = compare_weights(found, found.adapter, progress=progress)
-    subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
-    judged = judgement_of(found, spec)
+    subject = Subject(found.kind, str(found.folder), tuple(checkpoint_facts(found).items()))
+    judged = judge_weights(found, spec)
     return MovementReport(
         spec=spec,
         subjects=(subject,),
@@ -76,7 +76,7 @@ def change_rules() -> tuple[str, ...]:
     return tuple(rule.name() for rule in rules_of(CheckpointRule) if rule.judges_changes)
 
 
-def judgement_of(found: Checkpoint, spec: RunSpec | None = None) -> Judgement:
+def judge_weights(found: Checkpoint, spec: RunSpec | None = None) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     chosen = choose_rules(spec or RunSpec(), CheckpointRule)
     # Base and adapter tell exactly what a merge made of them; a sign would be a second, weaker word on it.

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.whose import LABELS_BY_SCRIPT, first_row, row_kind
+from truetune.checks.trainer_sightings import LABELS_BY_SCRIPT, first_row, row_kind
 from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source
 from truetune.render.tokenizer import Tokenizer

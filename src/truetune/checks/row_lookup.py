@@ -14,7 +14,7 @@ from truetune.data.stretches import BLOCK_BYTES, cut_stretches
 from truetune.spec.run import RunSpec
 
 
-def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
+def rows_at(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
     for source in find_sources(spec.data) if wanted else ():
         mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
@@ -25,7 +25,9 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
                 )
                 of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
                 for record in (
-                    _of_lines(source, raw, mine) if of_lines else _of_parts(source, raw, mine)
+                    _rows_of_blocks(source, raw, mine)
+                    if of_lines
+                    else _rows_of_row_groups(source, raw, mine)
                 ):
                     yield from iterate_conversations(
                         [record],
@@ -38,7 +40,7 @@ def far_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation
                     )
 
 
-def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+def _rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
     """Only the blocks with lines that are wanted are parsed."""
     for stretch, block in cut_stretches(open_unpacked(raw, source.path), BLOCK_BYTES, source.path):
         here = range(stretch.line, stretch.line + block.count(b"\n") + 1)
@@ -52,7 +54,9 @@ def _of_lines(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterat
             return
 
 
-def _of_parts(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:
+def _rows_of_row_groups(
+    source: Source, raw: IO[bytes], wanted: Collection[int]
+) -> Iterator[Record]:
     """Only row groups and batches with rows that are wanted are read."""
     if source.kind not in ("parquet", "arrow"):
         return

@@ -16,7 +16,7 @@ from truetune.generation.model_evidence import ModelEvidence
 from truetune.spec.run import RunSpec
 
 
-def explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
+def is_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
     """Does a cause say what this comes from?"""
     spoiled = _spoiled_parts(causes)
     return any(
@@ -35,15 +35,15 @@ def _spoiled_parts(causes: Iterable[Finding]) -> set[Spoiled]:
     }
 
 
-def causes_of(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
+def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
     """What the rules that `spec` selects say; what two of them find is said once, by the one that looked at the files.
 
     The other's message becomes its evidence.
     """
     spec = spec or RunSpec()
     judged = run_rules(inquest, choose_rules(spec, CauseRule))
-    files = _of_files(inquest, spec)
-    told = _told_otherwise(judged.findings, files)
+    files = _findings_on_files(inquest, spec)
+    told = _rules_explained(judged.findings, files)
     rivals = report_rivals(inquest)
     kept = [
         replace(finding, evidence=(*finding.evidence, *rivals))
@@ -56,7 +56,7 @@ def causes_of(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
     )
 
 
-def _told_otherwise(measured: Sequence[Finding], files: Sequence[Finding]) -> set[str]:
+def _rules_explained(measured: Sequence[Finding], files: Sequence[Finding]) -> set[str]:
     """Names of the rules on causes whose findings a file explains, or follow from what is spoiled."""
     in_files = {finding.rule for finding in files}
     spoiled = _spoiled_parts((*measured, *files))
@@ -74,7 +74,7 @@ def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
     return replace(file, evidence=(*file.evidence, *more)) if more else file
 
 
-def _of_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
+def _findings_on_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
     if inquest.folder is None or inquest.kind not in ("model", "adapter"):
         return []
     try:

@@ -12,17 +12,17 @@ from os import PathLike
 from pathlib import Path
 
 from truetune.checks.catalogue import DATA, rules, station
-from truetune.checks.inspect_tokenized import KIND as TOKENIZED
+from truetune.checks.check_data import Progress, check
+from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import Judgement, NotJudged, Unmet
-from truetune.checks.report import DataReport, Report, Subject, with_judgement
+from truetune.checks.reports import DataReport, Report, Subject, with_judgement
 from truetune.checks.rule import DataRule
 from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
-from truetune.checks.run import Progress, check
-from truetune.checks.settings import of_settings
 from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
+from truetune.checks.trainer_sightings import TrainerSightings
 from truetune.checks.weight_uses import weight_uses
-from truetune.checks.whose import Whose
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell import is_command_file
@@ -44,7 +44,7 @@ from truetune.spec.stacks import read_config, what_would_tell
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.facts import TrainerName
 
-SOURCES: tuple[Kind, ...] = ("source", "notebook")
+SOURCE_KINDS: tuple[Kind, ...] = ("source", "notebook")
 MODEL_BELOW: tuple[Kind, ...] = ("model",)
 """What a folder with a model's files is taken for where it lies in the folder that was named"""
 MAX_MODELS_BELOW = 8
@@ -56,7 +56,7 @@ LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 
 
 @dataclass(slots=True)
-class Look:
+class PathsCheck:
     """What the paths are, and what was judged so far."""
 
     spec: RunSpec
@@ -75,7 +75,7 @@ class Look:
     """The stack joins texts, or cuts long ones in pieces: nothing is lost at max_length"""
     rows_beside: tuple[str, ...] = ()
     """Files of rows among the paths, which a script among them may train on"""
-    whose: Whose = field(default_factory=Whose)
+    trainers: TrainerSightings = field(default_factory=TrainerSightings)
     """The trainers that the paths show"""
     several: bool = False
     """More than one path was named: one that cannot be read leaves the others to be judged"""
@@ -87,7 +87,7 @@ class Look:
         self.judged.append(Judgement(report.findings, report.examined, report.not_judged))
 
 
-def look(
+def check_paths(
     paths: Sequence[str | PathLike[str]],
     spec: RunSpec,
     *,
@@ -102,7 +102,7 @@ def look(
     """
     started = time.perf_counter()
     named = [os.fspath(path) for path in paths]
-    seen = Look(
+    seen = PathsCheck(
         spec,
         base,
         settings,
@@ -111,12 +111,12 @@ def look(
     )
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
     for path in named:
-        _look(path, seen, is_alone=len(named) == 1)
+        _check_path(path, seen, is_alone=len(named) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
-        seen.whose.config(own)
-        seen.judged.append(of_settings(own, spec))
-    run = _run(seen, named=bool(paths) and settings is None)
+        seen.trainers.config(own)
+        seen.judged.append(judge_settings(own, spec))
+    run = _run_to_judge(seen, named=bool(paths) and settings is None)
     report: Report | None = _judge_run(run, seen, progress) if run is not None else None
     if report is None:
         report = Report(spec=spec, findings=(), seconds=0)
@@ -134,7 +134,7 @@ def look(
     return replace(whole, findings=one_cause.findings)
 
 
-def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on the data and the tokenizer of a run; None where none of it can be judged.
 
     Rows that are token ids already have rules of their own. Where there are both kinds, the report is that on the
@@ -147,7 +147,7 @@ def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | 
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
         return _judge_rows(run, seen, progress)
-    of_ids = _tokenized(run, tokenized, seen, progress)
+    of_ids = _check_tokenized(run, tokenized, seen, progress)
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
         return of_ids
@@ -157,7 +157,7 @@ def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | 
     return of_rows or of_ids
 
 
-def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
     if run.data and run.tokenizer is None and seen.subjects:
         seen.subjects.append(Subject(title_of_kind("data"), ", ".join(run.data)))
@@ -168,10 +168,10 @@ def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report |
         )
         seen.judged.append(Judgement(not_judged=(not_rendered,)))
         return None
-    note = seen.whose.note()
+    note = seen.trainers.note()
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
-    return _checked(seen.whose.over(run), seen, progress)
+    return _check_rows(seen.trainers.over(run), seen, progress)
 
 
 def _absent_model(run: RunSpec) -> NotJudged | None:
@@ -191,8 +191,8 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
     return None
 
 
-def _tokenized(
-    run: RunSpec, paths: Sequence[str], seen: Look, progress: Progress | None
+def _check_tokenized(
+    run: RunSpec, paths: Sequence[str], seen: PathsCheck, progress: Progress | None
 ) -> Report | None:
     """What the rules on tokenized rows say; the first report, the others being noted. None without a tokenizer."""
     if run.tokenizer is None and run.model is None:
@@ -204,18 +204,18 @@ def _tokenized(
         )
         seen.judged.append(Judgement(not_judged=(told,)))
         return None
-    run = seen.whose.over(run)
+    run = seen.trainers.over(run)
     first, *others = (inspect_tokenized(path, run, progress) for path in paths)
     for report in others:
         seen.add(report)
     return first
 
 
-def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules on data and tokenizer say; None where a tokenizer that merely stands beside other things is
     broken."""
     try:
-        return check(run, _rules(run, seen), progress=progress, cut=not seen.joined)
+        return check(run, _data_rules(run, seen), progress=progress, cut=not seen.joined)
     except TokenizerError as error:
         if run.data or not seen.subjects or run.tokenizer != seen.tokenizer:
             raise
@@ -226,7 +226,7 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
         return None
 
 
-def _run(seen: Look, *, named: bool) -> RunSpec | None:
+def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
     """The data and tokenizer that can be looked at; None where there is nothing of them."""
     run = seen.run or (seen.spec.model_copy(update={"data": ()}) if named else seen.spec)
     data = tuple(seen.data) or run.data
@@ -244,14 +244,14 @@ def _run(seen: Look, *, named: bool) -> RunSpec | None:
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 
 
-def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
+def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     """The rules on data that hold for this run."""
     rules = choose_rules(run, DataRule)
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
-    if run.data and seen.whose.made_messages:
+    if run.data and seen.trainers.made_messages:
         why = (
-            f"{seen.whose.made_messages} makes messages of the rows, which the chat template"
+            f"{seen.trainers.made_messages} makes messages of the rows, which the chat template"
             " renders"
         )
         told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
@@ -261,7 +261,7 @@ def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
     return [rule for rule in rules if not rule.judges_cut] if seen.joined else rules
 
 
-def _look(path: str, seen: Look, *, is_alone: bool) -> None:
+def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
     """Look at a path. What it is may be unknown where others are named beside it: then it alone is not judged.
 
     Raises a TruetuneError where it is not there, and where it is named alone and can't be read.
@@ -269,61 +269,65 @@ def _look(path: str, seen: Look, *, is_alone: bool) -> None:
     try:
         kinds = kinds_of(path, seen.spec.trained_by)
     except UsageError as error:
-        if Path(path).is_dir() and look_into(Path(path), (), seen):
+        if Path(path).is_dir() and check_folder(Path(path), (), seen):
             return
         if is_alone or not Path(path).exists():
             raise
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
         return
-    if kinds[0] in UNJUDGED:
-        told = UNJUDGED[kinds[0]](path)
+    if kinds[0] in REASON_BY_UNJUDGED_KIND:
+        told = REASON_BY_UNJUDGED_KIND[kinds[0]](path)
         asked = is_alone or kinds[0] != "deepspeed"
         seen.judged.append(Judgement(not_judged=(replace(told, asked=asked),)))
         return
-    if LOOKED.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
+    if CHECKED_KINDS.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
         what = title_of_kind(kinds[0])
         raise UsageError(f"{path}: found {what}, which truetune check can't look at")
-    if Path(path).is_dir() and ONE_THING.isdisjoint(kinds) and look_into(Path(path), kinds, seen):
+    if (
+        Path(path).is_dir()
+        and WHOLE_FOLDER_KINDS.isdisjoint(kinds)
+        and check_folder(Path(path), kinds, seen)
+    ):
         return
     try:
-        _look_at(path, kinds, seen)
+        _check_kinds(path, kinds, seen)
     except DataError as error:
         if is_alone or not set(kinds) <= {"log", "run"}:
             raise
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
 
 
-def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     """What the rules say on a path of these kinds."""
-    if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
+    if ("data" in kinds and kinds[0] in ("data", *SOURCE_KINDS)) or kinds[0] == "encoded":
         seen.data.append(path)
-    for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
+    for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
         if kind in config_readers() and (kind != "truetune" or seen.settings is None):
-            _settings(path, seen)
-        elif kind in LOOKS:
-            seen.add(LOOKS[kind](path, seen))
+            _check_settings(path, seen)
+        elif kind in CHECK_BY_KIND:
+            seen.add(CHECK_BY_KIND[kind](path, seen))
     if "tokenizer" in kinds:
         if is_model_without_weights(Path(path)):
-            seen.add(_checkpoint(path, seen))
+            seen.add(_check_checkpoint(path, seen))
         seen.tokenizer = seen.tokenizer or path
-    if not set(SOURCES).isdisjoint(kinds):
-        _look_at_settings_in(Path(path), seen)
+    if not set(SOURCE_KINDS).isdisjoint(kinds):
+        _check_settings_in(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         last = _last_checkpoint(Path(path))
         if last is not None:
-            seen.add(_checkpoint(str(last), seen))
+            seen.add(_check_checkpoint(str(last), seen))
 
 
-def _look_at_settings_in(folder: Path, seen: Look) -> None:
+def _check_settings_in(folder: Path, seen: PathsCheck) -> None:
     """Judge the settings that lie beside the sources of a folder; of a single source, none."""
     if not folder.is_dir():
         return
     for file in sorted(folder.glob("*.y*ml")):
         if _is_settings(file):
-            _settings(str(file), seen)
+            _check_settings(str(file), seen)
 
 
-def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
+def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> bool:
     """Look at a folder of files of several kinds, one after another; what none of them is, is said.
 
     Args:
@@ -336,18 +340,18 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     """
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
-    members, unread = _members(folder)
+    members, unread = _folder_members(folder)
     models = list(_models_below(folder))
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     if not members:
         return False
-    has_sources = not set(SOURCES).isdisjoint(kinds)
+    has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
     if has_sources:
-        seen.add(_source(str(folder), seen))
+        seen.add(_lint_sources(str(folder), seen))
     for path, found in members:
         # Commands are read with the sources of the folder.
         if found[0] != "commands" or not has_sources:
-            _look_at_member(str(path), found, seen)
+            _check_member(str(path), found, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
         seen.data.append(str(folder))
     if unread:
@@ -361,7 +365,7 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     return True
 
 
-def _members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
+def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
     """What lies in a folder of several kinds: (path, its kinds), and the names of what is of no kind."""
     members: list[tuple[Path, tuple[Kind, ...]]] = []
     unread = []
@@ -427,28 +431,28 @@ def _holds_commands(path: Path) -> bool:
 
 def _is_member(kind: Kind) -> bool:
     """Is a file of this kind looked at where it lies in a folder of several kinds?"""
-    return kind in OF_A_FOLDER or kind in config_readers()
+    return kind in MEMBER_KINDS or kind in config_readers()
 
 
-def _look_at_member(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+def _check_member(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
     try:
-        if kinds[0] in UNJUDGED:
-            told = replace(UNJUDGED[kinds[0]](path), asked=False)
+        if kinds[0] in REASON_BY_UNJUDGED_KIND:
+            told = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
             seen.judged.append(Judgement(not_judged=(told,)))
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report
 
             seen.add(checkpoint_report(path, base=seen.base, spec=seen.spec, budget=BYTES_BELOW))
         elif kinds[0] in config_readers():
-            _settings(path, seen)
+            _check_settings(path, seen)
         else:
-            seen.add(LOOKS[kinds[0]](path, seen))
+            seen.add(CHECK_BY_KIND[kinds[0]](path, seen))
     except TruetuneError as error:
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=False),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=False),)))
 
 
-def _unread(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
+def _unread_path(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
     """What could not be read, with the reason that its reader gives."""
     why = str(error).removeprefix(f"{path}: ").partition("; expected data")[0]
     return NotJudged(
@@ -513,21 +517,24 @@ def _is_settings(file: Path) -> bool:
         return False
 
 
-def _settings(path: str, seen: Look) -> None:
+def _check_settings(path: str, seen: PathsCheck) -> None:
     """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
     config = read_config(path, seen.spec.trained_by)
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
     run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
-    seen.whose.config(config)
-    seen.judged.append(of_settings(config, seen.spec, seen.uses))
+    seen.trainers.config(config)
+    seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [
         ("keys of", config.version),
-        ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),
+        (
+            "trains by",
+            run.training.method if _settings_train(config) else "nothing: there is no do_train",
+        ),
         *(("note", note) for note in config.notes),
     ]
-    missing = _missing(run)
+    missing = _missing_data(run)
     if missing:
         told = NotJudged(
             "the data of these settings",
@@ -538,7 +545,7 @@ def _settings(path: str, seen: Look) -> None:
         )
         seen.judged.append(Judgement(not_judged=(told,)))
     elif run.data:
-        seen.run, seen.joined = run, _joins(config)
+        seen.run, seen.joined = run, _joins_texts(config)
         if config.own_prompt:
             seen.own_prompt = True
             facts.append(
@@ -550,12 +557,12 @@ def _settings(path: str, seen: Look) -> None:
     seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
 
 
-def _trains(config: Config) -> bool:
+def _settings_train(config: Config) -> bool:
     """LLaMA-Factory merges, serves and evaluates by the same files."""
     return config.stack != "llama-factory" or bool(config.raw.get("do_train"))
 
 
-def _joins(config: Config) -> bool:
+def _joins_texts(config: Config) -> bool:
     """Does the stack make rows of its own out of the texts?"""
     training, sets = config.spec.training, config.raw.get("datasets")
     kinds = (
@@ -567,7 +574,7 @@ def _joins(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _missing(run: RunSpec) -> str:
+def _missing_data(run: RunSpec) -> str:
     """Why the data of a configuration can't be looked at."""
     if not run.data:
         return "no file of it is on this machine"
@@ -590,24 +597,24 @@ def _holds_rows(path: str, spec: RunSpec) -> bool:
         return False  # what cannot be read is said where it is looked at
 
 
-def _source(path: str, seen: Look) -> Report:
+def _lint_sources(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
-    seen.whose.sources.append(path)
+    seen.trainers.sources.append(path)
     spec = seen.spec
     return lint(
         [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
     )
 
 
-def _commands(path: str, seen: Look) -> Report:
+def _lint_commands(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
-def _log(path: str, seen: Look) -> Report:
-    from truetune.checks.diagnose import diagnose
+def _diagnose_log(path: str, seen: PathsCheck) -> Report:
+    from truetune.checks.diagnose_log import diagnose
 
     try:
         return diagnose(path, spec=seen.spec)
@@ -627,44 +634,46 @@ def _log(path: str, seen: Look) -> Report:
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
-def _checkpoint(path: str, seen: Look) -> Report:
+def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.inspect_checkpoint import checkpoint_report
 
     return checkpoint_report(path, base=seen.base, spec=seen.spec)
 
 
-def _modelfile(path: str, seen: Look) -> Report:
+def _check_modelfile(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.inspect_modelfile import inspect_modelfile
 
     return inspect_modelfile(path, seen.spec)
 
 
-LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
-    "source": _source,
-    "notebook": _source,
-    "commands": _commands,
-    "run": _log,
-    "log": _log,
-    "model": _checkpoint,
-    "model config": _checkpoint,
-    "adapter": _checkpoint,
-    "modelfile": _modelfile,
+CHECK_BY_KIND: Mapping[Kind, Callable[[str, PathsCheck], Report]] = {
+    "source": _lint_sources,
+    "notebook": _lint_sources,
+    "commands": _lint_commands,
+    "run": _diagnose_log,
+    "log": _diagnose_log,
+    "model": _check_checkpoint,
+    "model config": _check_checkpoint,
+    "adapter": _check_checkpoint,
+    "modelfile": _check_modelfile,
 }
 
 
-UNJUDGED: Mapping[Kind, Callable[[str], NotJudged]] = {
+REASON_BY_UNJUDGED_KIND: Mapping[Kind, Callable[[str], NotJudged]] = {
     "settings": _of_unknown_program,
     "accelerate": _of_launch,
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
-OF_A_FOLDER: frozenset[Kind] = frozenset((*UNJUDGED, "commands", "log", "modelfile", "run"))
+MEMBER_KINDS: frozenset[Kind] = frozenset(
+    (*REASON_BY_UNJUDGED_KIND, "commands", "log", "modelfile", "run")
+)
 """What is looked at file by file where it lies in a folder of several kinds"""
-ONE_THING: frozenset[Kind] = frozenset(
+WHOLE_FOLDER_KINDS: frozenset[Kind] = frozenset(
     ("encoded", "run", "adapter", "model", "model config", "tokenizer", "truetune")
 )
 """What a folder is as a whole"""
-LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
+CHECKED_KINDS = frozenset((*SOURCE_KINDS, *CHECK_BY_KIND, "data", "encoded", "tokenizer"))
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

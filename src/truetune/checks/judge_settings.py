@@ -9,14 +9,14 @@ from functools import cache
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import ConfigRule, DeviceRule
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.whose import trainer_of
+from truetune.checks.trainer_sightings import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
 from truetune.trainers.facts import trainer_called
 
 
-def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
+def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
     """What the rules that `spec` selects say of a run's settings, and of this machine as their place.
 
     `uses` is what the files that are given together with the settings do with weights.
@@ -24,25 +24,25 @@ def of_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
     config = replace(config, uses=(*config.uses, *uses))
     trained_by = config.spec.trained_by or trainer_called(config.stack)
     trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
-    unknown = Judgement(not_judged=tuple(_beyond_rules(config)))
+    unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)
-    of_machine = run_rules(Launch(config, _here()), choose_rules(spec, DeviceRule))
+    of_machine = run_rules(Launch(config, _this_machine()), choose_rules(spec, DeviceRule))
     return Judgement.of([of_config, of_machine, unknown])
 
 
-def _beyond_rules(config: Config) -> Iterator[NotJudged]:
+def _methods_without_rules(config: Config) -> Iterator[NotJudged]:
     """Parts of a run about whose settings there are no rules."""
     method = config.spec.training.method
-    if method in WITHOUT_RULES:
+    if method in REASON_BY_METHOD_WITHOUT_RULES:
         yield NotJudged(
             f"training by {method}",
-            WITHOUT_RULES[method],
+            REASON_BY_METHOD_WITHOUT_RULES[method],
             place=config.path,
             unlock=LOOK_AT_BATCHES,
         )
 
 
-WITHOUT_RULES = {
+REASON_BY_METHOD_WITHOUT_RULES = {
     "grpo": (
         "no rule knows its rewards, its sampling or its loss; the rest of its settings was judged"
     ),
@@ -56,5 +56,5 @@ LOOK_AT_BATCHES = "see what reaches the loss: truetune run -- YOUR COMMAND"
 
 
 @cache
-def _here() -> Machine:
+def _this_machine() -> Machine:
     return machine()

@@ -8,9 +8,9 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from truetune.checks.floor import read_data
+from truetune.checks.entropy_floor import read_data
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
@@ -24,7 +24,7 @@ from truetune.logs.read import read_run
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-KINDS = {
+KIND_NAMES = {
     "language": "language modelling",
     "preference": "preferences",
     "reward": "reward model",
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-CURVES = frozenset({
+JUDGED_CURVES = frozenset({
     "loss", "eval_loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "wall_time", "tokens_per_second",
     "train_tokens_per_second", "rewards/margins", "rewards/accuracies", "rewards/chosen", "rewards/rejected",
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
@@ -41,7 +41,7 @@ CURVES = frozenset({
     "eval_runtime", "min_reward", "max_reward", "memory",
 })  # fmt: skip
 """What the rules on logs read, by name"""
-COUNTED = frozenset(
+COUNTER_CURVES = frozenset(
     {
         "step",
         "total_flos",
@@ -56,7 +56,7 @@ COUNTED = frozenset(
 """Counts and times of a run: nothing of them is right or wrong"""
 SLOW_STEP_S = 10.0
 """From here on the seconds of a step are worth a word"""
-PARTS = ("rewards/",)
+PART_PREFIXES = ("rewards/",)
 """Parts of what a rule reads as a whole"""
 
 
@@ -76,13 +76,13 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     reading = read_data(spec, choose_rules(spec, AnswersNearlyAllAlike)) if with_data else None
     log = replace(
         log,
-        facts=_known(spec, log),
+        facts=_known_settings(spec, log),
         beside=runs_beside(log),
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
     judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
-    facts = tuple(_facts(log))
+    facts = tuple(_log_facts(log))
     lacking: tuple[NotJudged, ...] = ()
     if spec.data and not with_data:
         lacking = (
@@ -148,21 +148,21 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
 
 def _other_curves(log: RunLog) -> list[str]:
     """Curves that a page draws and no rule judges."""
-    read = (*CURVES, *COUNTED)
+    read = (*JUDGED_CURVES, *COUNTER_CURVES)
     return sorted(
         name
         for name, curve in log.curves.items()
-        if curve and name not in read and not name.startswith(PARTS) and not is_share(name)
+        if curve and name not in read and not name.startswith(PART_PREFIXES) and not is_share(name)
     )
 
 
-def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
+def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
     """Settings that the caller gave, and the log's own over them."""
     given = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
     return {**{name: value for name, value in given.items() if value is not None}, **log.facts}
 
 
-def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
+def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "written by", log.format
     if log.server:
         yield (
@@ -198,7 +198,7 @@ def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
 
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
-    yield "trains", KINDS[log.kind]
+    yield "trains", KIND_NAMES[log.kind]
     total = log.total_steps
     planned = total or (log.output.total if log.output is not None else 0)
     if log.is_numbered:
