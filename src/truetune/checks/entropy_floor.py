@@ -91,7 +91,11 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
 def _data_facts(
     rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int
 ) -> DataFacts:
-    """The losses by counts of supervised tokens and of whole answers."""
+    """The losses by counts of supervised tokens and of whole answers.
+
+    A model that knows only how frequent tokens are has the entropy of their distribution (`unigram`). One that knows
+    all answers, but not which question has which, pays the entropy of the answers once an example, over the tokens.
+    """
     examples, supervised = sum(answers.values()), int(tokens.sum())
     whole = np.fromiter(answers.values(), dtype=np.int64, count=len(answers))
     return DataFacts(

@@ -20,8 +20,9 @@ from truetune.checks.reports import AnyReport
 from truetune.checks.rule_families import former_code
 
 NUMBER = re.compile(r"\d+")
+# 64 bits: two of a million places are equal with a chance of 1 in 40 million (birthday bound n^2 / 2^65).
 FINGERPRINT_DIGITS = 16
-"""Hexadecimal digits: 64 bits, so that even a million places hardly collide"""
+"""Hexadecimal digits of a place"""
 
 
 def fingerprints(

@@ -49,6 +49,7 @@ from truetune.render.probes import Probes, probes
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
+# Chosen: thirty times what a guard takes. A script that waits longer would be blamed on the guard.
 TIMEOUT_S = 60.0
 """By then a guard gives up; it takes one or two"""
 OF_TEMPLATE = ("tokenizer", "template", "tokens")
@@ -175,12 +176,7 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
     record = record_model(work.live, work.folder) if made is None else made.record
     subject = _place_tokens(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
-    if made is None:
-        kinds = [kind for kind in kinds if not kind.needs_batches]
-    elif made.made_of:
-        kinds = [kind for kind in kinds if kind.judges_collator or not kind.needs_batches]
-    if work.live.model is None:
-        kinds = [kind for kind in kinds if kind.needs_batches]
+    kinds = [kind for kind in kinds if _is_judgeable(kind, made, work.live)]
     judged = run_rules(subject, kinds)
     work.take(judged, subject.probes)
     if made is not None:
@@ -197,6 +193,16 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
         work.subjects.append(
             Subject("model", facts["class"], (("trained", trained), ("dtype", facts["dtype"])))
         )
+
+
+def _is_judgeable(kind: type[BatchRule], made: CollatedRows | None, live: LiveObjects) -> bool:
+    """Can a rule on batches say something about what the script has: a collator with its rows, a model, or both?"""
+    if not kind.needs_batches:
+        return live.model is not None
+    if made is None:
+        return False
+    # Rows that truetune made have no prompts that anybody masked: only what holds whatever the rows are is judged.
+    return kind.judges_collator or not made.made_of
 
 
 def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:

@@ -1,8 +1,13 @@
-"""Rows far into the data, read without those before them."""
+"""Rows far into the data, read without those before them.
+
+Of JSON lines only the blocks with wanted lines are parsed, of Parquet and Arrow only their row groups and batches.
+Other files can only be read from their start, and are left out: a report goes without these rows rather than reading
+gigabytes twice.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from typing import IO
 
@@ -17,27 +22,42 @@ from truetune.spec.run import RunSpec
 def rows_at(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins, but for those of files that can only be read from their start. Raises DataError."""
     for source in find_sources(spec.data) if wanted else ():
-        mine = {origin.line: origin.row for origin in wanted if origin.file == str(source.path)}
-        if mine:
+        row_by_line = {
+            origin.line: origin.row for origin in wanted if origin.file == str(source.path)
+        }
+        if row_by_line:
             with open_raw(source.path) as raw:
-                like = find_exemplar(
-                    read_records(source, raw), source, spec.format, spec.map, skips=True
-                )
-                of_lines = source.kind == "jsonl" and not is_array(source.path, raw)
-                for record in (
-                    _rows_of_blocks(source, raw, mine)
-                    if of_lines
-                    else _rows_of_row_groups(source, raw, mine)
-                ):
-                    yield from iterate_conversations(
-                        [record],
-                        source,
-                        mine[record.line],
-                        format=spec.format,
-                        columns=spec.map,
-                        like=like,
-                        on_broken=lambda *_: None,
-                    )
+                yield from _rows_of_file(spec, source, raw, row_by_line)
+
+
+def _rows_of_file(
+    spec: RunSpec, source: Source, raw: IO[bytes], row_by_line: Mapping[int, int]
+) -> Iterator[Conversation]:
+    """The rows at these lines of one file.
+
+    Args:
+        spec: names format and columns, where they are set.
+        source: the file.
+        raw: the file, opened.
+        row_by_line: line -> number of the row, over all files.
+    """
+    # The first row decides the format of all, as it did when the file was read from its start.
+    like = find_exemplar(read_records(source, raw), source, spec.format, spec.map, skips=True)
+    # A JSON array of one row a line has commas between the lines: its lines are no rows.
+    if source.kind == "jsonl" and not is_array(source.path, raw):
+        records = _rows_of_blocks(source, raw, row_by_line)
+    else:
+        records = _rows_of_row_groups(source, raw, row_by_line)
+    for record in records:
+        yield from iterate_conversations(
+            [record],
+            source,
+            row_by_line[record.line],
+            format=spec.format,
+            columns=spec.map,
+            like=like,
+            on_broken=lambda *_: None,
+        )
 
 
 def _rows_of_blocks(source: Source, raw: IO[bytes], wanted: Collection[int]) -> Iterator[Record]:

@@ -84,12 +84,15 @@ def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgem
     causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
     kept = [finding for finding in made.findings if finding.rule not in causes]
     dependent = [finding for finding in made.findings if finding.rule in causes]
+    # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
     for finding in sorted(dependent, key=lambda finding: _depth(finding.rule, causes)):
         named = [other for other in kept if other.rule in causes[finding.rule]]
         explained = [
             (other, _shared_rows(other, finding)) for other in named if _bears_on(other, finding)
         ]
-        if explained and _all_explained(finding, set().union(*(rows for _, rows in explained))):
+        explained_rows = set().union(*(rows for _, rows in explained))
+        if explained and _all_explained(finding, explained_rows):
+            # One finding gets the evidence: that which explains most rows. Told of each, it would count twice.
             cause, _ = max(explained, key=lambda pair: len(pair[1]))
             severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
             told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
@@ -145,6 +148,7 @@ def run_rule(subject: Any, kind: type[Rule[Any]], trainer: TrainerFacts | None =
     try:
         rule = kind(subject)
     except FastPathError:
+        # A fast path that gave another result than the exact one voids the whole pass: the caller runs it again.
         raise
     except Exception as error:
         return Judgement(not_judged=(describe_failure(kind, error),))
@@ -161,6 +165,7 @@ def conclude_rule(
     kind, found = type(rule), list[Finding]()
     try:
         for finding in rule.findings():
+            # Not a comprehension: what was found before the rule raised has to stand.
             found.append(finding)
         if found and trainer is not None:
             return _judgement_under_trainer(trainer, kind, found)

@@ -12,8 +12,10 @@ ROLES = frozenset(
     ("user", "assistant", "system", "tool", "function", "developer", "ipython", "model")
 )
 """Names that templates say of themselves: `roles must alternate user/assistant/...`"""
+# Chosen, not measured: at 2, a message like `is` would be cut out of the template's own words.
 MIN_QUOTED_CHARACTERS = 3
 """Characters of a text that is looked for in a message: one or two stand in any"""
+# Chosen, not measured: it bounds the search in rows of megabytes; no template that we read quotes more.
 MAX_QUOTED_CHARACTERS = 200
 """Characters of a text that a template may quote; a longer one is looked for by its beginning"""
 
