@@ -1,4 +1,8 @@
-"""Looking at whatever a path is: each becomes subjects and findings, and all data one report on what is learned."""
+"""Checks whatever a path is: `recognise` says what, each kind has its check, and all data are one report.
+
+Settings, scripts and rows among the paths belong to one run: settings and scripts say who trains and how, and that
+decides how grave the findings on the rows are. So all paths are looked at first, and the data last.
+"""
 
 from __future__ import annotations
 
@@ -235,11 +239,10 @@ def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
         raise UsageError(
             "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
         )
-    if (
-        not data
-        and (seen.run is not None or seen.tokenizer is None)
-        and (named or tokenizer is None)
-    ):
+    # Without rows a tokenizer is still worth a check, where it is what was named; that of settings was judged there.
+    has_own_tokenizer = seen.run is None and seen.tokenizer is not None
+    has_spec_tokenizer = not named and tokenizer is not None
+    if not data and not has_own_tokenizer and not has_spec_tokenizer:
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 
@@ -249,16 +252,17 @@ def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     rules = choose_rules(run, DataRule)
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
-    if run.data and seen.trainers.made_messages:
-        why = (
-            f"{seen.trainers.made_messages} makes messages of the rows, which the chat template"
-            " renders"
-        )
-        told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
-        moot = [rule for rule in rules if rule is PlainStringPairSkipsTemplate]
-        seen.judged.append(Judgement(not_judged=tuple(describe_unmet(rule, told) for rule in moot)))
-        rules = [rule for rule in rules if rule not in moot]
-    return [rule for rule in rules if not rule.judges_cut] if seen.joined else rules
+    if seen.joined:
+        rules = [rule for rule in rules if not rule.judges_cut]
+    made_messages = seen.trainers.made_messages if run.data else ""
+    if made_messages and PlainStringPairSkipsTemplate in rules:
+        # Rows that a script maps to messages are not trained as the strings that stand in the file.
+        why = f"{made_messages} makes messages of the rows, which the chat template renders"
+        unmet = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
+        not_met = describe_unmet(PlainStringPairSkipsTemplate, unmet)
+        seen.judged.append(Judgement(not_judged=(not_met,)))
+        rules.remove(PlainStringPairSkipsTemplate)
+    return rules
 
 
 def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
@@ -269,12 +273,20 @@ def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
     try:
         kinds = kinds_of(path, seen.spec.trained_by)
     except UsageError as error:
-        if Path(path).is_dir() and check_folder(Path(path), (), seen):
+        is_folder = Path(path).is_dir()
+        if is_folder and check_folder(Path(path), (), seen):
             return
         if is_alone or not Path(path).exists():
             raise
         seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
         return
+    _check_path_of_kinds(path, kinds, seen, is_alone=is_alone)
+
+
+def _check_path_of_kinds(
+    path: str, kinds: tuple[Kind, ...], seen: PathsCheck, *, is_alone: bool
+) -> None:
+    """Look at a path whose kinds are known; raises as `_check_path`."""
     if kinds[0] in REASON_BY_UNJUDGED_KIND:
         told = REASON_BY_UNJUDGED_KIND[kinds[0]](path)
         asked = is_alone or kinds[0] != "deepspeed"
@@ -306,6 +318,11 @@ def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
             _check_settings(path, seen)
         elif kind in CHECK_BY_KIND:
             seen.add(CHECK_BY_KIND[kind](path, seen))
+    _check_beside(path, kinds, seen)
+
+
+def _check_beside(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
+    """What belongs to a path besides: files of its model, settings beside its sources, the last checkpoint of a run."""
     if "tokenizer" in kinds:
         if is_model_without_weights(Path(path)):
             seen.add(_check_checkpoint(path, seen))

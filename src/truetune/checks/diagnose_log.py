@@ -83,26 +83,14 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     of_log = run_rules(log, choose_rules(spec, LogRule))
     judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_log_facts(log))
-    lacking: tuple[NotJudged, ...] = ()
+    lacking = list(_curves_not_judged(log))
     if spec.data and not with_data:
-        lacking = (
-            NotJudged(
-                "the data",
-                "there is no tokenizer to read them with",
-                unlock="name a tokenizer with -t",
-            ),
+        unread = NotJudged(
+            "the data",
+            "there is no tokenizer to read them with",
+            unlock="name a tokenizer with -t",
         )
-    if others := _other_curves(log):
-        why = f"no rule is about {'it' if len(others) == 1 else 'them'}"
-        lacking = (
-            *lacking,
-            NotJudged(
-                f"curves: {', '.join(others)}",
-                why,
-                unlock="see them on the page (--html)",
-                asked=False,
-            ),
-        )
+        lacking.insert(0, unread)
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
@@ -144,6 +132,18 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
         ),
         seconds=time.perf_counter() - started,
     )
+
+
+def _curves_not_judged(log: RunLog) -> Iterator[NotJudged]:
+    """One line for all curves that no rule is about: "no findings" must not seem to stand over them."""
+    others = _other_curves(log)
+    if others:
+        yield NotJudged(
+            f"curves: {', '.join(others)}",
+            f"no rule is about {'it' if len(others) == 1 else 'them'}",
+            unlock="see them on the page (--html)",
+            asked=False,
+        )
 
 
 def _other_curves(log: RunLog) -> list[str]:
@@ -199,13 +199,25 @@ def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
     yield "trains", KIND_NAMES[log.kind]
+    yield "steps", _steps_in_words(log)
+    yield from _facts_of_steps(log)
+    if log.epochs:
+        yield "epochs", f"{log.epochs:.3g}"
+    yield "loss", _loss_in_words(log)
+
+
+def _steps_in_words(log: RunLog) -> str:
+    """How far the run came. Records without steps are not taken for steps: many trainers log each tenth."""
     total = log.total_steps
     planned = total or (log.output.total if log.output is not None else 0)
     if log.is_numbered:
         records = f"not logged: {log.last_step:,.0f} records without a step"
-        yield "steps", records + (f", of a run of {planned:,.0f} steps" if planned else "")
-    else:
-        yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+        return records + (f", of a run of {planned:,.0f} steps" if planned else "")
+    return f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+
+
+def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
+    """What an optimizer step has of rows, and how long it takes where that is long."""
     rows = rows_seen(log)
     a_step = log.output.settings.rows_a_step if log.output is not None else None
     if a_step:
@@ -218,16 +230,14 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     seconds = log.output.step_seconds if log.output is not None else None
     if seconds is not None and seconds > SLOW_STEP_S:
         yield "a step takes", f"{seconds:.0f} s"
-    if log.epochs:
-        yield "epochs", f"{log.epochs:.3g}"
+
+
+def _loss_in_words(log: RunLog) -> str:
+    """The first and the last loss, or why there is none."""
     loss = log.curve("loss")
     finite = loss.finite()
     if finite:
-        yield (
-            "loss",
-            f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records",
-        )
-    elif loss:
-        yield "loss", f"not a number in any of {loss.step.size:,} records"
-    else:
-        yield "loss", "not logged: rules on it have nothing to look at"
+        return f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records"
+    if loss:
+        return f"not a number in any of {loss.step.size:,} records"
+    return "not logged: rules on it have nothing to look at"

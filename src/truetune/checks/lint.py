@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -119,14 +119,14 @@ def lint(
             progress(len(looks), len(files))
         file = Path(module.path)
         seen = lint_module(module, spec, rows, uses)
+        # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
         is_link = file.is_symlink() and str(file) not in named
         if is_link and fix:
             facts[files[module.path]].append(
                 ("note", f"{file}: not changed, for it is a link; name the file itself")
             )
-        change = None
-        if (fix or unsafe or diff) and not is_link:
-            change = _mended(module, seen, spec, unsafe)
+        is_fixed = (fix or unsafe or diff) and not is_link
+        change = _fix(module, seen, spec, unsafe) if is_fixed else None
         if change is not None:
             changes.append(change)
             if not diff:
@@ -298,30 +298,33 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
         for rule in rules("source", "commands")
         if issubclass(rule, SourceRule | CommandRule)
     }
-    counts: Counter[str] = Counter()
-    for examined in (
-        examined for part in parts for examined in part.examined if examined.rule in kinds
-    ):
-        counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
+    counts = _places_examined(parts, kinds)
     figures = {name: _measure_files(kinds[name], count) for name, count in counts.items()}
+    examined = (_with_figure(one, figures.get(one.rule)) for one in whole.examined)
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
-    return Judgement(
-        whole.findings,
-        tuple(
-            dict.fromkeys(
-                _with_figure(examined, figures.get(examined.rule)) for examined in whole.examined
-            )
-        ),
-        tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
-    )
+    # A rule that one file gave nothing to look at has judged the others: "it is about ..." would be said of all.
+    not_judged = (part for part in whole.not_judged if part.asked or part.what not in applies)
+    return Judgement(whole.findings, tuple(dict.fromkeys(examined)), tuple(not_judged))
+
+
+def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Counter[str]:
+    """How many places the rules of these names examined in all files."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        for examined in part.examined:
+            if examined.rule in names:
+                counts[examined.rule] += examined.of or 0
+    return counts
 
 
 def _measure_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+    """The figure of a rule over all files."""
     return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
 
 
 def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
+    """What was examined, with the figure over all files where its rule counts."""
     if figure is None:
         return examined
     return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
@@ -393,7 +396,7 @@ def _module(path: str, source: _Text) -> Module:
         return nothing(path, str(error).removeprefix(f"{path}: "))
 
 
-def _mended(module: Module, seen: FileResult, spec: RunSpec, unsafe: bool) -> SourceChange | None:
+def _fix(module: Module, seen: FileResult, spec: RunSpec, unsafe: bool) -> SourceChange | None:
     """The file after its fixes; each is tried in a small group of the files that it runs with."""
     if not any(finding.fix is not None for finding in seen.findings):
         return None
