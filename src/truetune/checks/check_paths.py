@@ -362,6 +362,19 @@ def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> boo
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     if not members:
         return False
+    _check_members(folder, kinds, members, seen)
+    left_out = tuple(_not_read(folder, unread, models))
+    seen.judged.append(Judgement(not_judged=left_out))
+    return True
+
+
+def _check_members(
+    folder: Path,
+    kinds: tuple[Kind, ...],
+    members: Sequence[tuple[Path, tuple[Kind, ...]]],
+    seen: PathsCheck,
+) -> None:
+    """Look at the sources of a folder, at its members, and take its rows as data where no settings name others."""
     has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
     if has_sources:
         seen.add(_lint_sources(str(folder), seen))
@@ -371,15 +384,16 @@ def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> boo
             _check_member(str(path), found, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
         seen.data.append(str(folder))
+
+
+def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> Iterator[NotJudged]:
+    """What of a folder was left out: files of no kind, and models beyond the first."""
     if unread:
         why = f"of no kind that truetune reads: {name_list(unread)}"
-        other = NotJudged("other files", why, place=str(folder), asked=False)
-        seen.judged.append(Judgement(not_judged=(other,)))
+        yield NotJudged("other files", why, place=str(folder), asked=False)
     if len(models) > MAX_MODELS_BELOW:
         why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
-        rest = NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
-        seen.judged.append(Judgement(not_judged=(rest,)))
-    return True
+        yield NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
 
 
 def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:

@@ -248,13 +248,20 @@ def _plain(
         return None
     if _own_nodes(words) or _manages(Path(file.path).parent / script):
         return None
-    given = {name: _resolve(value, assigned) for name, value in command.variables.items()}
-    for word in words[: words.index(script)]:
+    exported = _exported_address(words[: words.index(script)])
+    own = _resolve(command.variables.get("MASTER_ADDR", ""), assigned)
+    address = exported or own or _resolve("$MASTER_ADDR", assigned)
+    return Meeting(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+
+
+def _exported_address(words: tuple[str, ...]) -> str:
+    """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
+    address = ""
+    for word in words:
         found = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
         if found is not None:
-            given["MASTER_ADDR"] = found[1]
-    address = given.get("MASTER_ADDR") or _resolve("$MASTER_ADDR", assigned)
-    return Meeting(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+            address = found[1]
+    return address
 
 
 def _own_nodes(words: tuple[str, ...]) -> bool:

@@ -68,15 +68,10 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     """
     if not has_ended(log):
         return None
-    settings = log.output.settings if log.output is not None else None
-    made, why = int(log.last_step), "the log ends at step {:,}"
-    if log.is_numbered or made < 1:
-        printed = settings.steps if settings is not None else None
-        made = printed or _steps_by_speed(log) or 0
-        why = "the trainer counts {:,}" if printed else "its speed and its time make {:,} steps"
+    made, why = _steps_made(log)
     if made < 1:
         return None
-    why = why.format(made)
+    settings = log.output.settings if log.output is not None else None
     rows = (settings.examples if settings is not None else None) or _rows_by_speed(log)
     a_step = (settings.rows_a_step if settings is not None else None) or _rows_a_step(log)
     if rows is not None:
@@ -86,6 +81,19 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     if log.epochs:
         why += f"; {log.epochs:.3g} epochs"
     return OptimizerSteps(made, why, rows, a_step, log.epochs or None)
+
+
+def _steps_made(log: RunLog) -> tuple[int, str]:
+    """The steps of a run that ended, and what says so; 0 where nothing does."""
+    made = int(log.last_step)
+    if not log.is_numbered and made >= 1:
+        return made, f"the log ends at step {made:,}"
+    # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.
+    printed = log.output.settings.steps if log.output is not None else None
+    if printed:
+        return printed, f"the trainer counts {printed:,}"
+    by_speed = _steps_by_speed(log) or 0
+    return by_speed, f"its speed and its time make {by_speed:,} steps"
 
 
 def has_ended(log: RunLog) -> bool:
