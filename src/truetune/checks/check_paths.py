@@ -240,9 +240,9 @@ def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
             "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
         )
     # Without rows a tokenizer is still worth a check, where it is what was named; that of settings was judged there.
-    has_own_tokenizer = seen.run is None and seen.tokenizer is not None
-    has_spec_tokenizer = not named and tokenizer is not None
-    if not data and not has_own_tokenizer and not has_spec_tokenizer:
+    is_own_tokenizer = seen.run is None and seen.tokenizer is not None
+    is_tokenizer_of_spec = not named and tokenizer is not None
+    if not (data or is_own_tokenizer or is_tokenizer_of_spec):
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 

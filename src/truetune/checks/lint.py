@@ -113,6 +113,7 @@ def lint(
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
     uses = (*uses, *weight_uses(named))
+    makes_changes = fix or unsafe or diff
     looks |= {file: lint_commands(file, spec, uses) for file in scripts}
     for module in _modules([file for file in files if file not in scripts], named):
         if progress is not None:
@@ -122,11 +123,9 @@ def lint(
         # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
         is_link = file.is_symlink() and str(file) not in named
         if is_link and fix:
-            facts[files[module.path]].append(
-                ("note", f"{file}: not changed, for it is a link; name the file itself")
-            )
-        is_fixed = (fix or unsafe or diff) and not is_link
-        change = _fix(module, seen, spec, unsafe) if is_fixed else None
+            note = f"{file}: not changed, for it is a link; name the file itself"
+            facts[files[module.path]].append(("note", note))
+        change = _fix(module, seen, spec, unsafe) if makes_changes and not is_link else None
         if change is not None:
             changes.append(change)
             if not diff:

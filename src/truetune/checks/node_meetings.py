@@ -125,6 +125,7 @@ def _starts(
     """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
     words = tuple(part for word in command.words for part in _parts(word, assigned))
     programs = [word.rpartition("/")[2] for word in words]
+    # Without #SBATCH lines and srun nothing says how often a command runs: it is taken for one on each node.
     is_each = not file.requests and "srun" not in programs
     inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
     if inner is None or not STARTERS & set(programs):

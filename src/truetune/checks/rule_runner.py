@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -86,24 +86,34 @@ def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgem
     dependent = [finding for finding in made.findings if finding.rule in causes]
     # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
     for finding in sorted(dependent, key=lambda finding: _depth(finding.rule, causes)):
-        named = [other for other in kept if other.rule in causes[finding.rule]]
-        explained = [
-            (other, _shared_rows(other, finding)) for other in named if _bears_on(other, finding)
-        ]
-        explained_rows = set().union(*(rows for _, rows in explained))
-        if explained and _all_explained(finding, explained_rows):
+        explained = _explained_by(finding, kept, causes[finding.rule])
+        rows = set[Origin]().union(*(shared for _, shared in explained))
+        if explained and _all_explained(finding, rows):
             # One finding gets the evidence: that which explains most rows. Told of each, it would count twice.
             cause, _ = max(explained, key=lambda pair: len(pair[1]))
-            severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
-            told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
-            kept[kept.index(cause)] = replace(told, severity=severity)
+            kept[kept.index(cause)] = _with_consequence(cause, finding)
         else:
-            kept.append(
-                _with_evidence(
-                    finding, *(_explained_rows(cause, rows) for cause, rows in explained)
-                )
-            )
+            partly = (_explained_rows(cause, shared) for cause, shared in explained)
+            kept.append(_with_evidence(finding, *partly))
     return replace(made, findings=in_order(kept))
+
+
+def _explained_by(
+    finding: Finding, others: Iterable[Finding], names: Container[str]
+) -> list[tuple[Finding, set[Origin]]]:
+    """The findings of rules of these names that bear on a finding, each with the rows that both count."""
+    return [
+        (other, _shared_rows(other, finding))
+        for other in others
+        if other.rule in names and _bears_on(other, finding)
+    ]
+
+
+def _with_consequence(cause: Finding, finding: Finding) -> Finding:
+    """A cause with what follows from it as evidence, as grave as the graver of both."""
+    severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
+    told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
+    return replace(told, severity=severity)
 
 
 def _explained_rows(cause: Finding, rows: set[Origin]) -> str:
