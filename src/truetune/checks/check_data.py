@@ -58,11 +58,13 @@ def check(
     """
     limit = spec.max_length if cut else None
     return with_proof(
-        lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference)
+        lambda only_reference: _check_data(
+            spec, rules, progress, limit, only_reference=only_reference
+        )
     )
 
 
-def _check(
+def _check_data(
     spec: RunSpec,
     chosen: Sequence[type[DataRule]] | None,
     progress: Progress | None,

@@ -36,7 +36,7 @@ def _set_side(probes: Probes) -> str:
     return "tokenizer.padding_side = 'right'  # for training; 'left' where you generate in batches"
 
 
-def _resize(probes: Probes) -> str:
+def _resize_embedding(probes: Probes) -> str:
     return f"model.resize_token_embeddings({probes.tokenizer.vocabulary})"
 
 
@@ -48,8 +48,8 @@ LINE_WRITERS: dict[str, Callable[[Probes], str | None]] = {
     PadIsStopToken.name(): _set_pad,
     PadMissing.name(): _set_pad,
     PaddingSide.name(): _set_side,
-    PadIdOutsideEmbedding.name(): _resize,
-    IdsBeyondTheModel.name(): _resize,
+    PadIdOutsideEmbedding.name(): _resize_embedding,
+    IdsBeyondTheModel.name(): _resize_embedding,
     StopIdsIncomplete.name(): _set_stops,
 }
 """By rule, what writes its fix as a line of code; None where no line would do"""

@@ -110,14 +110,14 @@ def guard(
     """
     spec = spec_of(settings, "truetune.guard")
     choose(spec.select, spec.ignore)
-    return _guard(LiveObjects(tokenizer, collator, template, model, rows), spec)
+    return _judge_or_raise(LiveObjects(tokenizer, collator, template, model, rows), spec)
 
 
-def _guard(live: LiveObjects, spec: RunSpec) -> Report:
+def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
     started, lost = time.perf_counter(), list[str]()
     report: Report | None = run_contained(
-        _report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
+        _guard_report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
     )
     if report is None:
         judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
@@ -130,10 +130,10 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
     return report
 
 
-def _report(live: LiveObjects, spec: RunSpec) -> Report:
+def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
-        _judge(work)
+        _judge_objects(work)
     judged = Judgement.of(work.judged)
     return Report(
         spec=work.spec,
@@ -145,7 +145,7 @@ def _report(live: LiveObjects, spec: RunSpec) -> Report:
     )
 
 
-def _judge(work: _Guard) -> None:
+def _judge_objects(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
     rows = work.part("the rows", lambda: read_live_rows(live)) or []

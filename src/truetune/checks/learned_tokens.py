@@ -149,7 +149,7 @@ class LearnedTally:
             lost=self.lost,
             left_out=self.left_out,
             ideal=self.ideal,
-            installed=_installed(facts),
+            installed=_other_installed_release(facts),
         )
 
     def _finds_otherwise(self) -> bool:
@@ -211,7 +211,7 @@ def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
     return np.asarray(place >= np.repeat(batch.contexts, batch.lengths))
 
 
-def _installed(facts: TrainerFacts) -> str | None:
+def _other_installed_release(facts: TrainerFacts) -> str | None:
     """Another release of the package than the recorded one, as it is installed here."""
     if facts.proof == "none" or not facts.package:
         return None

@@ -115,7 +115,7 @@ def lint(
     uses = (*uses, *weight_uses(named))
     makes_changes = fix or unsafe or diff
     looks |= {file: lint_commands(file, spec, uses) for file in scripts}
-    for module in _modules([file for file in files if file not in scripts], named):
+    for module in _read_modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
@@ -125,7 +125,7 @@ def lint(
         if is_link and fix:
             note = f"{file}: not changed, for it is a link; name the file itself"
             facts[files[module.path]].append(("note", note))
-        change = _fix(module, seen, spec, unsafe) if makes_changes and not is_link else None
+        change = _fix_module(module, seen, spec, unsafe) if makes_changes and not is_link else None
         if change is not None:
             changes.append(change)
             if not diff:
@@ -162,7 +162,9 @@ def _make_report(
     )
     return LintReport(
         spec=spec,
-        subjects=tuple(Subject(_kind(name), name, tuple(notes)) for name, notes in facts.items()),
+        subjects=tuple(
+            Subject(_kind_in_words(name), name, tuple(notes)) for name, notes in facts.items()
+        ),
         findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -193,7 +195,7 @@ def lint_module(
     comments = ignores(module)
     kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
     return FileResult(
-        tuple(sorted(kept, key=lambda f: _offset(module, f))),
+        tuple(sorted(kept, key=lambda f: _finding_offset(module, f))),
         judged,
         len(found) - len(kept),
         applies,
@@ -350,10 +352,10 @@ def _of_this_file(judged: Judgement, path: str) -> Judgement:
 def _is_covered(module: Module, finding: Finding, comment: Ignore) -> bool:
     """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_code(finding.code))
-    return comment.covers(_offset(module, finding), *names)
+    return comment.covers(_finding_offset(module, finding), *names)
 
 
-def _offset(module: Module, finding: Finding) -> int:
+def _finding_offset(module: Module, finding: Finding) -> int:
     """Where in the file the first case of a finding is, in characters."""
     case = next(iter(finding.cases), None)
     if case is None or case.line is None or case.file != module.path:
@@ -362,7 +364,7 @@ def _offset(module: Module, finding: Finding) -> int:
     return lines.starts[min(case.line, len(lines)) - 1] + (case.column or 1) - 1
 
 
-def _modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
+def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
     """Every file, parsed; those that import each other are judged together, group after group."""
     sources_of: dict[str, _Text] = {file: _text(file) for file in files}
     imports = Imports(sources_of, named)
@@ -395,7 +397,9 @@ def _module(path: str, source: _Text) -> Module:
         return nothing(path, str(error).removeprefix(f"{path}: "))
 
 
-def _fix(module: Module, seen: FileResult, spec: RunSpec, unsafe: bool) -> SourceChange | None:
+def _fix_module(
+    module: Module, seen: FileResult, spec: RunSpec, unsafe: bool
+) -> SourceChange | None:
     """The file after its fixes; each is tried in a small group of the files that it runs with."""
     if not any(finding.fix is not None for finding in seen.findings):
         return None
@@ -412,7 +416,7 @@ def _fix(module: Module, seen: FileResult, spec: RunSpec, unsafe: bool) -> Sourc
     )
 
 
-def _kind(name: str) -> str:
+def _kind_in_words(name: str) -> str:
     path = Path(name)
     if path.is_file() and is_command_file(path):
         return "results of lm_eval" if path.suffix == ".json" else "shell script"

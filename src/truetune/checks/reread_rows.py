@@ -23,7 +23,11 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
         return
     last = max(origin.row for origin in left)
     for row in read_conversations(
-        spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
+        spec.data,
+        format=spec.format,
+        columns=spec.map,
+        on_broken=_ignore_broken,
+        on_empty=_ignore_broken,
     ):
         if row.origin in left:
             yield row
@@ -31,5 +35,5 @@ def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversat
             return
 
 
-def _nothing(*_: object) -> None:
+def _ignore_broken(*_: object) -> None:
     """A line without a row has no row to give."""

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
-Subject = TypeVar("Subject")
+SubjectT = TypeVar("SubjectT")
 Stability = Literal["preview", "stable"]
 Spoiled = Literal["model", "stop", "temperature"]
 """What makes a finished model answer badly: its weights or prompt as a whole, its stop tokens, or how it is sampled"""
@@ -80,7 +80,7 @@ class Setup:
     """Of a model in memory; None: that of the files counts"""
 
 
-class Rule(Generic[Subject]):
+class Rule(Generic[SubjectT]):
     """Looks at one subject and says what it found."""
 
     code: ClassVar[str]
@@ -97,7 +97,7 @@ class Rule(Generic[Subject]):
     by_trainer: ClassVar[tuple[ByFact, ...]] = ()
     """The facts of the trainer that its severity depends on"""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: SubjectT) -> None:
         self.subject = subject
 
     @classmethod
@@ -428,7 +428,7 @@ class BatchRule(Rule["Audit"]):
         return None if self.subject.samples else NO_LINE
 
 
-def _holds(measured: dict[str, Any]) -> bool:
+def _law_holds(measured: dict[str, Any]) -> bool:
     """Was it not measured, or is it within its tolerance? nan is not."""
     return "value" not in measured or measured["value"] <= measured["tolerance"]
 
@@ -445,8 +445,8 @@ class LawRule(Rule["Audit"]):
 
     def findings(self) -> Iterator[Finding]:
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
-        if not _holds(measured) and not (
-            self.law != self.NAN and isnan(measured["value"]) and not _holds(cause)
+        if not _law_holds(measured) and not (
+            self.law != self.NAN and isnan(measured["value"]) and not _law_holds(cause)
         ):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
@@ -463,7 +463,7 @@ class LawRule(Rule["Audit"]):
                 str(measured.get("untested", "it was not measured")),
                 asked=bool(measured.get("failed")),
             )
-        if not _holds(measured):
+        if not _law_holds(measured):
             if isnan(measured["value"]):
                 return Unmet(f"the loss is not a number, which {self.NAN} explains")
             return Unmet(

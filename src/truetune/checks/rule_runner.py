@@ -85,7 +85,7 @@ def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgem
     kept = [finding for finding in made.findings if finding.rule not in causes]
     dependent = [finding for finding in made.findings if finding.rule in causes]
     # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
-    for finding in sorted(dependent, key=lambda finding: _depth(finding.rule, causes)):
+    for finding in sorted(dependent, key=lambda finding: _depth_of_causes(finding.rule, causes)):
         explained = _explained_by(finding, kept, causes[finding.rule])
         rows = set[Origin]().union(*(shared for _, shared in explained))
         if explained and _all_explained(finding, rows):
@@ -125,10 +125,12 @@ def _with_evidence(finding: Finding, *lines: str) -> Finding:
     return replace(finding, evidence=tuple(dict.fromkeys((*finding.evidence, *lines))))
 
 
-def _depth(rule: str, causes: Mapping[str, tuple[str, ...]], seen: tuple[str, ...] = ()) -> int:
+def _depth_of_causes(
+    rule: str, causes: Mapping[str, tuple[str, ...]], seen: tuple[str, ...] = ()
+) -> int:
     """How many rules stand between this one and a cause that nothing explains."""
     below = (cause for cause in causes.get(rule, ()) if cause in causes and cause not in seen)
-    return 1 + max((_depth(cause, causes, (*seen, rule)) for cause in below), default=0)
+    return 1 + max((_depth_of_causes(cause, causes, (*seen, rule)) for cause in below), default=0)
 
 
 def _rows_of(finding: Finding) -> set[Origin]:

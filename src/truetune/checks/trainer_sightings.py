@@ -47,7 +47,7 @@ WHOLE_PACKS = ("wrapped", "bfd_split")
 """Packing that joins all texts, or goes on with the rest of a long one in another row"""
 
 
-class Sighting(NamedTuple):
+class TrainerSighting(NamedTuple):
     """A trainer that was found among the paths."""
 
     name: TrainerName
@@ -64,7 +64,7 @@ class Sighting(NamedTuple):
 class TrainerSightings:
     """The trainers that the paths show."""
 
-    configs: list[Sighting] = field(default_factory=list)
+    configs: list[TrainerSighting] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     """Scripts, and folders of them"""
 
@@ -72,10 +72,10 @@ class TrainerSightings:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or trainer_called(config.stack)
         if trainer is not None:
-            self.configs.append(Sighting(trainer, config.path))
+            self.configs.append(TrainerSighting(trainer, config.path))
 
     @cached_property
-    def seen(self) -> tuple[Sighting, ...]:
+    def seen(self) -> tuple[TrainerSighting, ...]:
         """All that were found. The scripts are read here, once all paths are known."""
         modules = (_readable_module(file) for _, file in sources(self.sources))
         scripts = (sighting_of(module) for module in modules if module is not None)
@@ -146,7 +146,7 @@ def _readable_module(file: Path) -> Module | None:
         return None  # lint says what is wrong with the file
 
 
-def sighting_of(module: Module) -> Sighting | None:
+def sighting_of(module: Module) -> TrainerSighting | None:
     """The trainer that a Python program calls, with the settings that it gives to it; None where it calls none."""
     name = next((name for name in TRAINER_ORDER if _calls_trainer(module, name)), None)
     if name is None:
@@ -159,7 +159,7 @@ def sighting_of(module: Module) -> Sighting | None:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
     pads = _pad_masking(module, facts_of(name))
     training = training.model_copy(update={"pads_masked_by": pads})
-    return Sighting(name, module.path, training, limit, response_masking(module))
+    return TrainerSighting(name, module.path, training, limit, response_masking(module))
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:

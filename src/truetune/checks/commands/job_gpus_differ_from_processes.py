@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.job_launches import Launched, gpus_of, launches, shares_gpus, visible_gpus
+from truetune.checks.job_launches import Launched, find_launches, gpus_of, shares_gpus, visible_gpus
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell import CommandFile
 
@@ -52,7 +52,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Launched]:
-        for launch in launches(file):
+        for launch in find_launches(file):
             if gpus_of(file) is not None or visible_gpus(file, launch.command) is not None:
                 yield launch
 
@@ -61,7 +61,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         asked = gpus_of(self.subject)
         if asked is None or shares_gpus(self.subject):
             return
-        for launch in launches(self.subject):
+        for launch in find_launches(self.subject):
             wanted, here = asked.gpus, launch.processes
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
@@ -84,7 +84,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     def _beyond_the_visible(self) -> Iterator[Finding]:
         """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs."""
-        for launch in launches(self.subject):
+        for launch in find_launches(self.subject):
             shown = visible_gpus(self.subject, launch.command)
             if shown is None or launch.processes <= shown.gpus:
                 continue
