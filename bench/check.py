@@ -20,13 +20,13 @@ from bench.chats import write
 
 ENCODE = """
 import json, sys, time
-from truetune.data.rows import read
+from truetune.data.rows import read_conversations
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 tokenizer = load(sys.argv[2])
 renderer = probes(tokenizer, RunSpec(history=sys.argv[3])).renderer()
-texts = [rendering.text for row in read([sys.argv[1]]) for rendering in renderer.render(row)]
+texts = [rendering.text for row in read_conversations([sys.argv[1]]) for rendering in renderer.render(row)]
 began = time.perf_counter()
 encodings = tokenizer.backend.encode_batch(texts, add_special_tokens=False)
 seconds = time.perf_counter() - began

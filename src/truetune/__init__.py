@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from truetune.evaluation.report import SampleReport as SampleReport
     from truetune.evaluation.score import ScoreReport as ScoreReport
     from truetune.evaluation.score import score as score
-    from truetune.fixing.run import Fixed as Fixed
+    from truetune.fixing.fix_file import Fixed as Fixed
     from truetune.generation.backends.open_backend import Options as Options
     from truetune.memory.plan import Plan as Plan
     from truetune.rehearsal.rehearsal_report import RehearsalReport as RehearsalReport
@@ -92,7 +92,7 @@ _HOMES = {
     "Encoded": "truetune.encoding.encode_run",
     "EvaluationReport": "truetune.evaluation.evaluated_report",
     "Finding": "truetune.checks.findings",
-    "Fixed": "truetune.fixing.run",
+    "Fixed": "truetune.fixing.fix_file",
     "Generator": "truetune.evaluation.own_loop",
     "Ladder": "truetune.serving.adapter_forms",
     "LintReport": "truetune.checks.lint",
@@ -133,7 +133,7 @@ def check(
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
     from truetune.checks.check_paths import check_paths
-    from truetune.fixing.tried_edits import with_tried_edits
+    from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.spec.files import spec_of
 
     paths = [data] if isinstance(data, str | PathLike) else list(data)
@@ -141,7 +141,9 @@ def check(
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.check"
     )
-    return with_tried_edits(check_paths(paths, spec, base=None if base is None else fspath(base)))
+    return with_suggested_edits(
+        check_paths(paths, spec, base=None if base is None else fspath(base))
+    )
 
 
 def fix(
@@ -164,7 +166,7 @@ def fix(
 
     Raises a `truetune.errors.TruetuneError` where the input can't be read, or `output` can't be written.
     """
-    from truetune.fixing.run import fix as run
+    from truetune.fixing.fix_file import fix_data_file as run
     from truetune.spec.files import spec_of
 
     given = {"data": _listed(data), "tokenizer": tokenizer, **settings}

@@ -13,18 +13,18 @@ import pytest
 from click.testing import CliRunner
 
 from truetune.checks.catalogue import rules
+from truetune.checks.explaining.figure_phrases import read_figures
 from truetune.checks.explaining.guides import GUIDES, NO_ANSWER_TOKEN
-from truetune.checks.explaining.pasted_record import proofs_of_records
-from truetune.checks.explaining.readings import read_figures
-from truetune.checks.explaining.search import search, topics
-from truetune.checks.explaining.words import stems
+from truetune.checks.explaining.pasted_record import list_proofs_of_records
+from truetune.checks.explaining.search_topics import list_topics, search_topics
+from truetune.checks.explaining.stem_words import list_stems
 from truetune.cli import truetune_group
 from truetune.cli.other_tools_words import COMMAND_SYNONYMS, OPTION_WORDS, OTHER_COMMAND_NAMES
 from truetune.errors import UsageError
 
 DOCS = Path(__file__).parents[2] / "docs"
 ALL = list(
-    topics(
+    list_topics(
         {name: command.help or "" for name, command in truetune_group.commands.items()},
         COMMAND_SYNONYMS,
     )
@@ -196,14 +196,14 @@ def told(*arguments: str) -> tuple[int, str]:
     ],
 )
 def test_a_symptom_leads_to_its_page(question: str, expected: set[str]) -> None:
-    assert {hit.topic.name for hit in search(question, ALL)} & expected
+    assert {hit.topic.name for hit in search_topics(question, ALL)} & expected
 
 
 @pytest.mark.parametrize(("question", "expected"), [*OF_A_READER, *WITH_FIGURES, *HELD_BACK])
 def test_a_symptom_with_figures_and_phrases_leads_to_its_page(
     question: str, expected: set[str]
 ) -> None:
-    assert {hit.topic.name for hit in search(question, ALL)} & expected
+    assert {hit.topic.name for hit in search_topics(question, ALL)} & expected
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_symptom_with_figures_and_phrases_leads_to_its_page(
 def test_a_page_on_another_subject_does_not_come_before(
     question: str, subject: str, other: str
 ) -> None:
-    names = [hit.topic.name for hit in search(question, ALL, len(ALL))]
+    names = [hit.topic.name for hit in search_topics(question, ALL, len(ALL))]
     assert subject in names
     assert other not in names[: names.index(subject)]
 
@@ -250,7 +250,7 @@ def test_a_figure_that_means_nothing_is_no_word(text: str, word: str) -> None:
 
 
 def test_small_numbers_and_counts_say_nothing() -> None:
-    assert stems("1 8 16 6.1 one two many") == []
+    assert list_stems("1 8 16 6.1 one two many") == []
 
 
 def test_causes_name_rules_that_there_are() -> None:
@@ -287,7 +287,7 @@ def test_a_rule_is_found_by_what_users_see_of_it() -> None:
     ],
 )
 def test_the_cause_is_shown_under_its_guide(question: str, cause: str) -> None:
-    shown = [one.text for hit in search(question, ALL) for one in hit.causes]
+    shown = [one.text for hit in search_topics(question, ALL) for one in hit.causes]
     assert cause in " | ".join(shown)
 
 
@@ -295,7 +295,7 @@ def test_the_cause_is_shown_under_its_guide(question: str, cause: str) -> None:
 def test_a_guide_is_found_by_each_of_its_sentences(guide: Any) -> None:
     assert guide in GUIDES
     for text in guide.asked:
-        hits = search(text, ALL)
+        hits = search_topics(text, ALL)
         assert guide.name in [hit.topic.name for hit in hits], text
 
 
@@ -307,14 +307,14 @@ def test_guides_lead_to_pages_and_commands_that_exist() -> None:
 
 def test_a_search_is_quick() -> None:
     began = time.process_time()
-    hits = search("loss is flat", topics())
+    hits = search_topics("loss is flat", list_topics())
     assert len(hits) == 5
     assert time.process_time() - began < 0.5
 
 
 def test_nothing_is_found_for_words_that_say_nothing() -> None:
-    assert search("please help me", ALL) == []
-    assert search("", ALL) == []
+    assert search_topics("please help me", ALL) == []
+    assert search_topics("", ALL) == []
     with pytest.raises(UsageError, match="nothing is known of 'qqxzv'"):
         CliRunner().invoke(
             truetune_group, ["explain", "qqxzv"], standalone_mode=True, catch_exceptions=False
@@ -423,13 +423,15 @@ PASTED = (
 
 
 def test_a_pasted_message_of_a_gpu_that_another_process_holds_is_read_by_its_figures() -> None:
-    held = search(PASTED.format("Process 7 has 17.91 GiB memory in use. ", 5.11, 4.52), ALL)
+    held = search_topics(PASTED.format("Process 7 has 17.91 GiB memory in use. ", 5.11, 4.52), ALL)
     assert held[0].topic.name == "cuda-out-of-memory"
     assert "other processes hold 17.9 GiB" in held[0].causes[0].text
     assert "end process 7" in held[0].causes[0].text
     small = "Process 7 has 0.90 GiB memory in use. "
     for text in (PASTED.format("", 23.02, 22.1), PASTED.format(small, 22.11, 21.3)):
-        assert not any("other processes" in c.text for hit in search(text, ALL) for c in hit.causes)
+        assert not any(
+            "other processes" in c.text for hit in search_topics(text, ALL) for c in hit.causes
+        )
 
 
 ZERO_LOGPS = "'logps/rejected': 0.0, 'logps/chosen': 0.0"
@@ -447,7 +449,7 @@ ZERO_LOGPS = "'logps/rejected': 0.0, 'logps/chosen': 0.0"
     ],
 )  # fmt: skip
 def test_a_pasted_record_says_what_its_values_prove(record: str, topic: str, said: str) -> None:
-    first = search(record, ALL)[0]
+    first = search_topics(record, ALL)[0]
     assert first.topic.name == topic
     assert said in first.causes[0].text
 
@@ -463,8 +465,8 @@ def test_a_pasted_record_says_what_its_values_prove(record: str, topic: str, sai
     ],
 )
 def test_a_pasted_record_that_proves_nothing(record: str) -> None:
-    assert proofs_of_records(record) == []
-    causes = [cause for hit in search(record, ALL) for cause in hit.causes]
+    assert list_proofs_of_records(record) == []
+    causes = [cause for hit in search_topics(record, ALL) for cause in hit.causes]
     assert "logps" not in record or NO_ANSWER_TOKEN not in causes
 
 
@@ -472,5 +474,5 @@ def test_letters_that_fill_the_limit_are_a_cause_of_dpo_without_effect() -> None
     question = (
         "dpo loss stays 0.6931 and logps are 0.0, max_length is 512 and my prompts are long letters"
     )
-    first = search(question, ALL)[0]
+    first = search_topics(question, ALL)[0]
     assert first.causes[0] == NO_ANSWER_TOKEN

@@ -23,8 +23,8 @@ from truetune.errors import SpecError
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
-from truetune.trainers import NAMES, TRAINERS, facts_of
-from truetune.trainers.facts import TrainerName
+from truetune.trainers import TRAINER_NAMES, TRAINERS, facts_of
+from truetune.trainers.trainer_facts import TrainerName
 
 SCRIPTS: dict[str, tuple[str, str | None]] = {
     "trl": ("from trl import SFTTrainer\nSFTTrainer('m').train()", "position"),
@@ -153,7 +153,7 @@ def test_a_trainer_that_there_is_not() -> None:
 def test_a_pad_that_is_the_eos(family: str) -> None:
     found = {
         name: [f.severity for f in _of(family, name) if f.code == "TOK001"]
-        for name in (*NAMES, None)
+        for name in (*TRAINER_NAMES, None)
     }
     assert found == {
         "trl": ["info"],
@@ -191,7 +191,7 @@ def test_healthy_sets_do_not_fail_where_the_trainer_is_not_known() -> None:
         assert not check(spec_of(given, "test")).failed(), family
 
 
-@pytest.mark.parametrize("name", [*NAMES, None])
+@pytest.mark.parametrize("name", [*TRAINER_NAMES, None])
 def test_the_first_line_names_the_trainer_or_says_that_it_is_not_known(
     name: TrainerName | None,
 ) -> None:
@@ -207,7 +207,7 @@ def test_text_without_an_end(tmp_path: Path) -> None:
         "".join(json.dumps({"text": f"Chapter {i}: it was open."}) + "\n" for i in range(4))
     )
     found = {}
-    for name in NAMES:
+    for name in TRAINER_NAMES:
         given = {
             "data": str(path),
             "tokenizer": str(TOKENIZER),

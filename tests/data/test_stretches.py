@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from truetune.data.conversation import Origin
 from truetune.data.files import find_sources
+from truetune.data.line_stretches import read_stretch, scan_lines
 from truetune.data.rows import read_conversations
-from truetune.data.stretches import read_stretch, scan_lines
 from truetune.errors import DataError
 
 LINE = st.one_of(

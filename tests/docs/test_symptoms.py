@@ -9,7 +9,7 @@ import pytest
 from tests.docs.blocks import ROOT, blocks
 from truetune.checks.catalogue import rules
 from truetune.checks.explaining.guides import GUIDES
-from truetune.checks.explaining.search import search, topics
+from truetune.checks.explaining.search_topics import list_topics, search_topics
 from truetune.probe.laws import law_modules
 
 SYMPTOMS = (
@@ -52,9 +52,9 @@ def test_the_causes_are_proved_by_rules_that_there_are(name: str) -> None:
 
 @pytest.mark.parametrize("name", SYMPTOMS)
 def test_the_words_of_users_lead_to_the_guide(name: str) -> None:
-    known = tuple(topics())
+    known = tuple(list_topics())
     for words in GUIDE[name].asked:
-        assert name in [hit.topic.name for hit in search(words, known)], words
+        assert name in [hit.topic.name for hit in search_topics(words, known)], words
 
 
 def test_the_index_leads_to_every_symptom() -> None:

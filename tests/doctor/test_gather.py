@@ -15,7 +15,7 @@ import pytest
 import truetune
 from tests.checks.pages.environment import environment
 from truetune.checks.check_environment import doctor, judge_environment
-from truetune.checks.environment.gpu_not_in_torch_build import runs
+from truetune.checks.environment.gpu_not_in_torch_build import has_kernels_for
 from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
 from truetune.doctor.environment import PACKAGES
 from truetune.doctor.gather import LOADED, _load, extras, gather
@@ -158,11 +158,11 @@ def test_why_a_gpu_is_not_used() -> None:
 
 
 def test_kernels_for_a_gpu() -> None:
-    assert runs((8, 9), ("sm_80", "sm_90"))
-    assert not runs((12, 0), ("sm_80", "sm_90"))
-    assert runs((12, 0), ("sm_90", "compute_90"))
-    assert not runs((7, 0), ("sm_75", "sm_80"))
-    assert runs((9, 0), ("sm_90a",))
+    assert has_kernels_for((8, 9), ("sm_80", "sm_90"))
+    assert not has_kernels_for((12, 0), ("sm_80", "sm_90"))
+    assert has_kernels_for((12, 0), ("sm_90", "compute_90"))
+    assert not has_kernels_for((7, 0), ("sm_75", "sm_80"))
+    assert has_kernels_for((9, 0), ("sm_90a",))
 
 
 def test_the_command() -> None:

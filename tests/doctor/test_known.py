@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.checks.pages.environment import environment
-from truetune.checks.environment.known import KNOWN
+from truetune.checks.environment.version_clashes import VERSION_CLASHES
 from truetune.checks.environment.versions_known_to_clash import VersionsKnownToClash
 
 SETS = [
@@ -60,10 +60,10 @@ def test_each_entry(word: str, broken: dict[str, str], clean: dict[str, str]) ->
 
 
 def test_all_entries_are_tested_and_cited() -> None:
-    assert len(SETS) == len(KNOWN)
-    for known in KNOWN:
-        assert known.threads
-        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in known.threads)
+    assert len(SETS) == len(VERSION_CLASHES)
+    for clash in VERSION_CLASHES:
+        assert clash.threads
+        assert all(re.fullmatch(r"[\w.-]+/[\w.-]+#\d+", thread) for thread in clash.threads)
 
 
 def test_a_version_of_its_own_spelling_is_no_crash() -> None:

@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 import truetune
 from truetune.cli import truetune_group
-from truetune.data.remote import Remote
+from truetune.data.remote import RemotePath
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding import on_ray
@@ -94,7 +94,7 @@ def test_uris(data: Path, tmp_path: Path) -> None:
     here = encode(data, tmp_path / "here", engine="local")
     assert there.counts == here.counts
     assert str(there.folder) == f"file://{tmp_path}/there"
-    assert isinstance(there.folder, Remote)
+    assert isinstance(there.folder, RemotePath)
 
 
 def test_relative_paths(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

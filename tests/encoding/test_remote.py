@@ -18,9 +18,9 @@ import truetune
 from truetune.checks.reports import DataReport
 from truetune.data import remote
 from truetune.data.files import find_sources
-from truetune.data.remote import Remote, parse_place
+from truetune.data.line_stretches import read_stretch, scan_lines
+from truetune.data.remote import RemotePath, parse_data_path
 from truetune.data.rows import read_conversations
-from truetune.data.stretches import read_stretch, scan_lines
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
 from truetune.encoding.encode_run import Encoded
@@ -61,7 +61,7 @@ def at(request: pytest.FixtureRequest, tmp_path: Path) -> At:
 
 
 def put(uri: str, body: bytes) -> str:
-    Remote.of(uri).write(body)
+    RemotePath.from_uri(uri).write(body)
     return uri
 
 
@@ -82,23 +82,25 @@ def written(encoded: Encoded) -> list[dict[str, Any]]:
 
 def names(folder: str) -> list[str]:
     """All files of a folder."""
-    top = Remote.of(folder)
+    top = RemotePath.from_uri(folder)
     return sorted(f.path.removeprefix(f"{top.path}/") for f in top.rglob("*") if f.is_file())
 
 
 def test_names() -> None:
-    one = Remote.of("s3://me:hidden@bucket/a b/c%20.jsonl.gz?region=eu-west-1&scheme=http")
+    one = RemotePath.from_uri(
+        "s3://me:hidden@bucket/a b/c%20.jsonl.gz?region=eu-west-1&scheme=http"
+    )
     assert (str(one), one.name, one.suffixes) == (
         "s3://bucket/a b/c%20.jsonl.gz",
         "c%20.jsonl.gz",
         [".jsonl", ".gz"],
     )
     assert str(one.parent / "d") == "s3://bucket/a b/d"
-    assert Remote.of("s3://bucket/part-?.jsonl?region=eu-west-1").path == "part-?.jsonl"
-    assert parse_place("a/b") == Path("a/b")
+    assert RemotePath.from_uri("s3://bucket/part-?.jsonl?region=eu-west-1").path == "part-?.jsonl"
+    assert parse_data_path("a/b") == Path("a/b")
     for uri in ("hf://datasets/a/b", "https://example.org/a.jsonl", "nosuch://a/b"):
         with pytest.raises(DataError, match=r"download it first|Unrecognized filesystem"):
-            parse_place(uri)
+            parse_data_path(uri)
 
 
 def test_every_kind_of_file_is_read(at: At, tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ def test_every_kind_of_file_is_read(at: At, tmp_path: Path) -> None:
     for path in [path for path in tmp_path.iterdir() if path.is_file()]:
         uri = put(at(f"data/{path.name}"), path.read_bytes())
         here, there = list(read_conversations([str(path)])), list(read_conversations([uri]))
-        assert [row.origin.file for row in there] == [str(Remote.of(uri))] * len(here)
+        assert [row.origin.file for row in there] == [str(RemotePath.from_uri(uri))] * len(here)
         assert [(r.messages, r.prompt, r.origin.line) for r in there] == [
             (r.messages, r.prompt, r.origin.line) for r in here
         ]
@@ -250,11 +252,11 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     class Killed(BaseException):
         pass
 
-    write, remove = Remote.write, Remote.remove
+    write, remove = RemotePath.write, RemotePath.remove
     left = 0
 
     def counted(work: Callable[..., None]) -> Callable[..., None]:
-        def killing(self: Remote, body: bytes = b"") -> None:
+        def killing(self: RemotePath, body: bytes = b"") -> None:
             nonlocal left
             left -= 1
             if left == 0:
@@ -266,8 +268,8 @@ def test_killed_at_every_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         return killing
 
     monkeypatch.setattr(run_module, "MIN_SHARD_BYTES", 5000)
-    monkeypatch.setattr(Remote, "write", counted(write))
-    monkeypatch.setattr(Remote, "remove", counted(remove))
+    monkeypatch.setattr(RemotePath, "write", counted(write))
+    monkeypatch.setattr(RemotePath, "remove", counted(remove))
     (tmp_path / "a.jsonl").write_bytes(LINES)
     wanted, found, point = None, set(), 0
     while True:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import truetune
 from truetune.cli import truetune_group
 from truetune.data.predictions import Prediction, read_predictions
-from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
+from truetune.data.rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.errors import DataError, UsageError
 
 ROWS = (
@@ -231,7 +231,7 @@ def test_columns_that_are_parted_by_semicolons(tmp_path: Path) -> None:
     ],
 )
 def test_the_question_in_a_rendered_prompt(text: str) -> None:
-    assert Prediction(A, chat_of_rendered(text) or "").question == Q
+    assert Prediction(A, parse_rendered_chat(text) or "").question == Q
     assert truetune.score([A], [text], [R]).samples[0].prompt.question == Q
 
 
@@ -240,7 +240,7 @@ def test_the_question_in_a_rendered_prompt(text: str) -> None:
     [Q, "", "What does <|im_start|>user mean?", "User: me\nIs that a header?", "### Response:"],
 )
 def test_other_prompts_are_no_template(text: str) -> None:
-    assert chat_of_rendered(text) is None
+    assert parse_rendered_chat(text) is None
 
 
 def test_stop_tokens_at_the_end() -> None:

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from truetune.fixing.run import Fixed, fix
+from truetune.fixing.fix_file import Fixed, fix_data_file
 from truetune.spec.run import RunSpec
 
 
@@ -30,7 +30,7 @@ def fixed(
     spec = RunSpec(
         data=(str(data),), tokenizer=None if tokenizer is None else str(tokenizer), **settings
     )
-    made = fix(spec, str(output), unsafe=unsafe)
+    made = fix_data_file(spec, str(output), unsafe=unsafe)
     lines = Path(f"{output}.changes.jsonl").read_text(encoding="ascii").splitlines()
     return Done(made, output.read_bytes(), [json.loads(line) for line in lines[1:-1]], output)
 

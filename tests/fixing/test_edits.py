@@ -8,56 +8,64 @@ from typing import Any
 
 import pytest
 
-from truetune.fixing.edits import (
+from truetune.fixing.row_edits import (
     Edit,
     EditError,
-    Put,
-    Remove,
-    RemoveRepeated,
-    Rename,
+    PutValue,
+    RemoveEntry,
+    RemoveRepeatedKey,
+    RenameKey,
     edit_text,
     edit_value,
-    repeated_keys,
-    spelled_at,
+    find_repeated_keys,
+    json_text_at,
 )
 
 
 @pytest.mark.parametrize(
     ("text", "edit", "after"),
     [
-        ('{"a": 1.0, "b": 1e5}', Put(("b",), "x"), '{"a": 1.0, "b": "x"}'),
-        ('{ "a" :\t"x" }', Put(("a",), "y"), '{ "a" :\t"y" }'),
-        (r'{"a":"caf\u00e9 \/ bot"}', Put(("a",), "café / bit"), r'{"a":"caf\u00e9 \/ bit"}'),
+        ('{"a": 1.0, "b": 1e5}', PutValue(("b",), "x"), '{"a": 1.0, "b": "x"}'),
+        ('{ "a" :\t"x" }', PutValue(("a",), "y"), '{ "a" :\t"y" }'),
+        (r'{"a":"caf\u00e9 \/ bot"}', PutValue(("a",), "café / bit"), r'{"a":"caf\u00e9 \/ bit"}'),
         (
             r'{"a":"\ud83d\ude00 \ud83d!"}',
-            Put(("a",), "😀 \ufffd!"),
+            PutValue(("a",), "😀 \ufffd!"),
             r'{"a":"\ud83d\ude00 \ufffd!"}',
         ),
-        ('{"a":"é"}', Put(("a",), "éü"), '{"a":"éü"}'),
-        ('{"a":"e"}', Put(("a",), "eü"), r'{"a":"e\u00fc"}'),
-        ('{"a":1}', Put(("b",), ""), '{"a":1, "b":""}'),
-        ('{"a":1,"c":2}', Put(("b",), ""), '{"a":1,"c":2,"b":""}'),
-        ('{\n  "a": 1,\n  "c": 2\n}', Put(("b",), []), '{\n  "a": 1,\n  "c": 2,\n  "b": []\n}'),
-        ('{\n  "a": 1\n}', Put(("b",), ""), '{\n  "a": 1,\n  "b": ""\n}'),
-        ("{}", Put(("b",), 1), '{"b": 1}'),
-        ('{"a": {"x": 1}}', Put(("a",), None, "[ 1.50 ]"), '{"a": [ 1.50 ]}'),
-        ('{"from": "x", "value": "y"}', Rename(("from",), "role"), '{"role": "x", "value": "y"}'),
-        ('{"a": [1, 2, 3]}', Remove(("a", 1)), '{"a": [1, 3]}'),
-        ('{"a": [1, 2, 3]}', Remove(("a", 2)), '{"a": [1, 2]}'),
-        ('{"a": 1, "b": 2}', Remove(("a",)), '{"b": 2}'),
-        ('{"a": 1}', Remove(("a",)), "{}"),
-        ('{"a":1,"b":0,"a":2}', RemoveRepeated((), "a"), '{"b":0,"a":2}'),
+        ('{"a":"é"}', PutValue(("a",), "éü"), '{"a":"éü"}'),
+        ('{"a":"e"}', PutValue(("a",), "eü"), r'{"a":"e\u00fc"}'),
+        ('{"a":1}', PutValue(("b",), ""), '{"a":1, "b":""}'),
+        ('{"a":1,"c":2}', PutValue(("b",), ""), '{"a":1,"c":2,"b":""}'),
+        (
+            '{\n  "a": 1,\n  "c": 2\n}',
+            PutValue(("b",), []),
+            '{\n  "a": 1,\n  "c": 2,\n  "b": []\n}',
+        ),
+        ('{\n  "a": 1\n}', PutValue(("b",), ""), '{\n  "a": 1,\n  "b": ""\n}'),
+        ("{}", PutValue(("b",), 1), '{"b": 1}'),
+        ('{"a": {"x": 1}}', PutValue(("a",), None, "[ 1.50 ]"), '{"a": [ 1.50 ]}'),
+        (
+            '{"from": "x", "value": "y"}',
+            RenameKey(("from",), "role"),
+            '{"role": "x", "value": "y"}',
+        ),
+        ('{"a": [1, 2, 3]}', RemoveEntry(("a", 1)), '{"a": [1, 3]}'),
+        ('{"a": [1, 2, 3]}', RemoveEntry(("a", 2)), '{"a": [1, 2]}'),
+        ('{"a": 1, "b": 2}', RemoveEntry(("a",)), '{"b": 2}'),
+        ('{"a": 1}', RemoveEntry(("a",)), "{}"),
+        ('{"a":1,"b":0,"a":2}', RemoveRepeatedKey((), "a"), '{"b":0,"a":2}'),
         (
             r'{"m": "[{\"role\": \"bot\"}]"}',
-            Put(("m", 0, "role"), "assistant"),
+            PutValue(("m", 0, "role"), "assistant"),
             r'{"m": "[{\"role\": \"assistant\"}]"}',
         ),
         (
             r'{"m": "{\"s\": \"{\\\"k\\\": 1}\"}"}',
-            Put(("m", "s", "k"), 2),
+            PutValue(("m", "s", "k"), 2),
             r'{"m": "{\"s\": \"{\\\"k\\\": 2}\"}"}',
         ),
-        (r'{"m": "{\"k\":1,\"k\":1}"}', RemoveRepeated(("m",), "k"), r'{"m": "{\"k\":1}"}'),
+        (r'{"m": "{\"k\":1,\"k\":1}"}', RemoveRepeatedKey(("m",), "k"), r'{"m": "{\"k\":1}"}'),
     ],
 )
 def test_an_edit_changes_its_place_alone(text: str, edit: Edit, after: str) -> None:
@@ -67,12 +75,12 @@ def test_an_edit_changes_its_place_alone(text: str, edit: Edit, after: str) -> N
 @pytest.mark.parametrize(
     ("text", "edit"),
     [
-        ('{"a": 1}', Rename(("b",), "c")),
-        ('{"a": 1}', Remove(("b",))),
-        ('{"a": 1}', Put(("a", "b"), 1)),
-        ('{"a": "no JSON"}', Put(("a", "b"), 1)),
-        ('{"a": [1]}', Put(("a", 4), 1)),
-        ("{broken", Put(("a",), 1)),
+        ('{"a": 1}', RenameKey(("b",), "c")),
+        ('{"a": 1}', RemoveEntry(("b",))),
+        ('{"a": 1}', PutValue(("a", "b"), 1)),
+        ('{"a": "no JSON"}', PutValue(("a", "b"), 1)),
+        ('{"a": [1]}', PutValue(("a", 4), 1)),
+        ("{broken", PutValue(("a",), 1)),
     ],
 )
 def test_what_is_not_there_is_an_error(text: str, edit: Edit) -> None:
@@ -89,11 +97,11 @@ def test_text_and_values_are_edited_alike() -> None:
         places = list(_places(value, ()))
         path = draw.choice(places)
         new = draw.choice(["", 'é\n"😀', 5, None, {"z": [1]}])
-        after = edit_text(text, Put(path, new))
-        assert json.loads(after) == edit_value(value, Put(path, new))
+        after = edit_text(text, PutValue(path, new))
+        assert json.loads(after) == edit_value(value, PutValue(path, new))
         for other in places:
             if other[: len(path)] != path and path[: len(other)] != other:
-                assert spelled_at(after, other) == spelled_at(text, other)
+                assert json_text_at(after, other) == json_text_at(text, other)
 
 
 def _random(draw: random.Random, depth: int) -> Any:
@@ -125,7 +133,7 @@ def _places(value: Any, path: tuple[str | int, ...]) -> Any:
 
 def test_keys_that_stand_twice_are_found_where_they_stand() -> None:
     text = '{"a": [{"k": 1, "k": 1.0}], "b": {"k": 1, "k": 2}, "c": {"k": 1}}'
-    assert list(repeated_keys(text)) == [(("a", 0), "k", True), (("b",), "k", True)]
-    assert list(repeated_keys('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [
+    assert list(find_repeated_keys(text)) == [(("a", 0), "k", True), (("b",), "k", True)]
+    assert list(find_repeated_keys('{"k": {"x": 1, "y": 2}, "k": {"y": 2, "x": 1}}')) == [
         ((), "k", False)
     ]

@@ -21,7 +21,7 @@ import truetune
 from tests.fixing import chat, fixed
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError, UsageError
-from truetune.fixing.run import fix
+from truetune.fixing.fix_file import fix_data_file
 from truetune.spec.run import RunSpec
 
 GOOD = (
@@ -235,14 +235,14 @@ def test_the_format_of_the_output_is_that_of_the_data(tmp_path: Path, name: str)
     data = tmp_path / "a.jsonl"
     data.write_text(ODD, encoding="utf-8")
     with pytest.raises(UsageError, match="has the format of"):
-        fix(RunSpec(data=(str(data),)), str(tmp_path / name))
+        fix_data_file(RunSpec(data=(str(data),)), str(tmp_path / name))
 
 
 def test_one_file_is_fixed_at_a_time(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text(ODD, encoding="utf-8")
     with pytest.raises(UsageError, match="2 files; fix takes one"):
-        fix(RunSpec(data=(str(tmp_path),)), str(tmp_path / "c.jsonl"))
+        fix_data_file(RunSpec(data=(str(tmp_path),)), str(tmp_path / "c.jsonl"))
 
 
 def test_the_output_is_known_as_our_own_until_it_is_changed(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_an_interrupted_fix_leaves_nothing(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fix(RunSpec(data=(str(data),)), str(tmp_path / "b.jsonl"), progress=interrupt)
+        fix_data_file(RunSpec(data=(str(data),)), str(tmp_path / "b.jsonl"), progress=interrupt)
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
 
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 import truetune
-from truetune.data.predictions import predictions_of
+from truetune.data.predictions import predictions_from_lists
 from truetune.evaluation.score import looks_of
 from truetune.generation.longest_of_batches import find_longest_of_batches
 
@@ -51,7 +51,7 @@ def answered(
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_only_the_longest_prompt_of_each_batch_is_answered(size: int) -> None:
     answers, prompts, references = answered(size)
-    (look,) = looks_of(predictions_of(answers, prompts, references))
+    (look,) = looks_of(predictions_from_lists(answers, prompts, references))
     found = find_longest_of_batches(look.samples)
     assert found is not None
     assert found.size == size
@@ -64,7 +64,7 @@ def test_only_the_longest_prompt_of_each_batch_is_answered(size: int) -> None:
 @pytest.mark.parametrize("size", [4, 8, 16])
 def test_long_prompts_that_are_answered_better(size: int) -> None:
     answers, prompts, references = answered(size, by_length=True)
-    (look,) = looks_of(predictions_of(answers, prompts, references))
+    (look,) = looks_of(predictions_from_lists(answers, prompts, references))
     assert find_longest_of_batches(look.samples) is None
 
 
@@ -72,7 +72,7 @@ def test_answers_in_another_order_tell_nothing() -> None:
     rows = list(zip(*answered(8), strict=True))
     random.Random(5).shuffle(rows)
     answers, prompts, references = (list(column) for column in zip(*rows, strict=True))
-    (look,) = looks_of(predictions_of(answers, prompts, references))
+    (look,) = looks_of(predictions_from_lists(answers, prompts, references))
     assert find_longest_of_batches(look.samples) is None
     report = truetune.score(answers, prompts, references)
     told = next(one for one in report.findings if one.rule == "answers-loop")
@@ -84,5 +84,5 @@ def test_loops_at_random_and_none_at_all() -> None:
     _, prompts, references = answered(8)
     some = [text if draw.random() < 0.7 else "no, " * 40 for text in references]
     for answers in (some, references):
-        (look,) = looks_of(predictions_of(answers, prompts, references))
+        (look,) = looks_of(predictions_from_lists(answers, prompts, references))
         assert find_longest_of_batches(look.samples) is None

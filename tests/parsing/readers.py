@@ -100,7 +100,7 @@ def _rows_of_folder(path: Path) -> Any:
 
 def _scan(path: Path) -> Any:
     from truetune.data.files import find_sources
-    from truetune.data.stretches import scan_lines
+    from truetune.data.line_stretches import scan_lines
 
     return scan_lines(find_sources([str(path)])[0], 1 << 16)
 
@@ -124,10 +124,12 @@ def _kind(path: Path) -> Any:
 
 
 def _fixed(path: Path) -> Any:
-    from truetune.fixing.run import fix
+    from truetune.fixing.fix_file import fix_data_file
     from truetune.spec.run import RunSpec
 
-    return fix(RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True)
+    return fix_data_file(
+        RunSpec(data=(str(path),)), str(path.with_name(f"fixed-{path.name}")), unsafe=True
+    )
 
 
 def _columns(path: Path) -> Any:
@@ -254,7 +256,7 @@ def _predictions(path: Path) -> Any:
 
 
 def _cache(path: Path) -> Any:
-    from truetune.tokenized.origin_facts import cache_at, named_tokenizer
+    from truetune.tokenized.token_cache import cache_at, named_tokenizer
 
     return named_tokenizer(cache_at(str(path.parent)))
 
@@ -322,13 +324,13 @@ def of_others() -> dict[str, list[Reader]]:
     array = json.dumps([ROW, TOOL_ROW]).encode()
     header = b'prompt,completion\n"a, b",c\n"d\ne",f\n'
     return {
-        "data.records": [
+        "data.file_records": [
             Reader("a.jsonl", LINES, _rows),
             Reader("a.csv", header, _rows),
             Reader("a.tsv", header, _rows),
         ],
         "data.json_text": [Reader("t.jsonl", json.dumps(TOOL_ROW).encode() + b"\n", _rows)],
-        "data.window": [
+        "data.json_window": [
             Reader("a.json", array, _rows),
             Reader("b.json", b'{"x": 1, "rows": ' + array + b"}", _rows),
         ],
@@ -346,7 +348,7 @@ def of_others() -> dict[str, list[Reader]]:
             ),
             Reader("a.parquet.gz", compressed("gz", parquet_file("parquet")), _rows),
         ],
-        "data.stretches": [Reader("s.jsonl", LINES, _scan)],
+        "data.line_stretches": [Reader("s.jsonl", LINES, _scan)],
         "data.predictions": [
             Reader(
                 "preds.jsonl", b'{"prompt": "1 + 1?", "prediction": "2", "step": 1}\n', _predictions
@@ -360,14 +362,14 @@ def of_others() -> dict[str, list[Reader]]:
                 _predictions,
             )
         ],
-        "tokenized.origin_facts": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
-        "fixing.pieces": [
+        "tokenized.token_cache": [Reader("truetune.json", b'{"tokenizer": "x"}', _cache)],
+        "fixing.byte_pieces": [
             Reader("f.jsonl", LINES, _fixed),
             Reader("f.json", array, _fixed),
             Reader("f.csv", header, _fixed),
             Reader("f.jsonl.gz", compressed("gz", LINES), _fixed),
         ],
-        "fixing.tables": [
+        "fixing.fix_tables": [
             Reader(f"f.{kind}", parquet_file(kind), _fixed) for kind in ("parquet", "arrow")
         ],
         "spec.files": [
@@ -450,22 +452,20 @@ SWALLOWS = (
 )
 WRITES = "reads what truetune itself wrote or ships"
 TELLS = "tells files of truetune's own from others: what can't be read is another's"
-OF_A_ROW = "text inside of a row that fixing.pieces has read, which is fed"
+OF_A_ROW = "text inside of a row that fixing.byte_pieces has read, which is fed"
 TYPES_ALONE = (
     "the records of a file that checks.lint or checks.inspect_modelfile reads, which are fed"
 )
-OF_A_FIELD = (
-    "a text of a row that data.records has read, which is fed; no JSON or literal is no finding"
-)
+OF_A_FIELD = "a text of a row that data.file_records has read, which is fed; no JSON or literal is no finding"
 OWN = {
-    "fixing.body": OF_A_ROW,
-    "fixing.edits": OF_A_ROW,
+    "fixing.row_body": OF_A_ROW,
+    "fixing.row_edits": OF_A_ROW,
     "fixing.json_source": OF_A_ROW,
     "fixing.remedies.template_form": OF_A_ROW,
-    "fixing.turns": OF_A_ROW,
-    "fixing.diff": "a bound alone",
-    "fixing.outputs": TELLS,
-    "fixing.run": "what a broken stream raises, by name",
+    "fixing.row_turns": OF_A_ROW,
+    "fixing.line_diff": "a bound alone",
+    "fixing.fix_outputs": TELLS,
+    "fixing.fix_file": "what a broken stream raises, by name",
     "data.output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
     "checks.source.served_folders": SWALLOWS,
@@ -514,7 +514,7 @@ OWN = {
     "checks.config.steps": SWALLOWS,
     "checks.config.table": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
-    "checks.devices.model": SWALLOWS,
+    "checks.devices.run_size": SWALLOWS,
     "demo.chats": WRITES,
     "demo.faults": WRITES,
     "demo.make": WRITES,

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from tests.parsing.readers import compressed
 from truetune.cli.options import _parse_value
+from truetune.data.line_stretches import cut_stretches
 from truetune.data.rows import read_conversations
-from truetune.data.stretches import cut_stretches
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
 from truetune.logs.read import read_run
 from truetune.parsing import InputLimitError, limits
+from truetune.parsing.bounded_files import bounded_lines, read_bounded
 from truetune.parsing.decompression import open_decompressed
-from truetune.parsing.files import bounded_lines, read_bounded
-from truetune.parsing.json_reader import RowDecoder, duplicate_key, parse_json
+from truetune.parsing.json_reader import RowDecoder, find_duplicate_key, parse_json
 from truetune.parsing.limits import MAX_NESTING, ROW, SETTINGS
 from truetune.parsing.python_reader import parse_literal, parse_python
 from truetune.parsing.toml_reader import parse_toml
@@ -58,7 +58,7 @@ def test_no_duplicate_key_is_missed_and_none_is_made_up(case: tuple[str, bool]) 
     text, twice = case
     found = RowDecoder().read_line(text)
     assert (found.duplicate_key is not None) == twice
-    assert (duplicate_key(" " + text + " ") is not None) == twice
+    assert (find_duplicate_key(" " + text + " ") is not None) == twice
     assert found.value == json.loads(text)
 
 

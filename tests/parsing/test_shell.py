@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.parsing.shell import option, parse_commands
+from truetune.parsing.shell_commands import last_option, parse_commands
 
 
 def words(text: str, path: str = "run.sh") -> list[tuple[str, ...]]:
@@ -50,10 +50,10 @@ def test_what_a_job_asks_for() -> None:
 
 def test_options() -> None:
     given_words = ("x", "--max_num-seqs=1", "--eager", "--dtype", "half", "--dtype", "float32")
-    assert option(given_words, "--max-num-seqs") == "1"
-    assert option(given_words, "--eager") == ""
-    assert option(given_words, "--dtype") == "float32"
-    assert option(given_words, "--port") is None
+    assert last_option(given_words, "--max-num-seqs") == "1"
+    assert last_option(given_words, "--eager") == ""
+    assert last_option(given_words, "--dtype") == "float32"
+    assert last_option(given_words, "--port") is None
 
 
 @given(

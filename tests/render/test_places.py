@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.render.conversations import SPECIAL
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.records import Record
-from truetune.data.rows import iterate_conversations
+from truetune.data.rows import conversations_of_records
 from truetune.render.inference_contract import stop_patterns
 from truetune.render.renderer import Renderer
 from truetune.render.template import Template
@@ -108,7 +108,9 @@ def renderer() -> Renderer:
 
 
 def read(row: Row, **more: Any) -> Conversation:
-    (made,) = iterate_conversations([Record(1, row)], Source(Path("a.jsonl"), "jsonl"), 0, **more)
+    (made,) = conversations_of_records(
+        [Record(1, row)], Source(Path("a.jsonl"), "jsonl"), 0, **more
+    )
     return made
 
 

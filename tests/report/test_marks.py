@@ -19,7 +19,7 @@ from tests.viewing.conftest import serving
 from truetune.checks.reports import Report
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
-from truetune.fixing.run import fix
+from truetune.fixing.fix_file import fix_data_file
 from truetune.report.as_json import as_dict
 from truetune.report.cited_rows import cited_rows
 from truetune.report.page import html_page
@@ -288,7 +288,7 @@ def _view_agrees(paths: list[Path], places: set[tuple[str, int, int]]) -> None:
 
 def _fix_agrees(path: Path, places: set[tuple[str, int, int]]) -> None:
     fixed = path.with_name(f"fixed{path.suffix}")
-    fix(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), str(fixed), unsafe=True)
+    fix_data_file(RunSpec(data=(str(path),), tokenizer=str(TOKENIZER)), str(fixed), unsafe=True)
     lines = [
         json.loads(line) for line in Path(f"{fixed}.changes.jsonl").read_text().splitlines()[1:-1]
     ]

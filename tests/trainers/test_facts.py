@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from truetune.trainers import NAMES, TRAINERS, TrainerFacts
-from truetune.trainers.facts import Fact, TrainerName
-from truetune.trainers.page import SAID, tables
+from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts
+from truetune.trainers.facts_page import FACT_TITLES, render_tables
+from truetune.trainers.trainer_facts import Fact, TrainerName
 
 PAGE = Path(__file__).parents[2] / "docs" / "trainers-facts.md"
 READ = [
@@ -24,13 +24,13 @@ READ = [
 
 
 def test_there_is_one_table_for_each_trainer() -> None:
-    assert tuple(sorted(TRAINERS)) == tuple(sorted(NAMES))
+    assert tuple(sorted(TRAINERS)) == tuple(sorted(TRAINER_NAMES))
 
 
 def test_the_page_shows_the_table() -> None:
     text = PAGE.read_text(encoding="utf-8")
-    assert text.endswith(tables().rstrip() + "\n")
-    assert set(SAID) == {fact for _, fact, _ in READ}
+    assert text.endswith(render_tables().rstrip() + "\n")
+    assert set(FACT_TITLES) == {fact for _, fact, _ in READ}
 
 
 def names_in(source: str) -> set[str]:

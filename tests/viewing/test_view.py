@@ -20,8 +20,8 @@ import truetune
 from tests.browser import chromium, opened
 from tests.viewing.conftest import serving
 from truetune.cli.view_command import view as command
+from truetune.data.file_records import Record
 from truetune.data.files import find_sources
-from truetune.data.records import Record
 from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError, UsageError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from truetune.checks.findings import RANK, Finding
 from truetune.spec.run import Severity
-from truetune.trainers.facts import TrainerFacts
+from truetune.trainers.trainer_facts import TrainerFacts
 
 
 class Judged(NamedTuple):

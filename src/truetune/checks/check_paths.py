@@ -29,7 +29,7 @@ from truetune.checks.trainer_sightings import TrainerSightings
 from truetune.checks.weight_uses import weight_uses
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
-from truetune.parsing.shell import is_command_file
+from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import locate
 from truetune.source.walk import SKIPPED
 from truetune.spec import located
@@ -46,7 +46,7 @@ from truetune.spec.near import near_path
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, what_would_tell
 from truetune.spec.stacks.registry import config_readers
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 SOURCE_KINDS: tuple[Kind, ...] = ("source", "notebook")
 MODEL_BELOW: tuple[Kind, ...] = ("model",)

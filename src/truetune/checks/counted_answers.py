@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from truetune.checks.answers.bad_answers import Count, counted, late, often
+from truetune.checks.answers.bad_answers import (
+    Count,
+    count_bad_answers,
+    is_late_in_run,
+    is_surely_above,
+)
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
@@ -35,11 +40,11 @@ class CountedAnswersRule(AnswersRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        found = counted(self.subject, self.bad)
+        found = count_bad_answers(self.subject, self.bad)
         return self.untold if found is None else self._undecided(found.last)
 
     def figure(self) -> str:
-        found = counted(self.subject, self.bad)
+        found = count_bad_answers(self.subject, self.bad)
         assert found is not None
         passes = f", over {len(found.counts):,} passes" if len(found.counts) > 1 else ""
         return f"{found.last} answers {self.called}{passes}"
@@ -47,7 +52,7 @@ class CountedAnswersRule(AnswersRule):
     def _undecided(self, last: Count) -> Unmet | None:
         """Why a pass that shows bad answers, or has too few to show any, decides nothing."""
         told = f"{last} answers {self.called}"
-        if not late(self.subject):
+        if not is_late_in_run(self.subject):
             early = len(self.subject.looks) < 2
             return (
                 Unmet(f"{told}, early in the run: there is nothing to compare them with")
@@ -58,6 +63,6 @@ class CountedAnswersRule(AnswersRule):
             why = f"{told}: too few to say whether that is more than {self.tolerated:.0%}"
             answers = len(self.subject.looks[-1].samples)
             return Unmet(why, MORE, asked=last.bad >= MOST * answers)
-        if not often(Count(last.step, last.of, last.of), self.tolerated):
+        if not is_surely_above(Count(last.step, last.of, last.of), self.tolerated):
             return Unmet(f"{told}: too few to judge", MORE)
         return None

@@ -23,8 +23,8 @@ from truetune.encoding.stream import batches, with_proof
 from truetune.logs.log import DataFacts
 from truetune.render.probes import prepared
 from truetune.spec.run import RunSpec
-from truetune.tokenized.losses import frequencies
-from truetune.tokenized.origin_facts import cache_at
+from truetune.tokenized.supervised_frequencies import count_supervised
+from truetune.tokenized.token_cache import cache_at
 
 
 class DataReading(NamedTuple):
@@ -54,7 +54,7 @@ def loss_floor(spec: RunSpec) -> DataFacts:
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     made = prepared(spec)
-    found = frequencies(cache_at(spec.data[0]), made)
+    found = count_supervised(cache_at(spec.data[0]), made)
     tokenizer = made.tokenizer
     facts = _data_facts(
         found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary

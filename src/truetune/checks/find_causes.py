@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from truetune.checks.cause.rivals import report_rivals
+from truetune.checks.cause.rival_causes import report_rivals
 from truetune.checks.findings import RANK, Finding, in_order
 from truetune.checks.inspect_checkpoint import checkpoint_report
 from truetune.checks.judgement import Judgement

@@ -25,11 +25,11 @@ from truetune.render.rendering import Rendering
 from truetune.spec.config import Config
 from truetune.spec.kind import recognise
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import Progress
-from truetune.tokenized.columns import are_tokenized
-from truetune.tokenized.data import TokenizedData, read_tokenized, row_at
-from truetune.tokenized.origin_facts import Cache, cache_at, named_tokenizer
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.row_chunks import Progress
+from truetune.tokenized.token_cache import TokenCache, cache_at, named_tokenizer
+from truetune.tokenized.token_columns import are_tokenized
+from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
+from truetune.tokenized.tokenized_summary import TokenizedSummary
 
 TOKENIZED_KIND = "tokenized data"
 
@@ -169,7 +169,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "read by", data.trainer.called
 
 
-def _rows_left_out(cache: Cache, found: Summary) -> Iterator[NotJudged]:
+def _rows_left_out(cache: TokenCache, found: TokenizedSummary) -> Iterator[NotJudged]:
     if found.broken:
         origin, reason = found.broken_rows[0]
         yield NotJudged(
@@ -190,7 +190,7 @@ def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = No
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
     made = prepared(spec)
-    placed, at = row_at(cache_at(path), made, row=row, line=line)
+    placed, at = find_row(cache_at(path), made, row=row, line=line)
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
     ids, valid = chunk.ids[part], placed.valid[part]

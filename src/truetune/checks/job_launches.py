@@ -9,7 +9,12 @@ from typing import Any, NamedTuple
 
 from truetune.checks.vllm_servers import vllm_servers
 from truetune.errors import TruetuneError
-from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
 from truetune.spec import located
 
 GENERIC = re.compile(r"gpu(?::[\w.-]*[A-Za-z][\w.-]*)?:(\d+)(?:\(.*\))?")
@@ -50,7 +55,7 @@ class Launched(NamedTuple):
 
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = number_of(_first(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -138,13 +143,13 @@ def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
     if command.words[0] != "srun":
         return 1
-    own = option(command.words, "--ntasks-per-node")
-    if own is None and option(command.words, "--ntasks", "-n") is not None:
+    own = last_option(command.words, "--ntasks-per-node")
+    if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
     given = own or _first(file, "--ntasks-per-node")[0]
     if not given:
         return None if {"--ntasks", "-n", "--gpus-per-task"} & file.requests.keys() else 1
-    return number_of(given)
+    return parse_whole_number(given)
 
 
 def _torchrun_launch(command: ShellCommand) -> Launched | None:
@@ -153,15 +158,19 @@ def _torchrun_launch(command: ShellCommand) -> Launched | None:
     )
     if options is None:
         return None
-    given = option(_of_launcher(options), "--nproc-per-node")
-    count = number_of(given) if given is not None else 1
+    given = last_option(_of_launcher(options), "--nproc-per-node")
+    count = parse_whole_number(given) if given is not None else 1
     said = f"--nproc-per-node {given}" if given is not None else "torchrun: 1 process by default"
     return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
 
 
 def _deepspeed_launch(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
-    given = number_of(option(_of_launcher(options), "--num-gpus")) if options is not None else None
+    given = (
+        parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
+        if options is not None
+        else None
+    )
     return (
         Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
     )
@@ -172,14 +181,14 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
     if options is None:
         return None
     options = _of_launcher(options)
-    name = option(options, "--config-file")
+    name = last_option(options, "--config-file")
     config = _accelerate_config(folder / name) if name else {}
     if config is None:
         return None
-    given = option(options, "--num-processes")
-    machines = option(options, "--num-machines")
-    count = number_of(given) if given is not None else config.get("num_processes")
-    nodes = number_of(machines) if machines is not None else config.get("num_machines", 1)
+    given = last_option(options, "--num-processes")
+    machines = last_option(options, "--num-machines")
+    count = parse_whole_number(given) if given is not None else config.get("num_processes")
+    nodes = parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
     if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
         return None
     said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"

@@ -13,7 +13,7 @@ from truetune.checks.trainer_sightings import trainer_of
 from truetune.memory.machine import Launch, Machine, machine
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.run import RunSpec
-from truetune.trainers.facts import trainer_called
+from truetune.trainers.trainer_facts import parse_trainer_name
 
 
 def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Judgement:
@@ -22,7 +22,7 @@ def judge_settings(config: Config, spec: RunSpec, uses: tuple[WeightUse, ...] = 
     `uses` is what the files that are given together with the settings do with weights.
     """
     config = replace(config, uses=(*config.uses, *uses))
-    trained_by = config.spec.trained_by or trainer_called(config.stack)
+    trained_by = config.spec.trained_by or parse_trainer_name(config.stack)
     trainer = trainer_of(config.spec.model_copy(update={"trained_by": trained_by}))
     unknown = Judgement(not_judged=tuple(_methods_without_rules(config)))
     of_config = run_rules(config, choose_rules(spec, ConfigRule), trainer)

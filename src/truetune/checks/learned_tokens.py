@@ -22,8 +22,8 @@ from truetune.encoding.batch import Batch, Example
 from truetune.render.rendering import Source, Turn
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import Learn, RunSpec
-from truetune.trainers.facts import Learned as What
-from truetune.trainers.facts import TrainerFacts, TrainerName
+from truetune.trainers.trainer_facts import Learned as What
+from truetune.trainers.trainer_facts import TrainerFacts, TrainerName
 
 NO_ID = -1
 IDEAL = Learn()
@@ -132,7 +132,7 @@ class LearnedTally:
         facts, pairs = self.facts, self.row is not None and self.row.is_preference
         return Learned(
             trainer=facts.name,
-            called=facts.called_for_pairs if pairs else facts.called,
+            called=facts.title_for_pairs if pairs else facts.called,
             because=self._because(),
             sure=(
                 facts.name is not None

@@ -26,7 +26,7 @@ from truetune.checks.source.row_files import training_files, training_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
-from truetune.parsing.shell import CommandFile, is_command_file, read_commands
+from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
 from truetune.source.config import configs_of_source
 from truetune.source.imports import Imports
 from truetune.source.module import Module, decode_any, nothing, parse

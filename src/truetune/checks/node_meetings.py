@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import TruetuneError
-from truetune.parsing.shell import (
+from truetune.parsing.shell_commands import (
     CommandFile,
     ShellCommand,
-    assigned_once,
-    number_of,
-    option,
+    last_option,
     parse_commands,
+    parse_whole_number,
+    variables_set_once,
 )
 from truetune.spec import located
 
@@ -75,7 +75,7 @@ def find_meetings(file: CommandFile) -> Iterator[Meeting]:
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
         return  # the first node meets itself, and so do all where one machine plays several
     text = _name_substitutions(file.text)
-    assigned = assigned_once(text)
+    assigned = variables_set_once(text)
     job_nodes = nodes_of_job(file)
     for command in parse_commands(text, file.path).commands:
         for start in _started_commands(file, command, assigned):
@@ -115,7 +115,7 @@ def nodes_of_job(file: CommandFile) -> int | None:
     """The nodes that a job asks for; None where it is no job, or the number is not plain."""
     for name in ("--nodes", "-N"):
         if name in file.requests:
-            return number_of(file.requests[name][0])
+            return parse_whole_number(file.requests[name][0])
     return None
 
 
@@ -176,7 +176,11 @@ def _meeting_of(
     if launched is None:
         return _script_meeting(file, command, start, assigned, job_nodes)
     nodes, address, setting = launched
-    count = job_nodes if NODES_OF_SLURM.fullmatch(nodes) else number_of(nodes.rpartition(":")[2])
+    count = (
+        job_nodes
+        if NODES_OF_SLURM.fullmatch(nodes)
+        else parse_whole_number(nodes.rpartition(":")[2])
+    )
     if count is None:
         return None
     on_each_node = start.on_each_node or ESCAPED in address
@@ -191,11 +195,11 @@ def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     if options is None:
         return None
     own = _of_launcher(options)
-    nodes = option(own, "--nnodes")
+    nodes = last_option(own, "--nnodes")
     if nodes is None or "--standalone" in own or _is_first_node(own, "--node-rank"):
         return None
     for setting in ("--rdzv-endpoint", "--master-addr"):
-        address = option(own, setting)
+        address = last_option(own, setting)
         if address:
             return nodes, address, setting
     return nodes, "", "--rdzv-endpoint"
@@ -207,10 +211,10 @@ def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, 
     if options is None:
         return None
     own = _of_launcher(options)
-    name = option(own, "--config-file") or ""
+    name = last_option(own, "--config-file") or ""
     config = _accelerate_config(folder / name) if name else {}
-    nodes = option(own, "--num-machines") or str(config.get("num_machines", ""))
-    address = option(own, "--main-process-ip")
+    nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
+    address = last_option(own, "--main-process-ip")
     is_first = _is_first_node(own, "--machine-rank")
     if address is None:
         setting = f"main_process_ip of {name}"
@@ -222,9 +226,9 @@ def _deepspeed_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, s
     """The same of DeepSpeed; without an address it takes the first line of its host file."""
     options = command.behind("deepspeed")
     own = _of_launcher(options) if options is not None else ()
-    address = option(own, "--master-addr")
-    nodes = option(own, "--num-nodes") or str(
-        _count_hosts(folder / (option(own, "--hostfile") or "."))
+    address = last_option(own, "--master-addr")
+    nodes = last_option(own, "--num-nodes") or str(
+        _count_hosts(folder / (last_option(own, "--hostfile") or "."))
     )
     return (nodes, address, "--master_addr") if address else None
 
@@ -273,7 +277,7 @@ def _exported_address(words: tuple[str, ...]) -> str:
 
 def _own_nodes(words: tuple[str, ...]) -> bool:
     """Does srun take fewer nodes than the job?"""
-    return option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
+    return last_option(words, "--nodes", "-N", "--nodelist", "-w") is not None or any(
         re.fullmatch(r"-N\d+", word) for word in words
     )
 
@@ -290,7 +294,7 @@ def _finds_first_node(script: Path) -> bool:
 
 def _is_first_node(options: tuple[str, ...], name: str) -> bool:
     """Is the command that of the first node alone? It may call itself by any name."""
-    return option(options, name) == "0"
+    return last_option(options, name) == "0"
 
 
 def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:

@@ -12,10 +12,10 @@ from io import BytesIO
 from typing import IO
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, is_array, read_json_lines, read_records
 from truetune.data.files import Source, find_sources, open_raw, open_unpacked
-from truetune.data.records import Record, is_array, read_json_lines, read_records
-from truetune.data.rows import find_exemplar, iterate_conversations
-from truetune.data.stretches import BLOCK_BYTES, cut_stretches
+from truetune.data.line_stretches import BLOCK_BYTES, cut_stretches
+from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.spec.run import RunSpec
 
 
@@ -42,14 +42,14 @@ def _rows_of_file(
         row_by_line: line -> number of the row, over all files.
     """
     # The first row decides the format of all, as it did when the file was read from its start.
-    like = find_exemplar(read_records(source, raw), source, spec.format, spec.map, skips=True)
+    like = find_format_record(read_records(source, raw), source, spec.format, spec.map, skips=True)
     # A JSON array of one row a line has commas between the lines: its lines are no rows.
     if source.kind == "jsonl" and not is_array(source.path, raw):
         records = _rows_of_blocks(source, raw, row_by_line)
     else:
         records = _rows_of_row_groups(source, raw, row_by_line)
     for record in records:
-        yield from iterate_conversations(
+        yield from conversations_of_records(
             [record],
             source,
             row_by_line[record.line],
@@ -80,10 +80,10 @@ def _rows_of_row_groups(
     """Only row groups and batches with rows that are wanted are read."""
     if source.kind not in ("parquet", "arrow"):
         return
-    from truetune.data.columnar import read_rows, row_group_numbers
+    from truetune.data.columnar import count_rows_of_parts, read_rows
 
     first = 1
-    for part, count in enumerate(list(row_group_numbers(source, raw))):
+    for part, count in enumerate(list(count_rows_of_parts(source, raw))):
         if any(first <= line < first + count for line in wanted):
             found = enumerate(read_rows(source, raw, part), first)
             yield from (Record(line, row) for line, row in found if line in wanted)

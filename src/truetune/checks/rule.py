@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from truetune.generation.server_observations import ServerObservations  # noqa: F401
     from truetune.logs.log import RunLog  # noqa: F401
     from truetune.parsing.modelfile import Instruction, Modelfile  # noqa: F401
-    from truetune.parsing.shell import CommandFile, ShellCommand
+    from truetune.parsing.shell_commands import CommandFile, ShellCommand
     from truetune.source.module import Module  # noqa: F401
-    from truetune.tokenized.data import TokenizedData  # noqa: F401
+    from truetune.tokenized.tokenized_data import TokenizedData  # noqa: F401
 
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""

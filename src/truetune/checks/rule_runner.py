@@ -26,7 +26,7 @@ from truetune.data.conversation import Origin
 from truetune.errors import FastPathError
 from truetune.package import PACKAGE_FOLDER
 from truetune.spec.run import RunSpec
-from truetune.trainers.facts import TrainerFacts
+from truetune.trainers.trainer_facts import TrainerFacts
 
 REPORT_IT = (
     "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the"

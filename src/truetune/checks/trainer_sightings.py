@@ -25,8 +25,8 @@ from truetune.source.walk import sources
 from truetune.spec.config import Config
 from truetune.spec.run import RunSpec
 from truetune.spec.training import Training
-from truetune.trainers import NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
-from truetune.trainers.facts import Cut, RowKind, trainer_called
+from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
+from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 
 TRAINER_ORDER: tuple[TrainerName, ...] = (
     "unsloth",
@@ -38,7 +38,7 @@ TRAINER_ORDER: tuple[TrainerName, ...] = (
     "torch",
 )
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
-assert set(TRAINER_ORDER) == set(NAMES)
+assert set(TRAINER_ORDER) == set(TRAINER_NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
 LABELS_BY_SCRIPT = "train_on_responses_only"
@@ -70,7 +70,7 @@ class TrainerSightings:
 
     def config(self, config: Config) -> None:
         """Note the trainer of a settings file, which may name another one itself."""
-        trainer = config.spec.trained_by or trainer_called(config.stack)
+        trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         if trainer is not None:
             self.configs.append(TrainerSighting(trainer, config.path))
 
@@ -232,7 +232,7 @@ def trainer_of(spec: RunSpec) -> TrainerFacts:
     if facts.name is None and training.pads_masked_by is None:
         return facts
     if training.pads_masked_by is not None:
-        facts = facts.masking_pads_by(
+        facts = facts.with_pads_masked_by(
             None if training.pads_masked_by == "unknown" else training.pads_masked_by
         )
     template = training.other.get("datasets.chat_template") or training.other.get("chat_template")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.parsing.shell import CommandFile, ShellCommand
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server")
 IMAGE = "vllm/vllm-openai"

@@ -15,17 +15,23 @@ from pathlib import Path
 from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import TruetuneError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS as SETTINGS_FILE
 from truetune.parsing.modelfile import is_modelfile, read_modelfile
-from truetune.parsing.shell import CommandFile, ShellCommand, is_command_file, option, read_commands
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    is_command_file,
+    last_option,
+    read_commands,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import recognise
 from truetune.spec.stacks import read_config
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 OF_LLAMA_FACTORY = ("export", "chat", "webchat", "api", "eval")
 CONVERTERS = ("convert_hf_to_gguf.py", "convert_lora_to_gguf.py", "convert-hf-to-gguf.py")
@@ -138,12 +144,12 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
         yield from _served_by_llama_cpp(file, command)
         for verb in OF_LLAMA_FACTORY:
             words = command.behind("llamafactory-cli", verb)
-            adapters = option(words, "--adapter_name_or_path") if words is not None else None
+            adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
             if adapters:
                 does = "merges" if verb == "export" else "serves"
                 yield _use(file, command, does, tuple(adapters.split(",")), True)
         merged = command.behind("axolotl", "merge-lora")
-        adapter = option(merged, "--lora-model-dir") if merged is not None else None
+        adapter = last_option(merged, "--lora-model-dir") if merged is not None else None
         if adapter:
             yield _use(file, command, "merges", (adapter,), True)
         for name in CONVERTERS:
@@ -156,10 +162,10 @@ def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
     """The adapters of a vLLM server, else its model."""
     options, adapters = server.options, tuple(lora_modules(server).values())
     first = options[0] if options and not options[0].startswith("-") else None
-    model = option(options, "--model") or first
+    model = last_option(options, "--model") or first
     folders = adapters or ((model,) if model else ())
     if folders:
-        template = _template(option(options, "--chat-template"), Path(file.path).parent)
+        template = _template(last_option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
         yield _use(file, server.command, "serves", folders, bool(adapters), template, base)
 
@@ -168,9 +174,9 @@ def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[W
     """The GGUF file of llama.cpp's server or client."""
     found = (command.behind(name) for name in LLAMA_CPP)
     words = next((words for words in found if words is not None), None)
-    model = option(words, "-m", "--model") if words is not None else None
+    model = last_option(words, "-m", "--model") if words is not None else None
     if words is not None and model:
-        template = option(words, "--chat-template", "--chat-template-file")
+        template = last_option(words, "--chat-template", "--chat-template-file")
         named = _template(template, Path(file.path).parent)
         yield _use(file, command, "serves", (model,), are_adapters=False, template=named)
 

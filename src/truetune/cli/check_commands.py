@@ -32,7 +32,7 @@ from truetune.cli.output import (
     report_options,
 )
 from truetune.errors import UsageError
-from truetune.trainers.facts import NAMES, TrainerName
+from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 if TYPE_CHECKING:
     from truetune.checks.lint import LintReport
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 @click.option(
     "--trainer",
     "trained_by",
-    type=click.Choice(NAMES),
+    type=click.Choice(TRAINER_NAMES),
     help=(
         "Whose trainer will read the rows; else that of the settings or the script among the paths."
     ),
@@ -84,7 +84,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check                            (settings from truetune.yaml)
     """
     from truetune.checks.check_paths import check_paths
-    from truetune.fixing.tried_edits import with_tried_edits
+    from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.report.progress_bars import checking_bar
 
     deliver = Delivery.of(options)
@@ -98,7 +98,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
         # The file of the current folder chose rules alone: it is not what was asked to be checked.
         settings = None
     with checking_bar(off=no_progress or deliver.quiet) as progress:
-        report = with_tried_edits(
+        report = with_suggested_edits(
             check_paths(paths, spec, settings=settings, base=base, progress=progress)
         )
     return deliver(report)

@@ -208,10 +208,10 @@ def _refuse_token_ids(spec: RunSpec) -> None:
 
 def _verify_cache(spec: RunSpec, path: str, output_format: str) -> int:
     from truetune.report.encode_terminal import render_comparison
-    from truetune.tokenized.origin_facts import cache_at
-    from truetune.tokenized.verify import verify
+    from truetune.tokenized.compare_cache import verify_cache
+    from truetune.tokenized.token_cache import cache_at
 
-    found = verify(spec, cache_at(path))
+    found = verify_cache(spec, cache_at(path))
     if output_format == "json":
         print_json("verify", found.as_json())
     else:

@@ -91,7 +91,7 @@ def fix(
       truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --select tool-arguments-double-encoded
       truetune fix chats.jsonl -t path/to/model -o fixed.jsonl --unsafe
     """
-    from truetune.fixing.run import fix as run
+    from truetune.fixing.fix_file import fix_data_file as run
     from truetune.report.fix_terminal import fixed_json, render_fixed
     from truetune.report.progress_bars import checking_bar
 

@@ -21,8 +21,8 @@ from truetune.cli.output import (
     print_json,
     quiet_option,
 )
-from truetune.data.output_file import Form, check_output_file, write_output_file
-from truetune.data.output_folder import Output, check_apart
+from truetune.data.output_file import FileForm, check_output_file, write_output_file
+from truetune.data.output_folder import Output, check_no_overlap
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def init(
             f"{file}: settings are written as YAML; name a file that ends in"
             f" {' or '.join(SUFFIXES)} (init --schema {file} writes the schema alone)"
         )
-    check_apart([Output("FILE", path), Output(f"the schema beside {path.name}", beside)])
+    check_no_overlap([Output("FILE", path), Output(f"the schema beside {path.name}", beside)])
     check_output_file(path, _settings_form(force=force), files_read())
     check_output_file(beside, _schema_form(), files_read())
     ask = sys.stdin.isatty() and not yes
@@ -185,15 +185,15 @@ def _propose_start(spec: RunSpec, recipe: str | None, *, ask: bool) -> StartingS
     )
 
 
-def _schema_form() -> Form:
+def _schema_form() -> FileForm:
     from truetune.spec.schema import is_schema_file
 
-    return Form("the schema of truetune's settings", is_schema_file)
+    return FileForm("the schema of truetune's settings", is_schema_file)
 
 
-def _settings_form(*, force: bool) -> Form:
+def _settings_form(*, force: bool) -> FileForm:
     """Settings are the user's from the moment they are written: only --force replaces them."""
-    return Form("to be overwritten without --force", lambda path: force)
+    return FileForm("to be overwritten without --force", lambda path: force)
 
 
 def _write_schema(path: Path, text: str) -> None:

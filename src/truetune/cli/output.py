@@ -301,8 +301,8 @@ def check_outputs_apart(context: click.Context) -> None:
 
     What nobody named (a default) is left to the command, which may not write it.
     """
-    from truetune.data.output_folder import Output, check_apart
-    from truetune.data.remote import parse_place
+    from truetune.data.output_folder import Output, check_no_overlap
+    from truetune.data.remote import parse_data_path
 
     found = []
     for param in context.command.params:
@@ -320,8 +320,8 @@ def check_outputs_apart(context: click.Context) -> None:
             continue
         option = max(param.opts, key=len) if isinstance(param, click.Option) else name.upper()
         if value != "-":
-            found.append(Output(option, parse_place(value)))
-    check_apart(found)
+            found.append(Output(option, parse_data_path(value)))
+    check_no_overlap(found)
 
 
 def files_of_settings(spec: RunSpec | None) -> list[Path]:

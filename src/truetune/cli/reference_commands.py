@@ -14,7 +14,7 @@ from truetune.cli.shell_completion import complete_rule_names, completion_script
 from truetune.errors import UsageError
 
 if TYPE_CHECKING:
-    from truetune.checks.explaining.search import Hit
+    from truetune.checks.explaining.search_topics import Hit
 
 
 @click.command(cls=Command, short_help="List the rules.")
@@ -66,7 +66,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
       truetune explain cuda-out-of-memory
       truetune explain "loss is flat"
     """
-    from truetune.checks.explaining.search import search, topics
+    from truetune.checks.explaining.search_topics import list_topics, search_topics
     from truetune.report.explain_terminal import (
         find_topic,
         hits_json,
@@ -94,7 +94,7 @@ def explain(context: click.Context, words: tuple[str, ...], output_format: str) 
     else:
         commands = getattr(group, "commands", {})
         helps = {name: command.help or "" for name, command in commands.items()}
-        hits = search(question, topics(helps, COMMAND_SYNONYMS))
+        hits = search_topics(question, list_topics(helps, COMMAND_SYNONYMS))
     if not hits:
         raise UsageError(
             f"nothing is known of {question!r}; `truetune rules` lists the rules, `truetune -h`"
@@ -121,7 +121,7 @@ def _print_rule_page(question: str, *, as_json: bool) -> None:
 def option_hits(question: str, group: click.Command | None) -> list[Hit]:
     """The options of our commands that are meant by an option of another tool: the five that share most words,
     each with the first command that has it."""
-    from truetune.checks.explaining.search import Hit, Topic
+    from truetune.checks.explaining.search_topics import Hit, Topic
 
     hits = []
     for name, command in getattr(group, "commands", {}).items():

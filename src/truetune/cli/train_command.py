@@ -150,14 +150,14 @@ def train(
 
 def _check_page_apart(html: str, settings: str, out: str | None, over: dict[str, Any]) -> None:
     """Raise UsageError where the page would lie in the folder of the run, which the settings may name."""
-    from truetune.data.output_folder import Output, check_apart
+    from truetune.data.output_folder import Output, check_no_overlap
     from truetune.spec.files import find_settings, merged, spec_of
     from truetune.training.run_training import DEFAULT_OUTPUT
 
     if out is None:
         spec = spec_of(merged(find_settings(settings, Path())[0], over), settings)
         out = spec.training.output_dir or DEFAULT_OUTPUT
-    check_apart([Output("the run", Path(out)), Output("--html", Path(html))])
+    check_no_overlap([Output("the run", Path(out)), Output("--html", Path(html))])
 
 
 def _write_report_page(folder: str, html: str) -> None:

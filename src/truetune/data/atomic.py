@@ -7,6 +7,8 @@ import re
 import secrets
 from pathlib import Path
 
+# It begins with a dot, so that globs and `ls` pass it over; a run that was killed leaves one
+# behind, and the next command knows by this pattern that it is nobody's data.
 PARTIAL_NAME = re.compile(r"\.(?P<name>.+)\.\d+\.[0-9a-f]{8}\.part")
 """The name of a file that is being written; `name` is the one that it gets in the end."""
 
@@ -17,15 +19,22 @@ def write_atomically(path: Path, body: bytes) -> None:
     The temporary file is made new: neither a file nor a link that somebody else has put there is ever opened.
     Raises OSError, which names `path`.
     """
+    # Beside the target and not in /tmp: a rename is atomic inside one file system alone.
     part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
     try:
         handle = os.open(
-            part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666
+            # O_EXCL fails where the name is taken, a dangling link included; a plain open would
+            # follow it. O_BINARY: without it Windows turns each line feed into two bytes.
+            part,
+            os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0),
+            0o666,
         )
         try:
             with open(handle, "wb") as file:
                 file.write(body)
                 file.flush()
+                # Before the rename: ext4 may else write the new name first, and a power cut leaves
+                # an empty file.
                 os.fsync(file.fileno())
             part.replace(path)
         finally:
@@ -37,6 +46,8 @@ def write_atomically(path: Path, body: bytes) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Bring the names in a folder to the disk. Raises OSError."""
+    # A rename is a change of the folder; it survives a power cut only once the folder itself is
+    # synced.
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -56,14 +67,17 @@ class PartialFile:
         self._part = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.part")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         try:
+            # Not in a `with`: the file outlives this function, and `__exit__` closes it.
             self.file = open(os.open(self._part, flags, 0o666), "wb")  # noqa: SIM115
         except OSError as error:
             raise OSError(error.errno, error.strerror or str(error), str(path)) from error
 
     def __enter__(self) -> PartialFile:
+        """The file itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Remove the temporary name; where it was published, nothing has that name any more."""
         self.file.close()
         self._part.unlink(missing_ok=True)
 
@@ -77,6 +91,6 @@ class PartialFile:
         """Give it its name; what had it is replaced. Raises OSError."""
         self._part.replace(self.path)
 
-    def name_now(self) -> Path:
+    def temporary_path(self) -> Path:
         """Where it lies until it is published."""
         return self._part

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from truetune.data.message_names import MessageNames, is_inside_messages
+from truetune.data.message_names import MessageNames, names_message_field
 from truetune.errors import DataError, SpecError, name_list
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
@@ -38,9 +38,13 @@ COLUMN_ALIASES = {
     "documents": ("documents",),
     "chat_template_kwargs": ("chat_template_kwargs",),
 }
-"""What truetune calls a column of its own formats, and what files call it; `aliases` has those of plug-ins too."""
+"""What truetune calls a column of its own formats, and what files call it; `column_aliases` adds plug-ins."""
+# Ids are named in an error, for a row that was tokenized before holds no text that could be trained
+# again.
 TOKEN_IDS = ("input_ids", "prompt_ids", "completion_ids", "chosen_ids", "rejected_ids")
 """Columns of token ids, by TRL's names; those that end in `_input_ids` are too"""
+# Chosen by hand, not measured: a word too many here hides a column of text, a word too few asks the
+# user which of two columns is the text.
 METADATA_COLUMNS = frozenset(
     (
         "id",
@@ -103,6 +107,8 @@ ANSWER_COLUMNS = frozenset(
     )
 )
 """Words in the names of columns that are answers, numbers too"""
+# Half of it takes titles and labels for training text, double leaves out short answers; both end in
+# a message that names --map, so that neither trains anything wrong in silence.
 MIN_TEXT = 20
 """Characters. A shorter text of an unknown column may be a name, a code or a class: not trained unasked (chosen)"""
 MESSAGE_COLUMNS = frozenset(
@@ -112,6 +118,8 @@ MESSAGE_COLUMNS = frozenset(
 )
 """Columns that may hold messages"""
 KNOWN_COLUMNS = frozenset(alias for aliases in COLUMN_ALIASES.values() for alias in aliases)
+# People write --map in the words of the format that they know; these are the ones that mean one
+# column alone.
 _MAP_ALIASES = {
     "answer": "output",
     "response": "output",
@@ -122,6 +130,7 @@ _PAIR_COLUMNS = {"output": "completion", "instruction": "prompt"}
 """What an alias in a map means where the format is said to be prompt-completion."""
 
 
+# Plug-ins register formats at import, so that the table is complete when it is first asked for.
 @cache
 def column_aliases() -> Mapping[str, tuple[str, ...]]:
     """What truetune calls a column, of any format, and what files call it."""
@@ -132,7 +141,7 @@ def column_aliases() -> Mapping[str, tuple[str, ...]]:
     return names
 
 
-def token_columns(row: Row) -> list[str]:
+def token_id_columns(row: Row) -> list[str]:
     """The columns that hold token ids: rows of text that became ids before."""
     return [
         name
@@ -146,6 +155,8 @@ def token_columns(row: Row) -> list[str]:
 
 def find_column(row: Row, name: str) -> tuple[str, Any]:
     """What the row calls a column, and what stands there; None where nothing does."""
+    # The first alias with a value wins: a file may have `messages` filled and `dialogue` empty
+    # beside it.
     for alias in column_aliases()[name]:
         value = row.get(alias)
         if value is not None:
@@ -164,16 +175,20 @@ def find_only_text_column(row: Row) -> str | None:
         return None
     (name,) = texts
     text = row[name].strip()
+    # A space, or another script: a hash or a URL is long too, and is no text.
     is_long = len(text) >= MIN_TEXT and (" " in text or not text.isascii())
     return name if is_long and name not in KNOWN_COLUMNS - {"text"} else None
 
 
 def _is_answer(name: str) -> bool:
+    """Is it a column of answers, by its name?"""
     return not ANSWER_COLUMNS.isdisjoint(_words_of_name(name))
 
 
 def text_columns(row: Row) -> list[str]:
     """The columns that hold text, and no id, name, date or the like; none where a column holds a list or an object."""
+    # A row with structure has a form that we do not know; taking one of its texts would drop the
+    # rest.
     if any(isinstance(value, list | dict) and value for value in row.values()):
         return []
     return [
@@ -185,6 +200,7 @@ def text_columns(row: Row) -> list[str]:
 
 def _is_metadata(name: str) -> bool:
     """Is it a column on the row, by its name, and not the row's text?"""
+    # By whole words: `id` is in `docId` and `doc_id`, and not in `idea`.
     return not METADATA_COLUMNS.isdisjoint(_words_of_name(name))
 
 
@@ -198,20 +214,22 @@ def has_column(row: Row, name: str) -> bool:
     return find_column(row, name)[1] is not None
 
 
-def name_in_row(row: Row, name: str) -> str | None:
+def find_column_name(row: Row, name: str) -> str | None:
     """What the row calls a column, be it empty; None where there is none."""
     return next((alias for alias in column_aliases()[name] if alias in row), None)
 
 
-def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+def make_row_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
     """Gives rows truetune's names. A column that must make room for a mapped one is kept beside it, as unused.
 
     Raises SpecError for a name that truetune does not know.
     """
-    by_column = _column_renamer(
-        {ours: theirs for ours, theirs in columns.items() if not is_inside_messages(ours)}, format
+    by_column = _make_column_renamer(
+        {ours: column for ours, column in columns.items() if not names_message_field(ours)}, format
     )
-    inside = MessageNames.of_map(columns)
+    # Names inside of messages are translated after the columns, in those columns alone that may
+    # hold messages.
+    inside = MessageNames.from_map(columns)
     if inside is None:
         return by_column
     return lambda row: {
@@ -220,13 +238,17 @@ def make_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[
     }
 
 
-def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
-    """As `make_renamer`, of a map that speaks of columns alone."""
-    names = {theirs: _own_name(ours, theirs, format) for ours, theirs in columns.items()}
+def _make_column_renamer(columns: Mapping[str, str], format: Format | None) -> Callable[[Row], Row]:
+    """As `make_row_renamer`, of a map that speaks of columns alone."""
+    names = {column: _resolve_mapped_name(ours, column, format) for ours, column in columns.items()}
     if len(set(names.values())) < len(columns):
-        pairs = ", ".join(f"{ours}={theirs}" for ours, theirs in columns.items())
+        pairs = ", ".join(f"{ours}={column}" for ours, column in columns.items())
         raise SpecError(f"--map names a column twice: {pairs}")
+    # `--map output=resp` beside a column `output`: the row must not have the name twice, and the
+    # loser must not vanish.
     taken = {alias for name in names.values() for alias in column_aliases()[name]}
+    # Exchanging two sides exchanges what is said of them: a score that stayed would turn the pair's
+    # meaning round.
     is_exchanged = names.get("chosen") == "rejected" and names.get("rejected") == "chosen"
 
     def rename(key: str) -> str:
@@ -241,16 +263,17 @@ def _column_renamer(columns: Mapping[str, str], format: Format | None) -> Callab
     return lambda row: {rename(key): value for key, value in row.items()}
 
 
-def _own_name(ours: str, theirs: str, format: Format | None) -> str:
+def _resolve_mapped_name(ours: str, column: str, format: Format | None) -> str:
     """The column of truetune's that the left side of --map OURS=THEIRS means. Raises SpecError where it is none."""
     name = _MAP_ALIASES.get(ours, ours)
     if format == "prompt-completion" and ours in _MAP_ALIASES:
         name = _PAIR_COLUMNS[name]
     if name in column_aliases():
         return name
+    # One suggestion: a list of near names is read as a list of choices.
     near = difflib.get_close_matches(ours, [*column_aliases(), *_MAP_ALIASES], n=1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(column_aliases())}"
-    raise SpecError(f"--map {ours}={theirs}: {ours} is no column that truetune knows; {hint}")
+    raise SpecError(f"--map {ours}={column}: {ours} is no column that truetune knows; {hint}")
 
 
 def _name_beside_exchanged_sides(key: str) -> str:
@@ -264,8 +287,8 @@ def _name_beside_exchanged_sides(key: str) -> str:
 
 def check_mapped_columns(row: Row, columns: Mapping[str, str], where: str) -> None:
     """Raise DataError where the map speaks of a column that the row does not have."""
-    for ours, theirs in columns.items():
-        if theirs not in row and not is_inside_messages(ours):
-            near = difflib.get_close_matches(theirs, list(row), n=1)
+    for ours, column in columns.items():
+        if column not in row and not names_message_field(ours):
+            near = difflib.get_close_matches(column, list(row), n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; the row has {name_list(row)}"
-            raise DataError(f"{where}: --map {ours}={theirs}: there is no column {theirs}{hint}")
+            raise DataError(f"{where}: --map {ours}={column}: there is no column {column}{hint}")

@@ -1,4 +1,8 @@
-"""Conversation: the one form that every row takes, whatever file and format it came from."""
+"""Conversation: the one form that every row takes, whatever file and format it came from.
+
+A reader fills it and never raises over what is odd in a row: that goes to `problems`, and rules report it with the
+line. It is not frozen, since readers fill it step by step and millions are made; nothing changes one later.
+"""
 
 from __future__ import annotations
 
@@ -77,6 +81,7 @@ class Conversation:
 
     @property
     def is_chat(self) -> bool:
+        """Has it messages? Plain text has none."""
         return bool(self.messages)
 
     @property
@@ -86,8 +91,10 @@ class Conversation:
 
     def exchanged(self) -> Conversation:
         """A pair with its sides exchanged."""
-        read = None if self.read is None else partial(_exchanged, self.read)
+        # Whoever reads the row again (provenance, fixes) must get the exchanged pair as well.
+        read = None if self.read is None else partial(_read_exchanged, self.read)
         if isinstance(self.rejected, list):
+            # Both sides stand behind one prompt: only what follows it changes places.
             prompt, chosen = (
                 self.messages[: self.prompt_messages],
                 self.messages[self.prompt_messages or 0 :],
@@ -96,7 +103,9 @@ class Conversation:
         return replace(self, completion=self.rejected, rejected=self.completion or "", read=read)
 
 
-def _exchanged(
+def _read_exchanged(
     read: Callable[[dict[str, Any], Origin], Conversation], raw: dict[str, Any], origin: Origin
 ) -> Conversation:
+    """What `read` makes of a row, with the sides of the pair exchanged. At the top level, so that it can be
+    pickled."""
     return read(raw, origin).exchanged()

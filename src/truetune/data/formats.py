@@ -14,21 +14,23 @@ from typing import Any
 from truetune.data.columns import (
     Row,
     find_column,
+    find_column_name,
     find_only_text_column,
     has_column,
-    make_renamer,
-    name_in_row,
+    make_row_renamer,
     text_columns,
-    token_columns,
+    token_id_columns,
 )
 from truetune.data.conversation import Conversation, Message, Origin, Problem
-from truetune.data.draft import Draft
 from truetune.data.messages import read_messages_value
-from truetune.data.scores import scores_of
+from truetune.data.pair_scores import scores_of
+from truetune.data.row_draft import Draft
 from truetune.errors import DataError, name_list, shortened
 from truetune.spec.row_formats import row_formats
 from truetune.spec.run import Format
 
+# A data set of classification has a `label` too, mostly 0 and 1: those are read as a verdict only
+# where KTO is named.
 VERDICT_BY_THUMB = {
     **dict.fromkeys(("true", "thumbs up", "upvote", "\U0001f44d"), True),
     **dict.fromkeys(("false", "thumbs down", "downvote", "\U0001f44e"), False),
@@ -42,7 +44,7 @@ VERDICT_BY_WORD = {
 """Those that may be a class of something else as well: they are read where the format is KTO's by name"""
 SKIN_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f]")
 
-Test = Callable[[Row, str], object]
+ColumnTest = Callable[[Row, str], object]
 
 
 def read_messages(draft: Draft) -> Conversation:
@@ -108,10 +110,9 @@ def read_text(draft: Draft) -> Conversation:
 def read_preference(draft: Draft) -> Conversation:
     """A chosen and a rejected answer to one prompt, as texts or as messages; without a prompt, what both share."""
     chosen, rejected = draft.turns("chosen"), draft.turns("rejected")
-    prompt = next(
-        (p for p in map(draft.turns, ("prompt", "conversations", "messages")) if p is not None),
-        None,
-    )
+    # Lazily, so that of two such columns the second one is not taken, and shows as unused.
+    columns = map(draft.turns, ("prompt", "conversations", "messages"))
+    prompt = next((turns for turns in columns if turns is not None), None)
     if prompt is None and has_column(draft.row, "instruction"):
         prompt = _alpaca_prompt(draft)
     if isinstance(prompt, list) or isinstance(chosen, list) or isinstance(rejected, list):
@@ -127,9 +128,14 @@ def read_preference(draft: Draft) -> Conversation:
 
 def _shared_prefix_length(chosen: str, rejected: str) -> int:
     """How many characters of two texts are their prompt; each keeps at least one, and the space before it."""
+    # TRL's `extract_prompt` cuts pairs of texts at the same place.
     cut = _common_prefix_length(chosen, rejected)
     if cut == min(len(chosen), len(rejected)):
+        # One side begins with the other: an empty answer would be left, so that one shared
+        # character stays in each.
         return max(cut - 1, 0)
+    # A space belongs to the word behind it: tokenizers join the two, and a prompt that ends in a
+    # space is served differently.
     return cut - chosen[:cut].endswith(" ")
 
 
@@ -158,14 +164,18 @@ def read_kto(draft: Draft) -> Conversation:
         draft.problems.append(
             Problem("bad-label", f"the label is {shortened(repr(label))}, neither true nor false")
         )
-    base = _guess_base_format(draft.row, has_column) or _guess_base_format(draft.row, name_in_row)
-    row = _read_plain_or_chat(draft, base or "text")
+    # First by what the row holds, then by what it names: a row with an empty column still has its
+    # format.
+    base = _guess_base_format(draft.row, has_column) or _guess_base_format(
+        draft.row, find_column_name
+    )
+    row = _read_by_format(draft, base or "text")
     row.label = verdict
     row.label_value = None if isinstance(label, bool) else label
     return row
 
 
-def _read_plain_or_chat(draft: Draft, format: Format) -> Conversation:
+def _read_by_format(draft: Draft, format: Format) -> Conversation:
     """What the reader of this format makes of a row."""
     conversation: Conversation = row_formats()[format].reader()(draft)
     return conversation
@@ -176,22 +186,30 @@ def choose_reader(
 ) -> Callable[[Row, Origin], Conversation]:
     """The reader of a file that begins with this row.
 
+    Args:
+        row: the first row.
+        format: the one that is asked for; None looks for one by the columns.
+        where: file and line, for messages.
+
     Raises DataError where no format fits the row's columns, or not the one that is asked for.
     """
-    chosen = format or _guess_format(row, has_column) or _guess_format(row, name_in_row)
+    # The order of the formats in the table decides, most columns first: a pair has a prompt as
+    # well.
+    chosen = format or _guess_format(row, has_column) or _guess_format(row, find_column_name)
+    # Only where no format fits: a file with one column of text needs no name for it.
     if chosen in (None, "text") and not has_column(row, "text"):
         name = find_only_text_column(row)
         if name is not None:
-            rename = make_renamer({"text": name}, "text")
+            rename = make_row_renamer({"text": name}, "text")
             return lambda row, origin: _read_row(rename(row), origin, "text")
-    if chosen is None or not _has_columns_of(row, chosen, name_in_row):
+    if chosen is None or not _has_columns_of(row, chosen, find_column_name):
         raise _no_format_error(row, format, where)
     return lambda row, origin: _read_row(row, origin, chosen)
 
 
 def _no_format_error(row: Row, format: Format | None, where: str) -> DataError:
     """What is said of a file whose columns fit no format, or not the one that is asked for."""
-    ids = token_columns(row)
+    ids = token_id_columns(row)
     if ids:
         return DataError(
             f"{where}: the rows are tokenized already ({name_list(ids)}); give the messages or"
@@ -221,67 +239,77 @@ def _example_of_map(row: Row) -> str:
         return f"--map text={texts[0]}"
     if not texts:
         return "--map prompt=input --map completion=target"
-    asked, answered = texts[0], max(texts[1:], key=lambda name: len(row[name]))
+    prompt, answer = texts[0], max(texts[1:], key=lambda name: len(row[name]))
     return (
-        f"--map prompt={asked} --map completion={answered} (or --map text={answered} for plain"
-        " text)"
+        f"--map prompt={prompt} --map completion={answer} (or --map text={answer} for plain text)"
     )
 
 
 def _read_row(row: Row, origin: Origin, format: Format) -> Conversation:
+    """A row as a Conversation of the file's format; what is odd about its columns becomes a problem."""
+    # The format is that of the file's first row; a row of another one is read by its own, and
+    # reported.
     if _has_columns_of(row, format):
-        return _read_plain_or_chat(Draft(row, origin, format), format)
+        return _read_by_format(Draft(row, origin, format), format)
     other = _guess_format(row, has_column)
     draft = Draft(row, origin, other or format)
     if other is not None:
         draft.problems.append(
             Problem("mixed-formats", f"a row of the format {other} in a file of {format}")
         )
-        return _read_plain_or_chat(draft, other)
-    if not _has_columns_of(row, format, name_in_row):
+        return _read_by_format(draft, other)
+    if not _has_columns_of(row, format, find_column_name):
         draft.problems.append(
             Problem("no-format", f"the format {format} needs {_columns_in_words(format)}")
         )
         return draft.plain()
+    # All columns are there and one is empty: the reader makes what it can, and the rule on empty
+    # answers has a row to show.
     needed = row_formats()[
-        (_guess_base_format(row, name_in_row) or "text") if format == "kto" else format
+        (_guess_base_format(row, find_column_name) or "text") if format == "kto" else format
     ].columns
-    empty = [str(name_in_row(row, name)) for name in needed if not has_column(row, name)]
+    empty = [str(find_column_name(row, name)) for name in needed if not has_column(row, name)]
     draft.problems.append(Problem("no-content", f"nothing stands in {' and '.join(empty)}"))
-    return _read_plain_or_chat(draft, format)
+    return _read_by_format(draft, format)
 
 
-def _has_columns_of(row: Row, format: Format, there: Test = has_column) -> bool:
+def _has_columns_of(row: Row, format: Format, there: ColumnTest = has_column) -> bool:
+    """Has the row all columns that a format needs?"""
     if format == "kto":
         return _guess_base_format(row, there) is not None and bool(there(row, "label"))
     return all(there(row, name) for name in row_formats()[format].columns)
 
 
-def _guess_format(row: Row, there: Test) -> Format | None:
+def _guess_format(row: Row, there: ColumnTest) -> Format | None:
+    """The format of a row by its columns, a pair or a verdict before others; None where none fits."""
     if _has_columns_of(row, "preference", there):
         return "preference"
     base = _guess_base_format(row, there)
     alias, label = find_column(row, "label")
     known = VERDICT_BY_WORD if alias == "kto_tag" else VERDICT_BY_THUMB
-    return "kto" if _plain_label(label) in known and base not in (None, "text") else base
+    return "kto" if _normalize_label(label) in known and base not in (None, "text") else base
 
 
-def _guess_base_format(row: Row, there: Test) -> Format | None:
+def _guess_base_format(row: Row, there: ColumnTest) -> Format | None:
+    """The format without its verdict or its other side."""
     others = (name for name in row_formats() if name not in ("preference", "kto"))
     return next((name for name in others if _has_columns_of(row, name, there)), None)
 
 
 def _columns_in_words(format: Format) -> str:
+    """The columns that a format needs, for a message."""
     return " and ".join(row_formats()[format].columns or ("prompt", "completion", "label"))
 
 
 def _parse_verdict(label: Any) -> bool | None:
-    return VERDICT_BY_WORD.get(_plain_label(label))
+    """Good or bad, as a label says it; None where it says neither."""
+    return VERDICT_BY_WORD.get(_normalize_label(label))
 
 
-def _plain_label(label: Any) -> str:
+def _normalize_label(label: Any) -> str:
     """A label in lower case, with spaces between its words: `thumbs_up` and `Thumbs-Up` are one."""
     word = SKIN_TONES.sub("", str(label)).strip().lower()
+    # `-1` must keep its sign; elsewhere dashes part words.
     return word if word[:1] in "+-" else re.sub(r"[_\s-]+", " ", word)
 
 
@@ -293,7 +321,10 @@ def _messages_of_side(draft: Draft, value: Any, role: str) -> list[Message]:
 
 
 def _common_prefix_length(one: Any, other: Any) -> int:
-    """How many items two strings or lists share at their beginning."""
-    return bisect_left(
-        range(1, min(len(one), len(other)) + 1), True, key=lambda n: one[:n] != other[:n]
-    )
+    """How many items two strings or lists share at their beginning.
+
+    The length is searched by halves. Slices of strings are compared as memory, without a step in Python for each
+    character.
+    """
+    lengths = range(1, min(len(one), len(other)) + 1)
+    return bisect_left(lengths, True, key=lambda length: one[:length] != other[:length])

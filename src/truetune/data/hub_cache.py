@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from truetune.errors import DataError, name_list
 
+# 96 characters are the hub's own limit for each part of a name.
 HUB_NAME = re.compile(r"([\w][\w.-]{0,95})/([\w][\w.-]{0,95})(?::([\w./-]{1,200}))?")
 ROW_SUFFIXES = frozenset(
     (
@@ -38,33 +39,37 @@ PART_NAME = re.compile(r"-\d{5}-of-\d{5}.*")
 SPLIT_WORD = re.compile(
     r"(?:^|[^a-zA-Z])(train|validation|valid|val|dev|test|eval)(?![a-zA-Z])", re.IGNORECASE
 )
+# Chosen, not measured: more would only cost the listing of a folder that is no data set.
 MAX_FILES = 10_000
 """Files of a cached data set that are looked at; the largest ones of the hub have some thousand"""
 
 
-def hub_home() -> Path:
+def hub_home_folder() -> Path:
     """The folder of huggingface_hub and datasets: HF_HOME, else in the user's cache folder."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return Path(os.environ.get("HF_HOME") or Path(cache) / "huggingface").expanduser()
 
 
-def hub_cache() -> Path:
+def hub_cache_folder() -> Path:
     """Where huggingface_hub keeps repositories."""
+    # HUGGINGFACE_HUB_CACHE is the older name; huggingface_hub reads both, in this order.
     named = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
-    return Path(named or hub_home() / "hub").expanduser()
+    return Path(named or hub_home_folder() / "hub").expanduser()
 
 
-def datasets_cache() -> Path:
+def datasets_cache_folder() -> Path:
     """Where datasets keeps what it has prepared."""
-    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home() / "datasets").expanduser()
+    return Path(os.environ.get("HF_DATASETS_CACHE") or hub_home_folder() / "datasets").expanduser()
 
 
 def is_hub_name(name: str) -> bool:
     """Can it be the name of a repository, and is nothing of this name here? `data/rows.jsonl` is a path."""
-    found = HUB_NAME.fullmatch(name)
-    if found is None or Path(name).exists() or Path(found[1]).exists():
+    match = HUB_NAME.fullmatch(name)
+    # A path that exists, or begins with a folder that does, is a path: nobody's `data/rows` is on
+    # the hub.
+    if match is None or Path(name).exists() or Path(match[1]).exists():
         return False
-    return Path(found[2]).suffix.lower() not in ROW_SUFFIXES | {
+    return Path(match[2]).suffix.lower() not in ROW_SUFFIXES | {
         ".yaml",
         ".yml",
         ".py",
@@ -79,12 +84,12 @@ def find_cached_data(name: str) -> list[Path]:
 
     Raises DataError where it has several splits or configurations and the name tells none of them.
     """
-    found = HUB_NAME.fullmatch(name)
-    if found is None:
+    match = HUB_NAME.fullmatch(name)
+    if match is None:
         return []
-    owner, repository, wanted = found[1], found[2], found[3]
+    owner, repository, wanted = match[1], match[2], match[3]
     splits: dict[str, list[Path]] = {}
-    for split, path in [*_files_of_snapshot(owner, repository)] or _files_of_prepared(
+    for split, path in [*_files_in_hub_cache(owner, repository)] or _files_in_datasets_cache(
         owner, repository
     ):
         splits.setdefault(split, []).append(path)
@@ -95,17 +100,17 @@ def find_cached_data(name: str) -> list[Path]:
 
 def not_cached_in_words(name: str) -> str:
     """What is said of the name of a repository that is not cached as data."""
-    found = HUB_NAME.fullmatch(name)
-    assert found is not None, "it is asked for names of repositories"
-    repository = f"{found[1]}/{found[2]}"
-    if (hub_cache() / f"models--{found[1]}--{found[2]}").is_dir():
+    match = HUB_NAME.fullmatch(name)
+    assert match is not None, "it is asked for names of repositories"
+    repository = f"{match[1]}/{match[2]}"
+    if (hub_cache_folder() / f"models--{match[1]}--{match[2]}").is_dir():
         return (
             f"{repository}: this is a model in the Hugging Face cache, not data; name it with -t"
             " (--tokenizer)"
         )
     return (
         f"{name}: no such file or folder, and no data set of this name in the Hugging Face cache"
-        f" ({hub_home()}); truetune does not use the network: download it first, as with `hf"
+        f" ({hub_home_folder()}); truetune does not use the network: download it first, as with `hf"
         f" download {repository} --repo-type dataset`"
     )
 
@@ -113,14 +118,7 @@ def not_cached_in_words(name: str) -> str:
 def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str:
     """The split that is meant."""
     names = {split: split.rpartition("/")[2] for split in splits}
-    if wanted is not None:
-        fits = [split for split, name in names.items() if wanted in (split, name)]
-    else:
-        fits = [split for split, name in names.items() if name == "train"]
-        if not fits and len(splits) == 1:
-            fits = splits
-        if not fits:
-            fits = [split for split, name in names.items() if name.startswith("train")]
+    fits = _fitting_splits(names, wanted)
     if len(fits) == 1:
         return fits[0]
     wrong = "" if wanted is None else f":{wanted}"
@@ -130,9 +128,25 @@ def _choose_split(repository: str, splits: list[str], wanted: str | None) -> str
     )
 
 
-def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _fitting_splits(names: Mapping[str, str], wanted: str | None) -> list[str]:
+    """The splits that a name may mean, by `names` (split -> its name without the configuration).
+
+    Without a name it is `train`, the only split, or those that begin with `train`.
+    """
+    if wanted is not None:
+        return [split for split, name in names.items() if wanted in (split, name)]
+    exact = [split for split, name in names.items() if name == "train"]
+    if exact:
+        return exact
+    if len(names) == 1:
+        return list(names)
+    # `train_sft` and `train_gen` both begin so: then several fit, and the user chooses.
+    return [split for split, name in names.items() if name.startswith("train")]
+
+
+def _files_in_hub_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the newest snapshot in the hub cache."""
-    folder = hub_cache() / f"datasets--{owner}--{repository}"
+    folder = hub_cache_folder() / f"datasets--{owner}--{repository}"
     snapshot = _newest_snapshot(folder)
     if snapshot is None:
         return
@@ -140,7 +154,7 @@ def _files_of_snapshot(owner: str, repository: str) -> Iterator[tuple[str, Path]
         if path.name not in NOT_ROW_NAMES and not any(
             part.startswith(".") for part in path.relative_to(snapshot).parts
         ):
-            yield _split_of(path.relative_to(snapshot)), path
+            yield _split_of_file(path.relative_to(snapshot)), path
 
 
 def _newest_snapshot(folder: Path) -> Path | None:
@@ -149,27 +163,30 @@ def _newest_snapshot(folder: Path) -> Path | None:
         named = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError):
         named = ""
+    # The file is input: anything but a hash could lead to another folder.
     if re.fullmatch(r"[0-9a-f]{7,64}", named) and (folder / "snapshots" / named).is_dir():
         return folder / "snapshots" / named
     snapshots = [path for path in _folder_entries(folder / "snapshots") if path.is_dir()]
+    # A download of a tag or commit writes no `main`.
     return max(snapshots, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _files_of_prepared(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
+def _files_in_datasets_cache(owner: str, repository: str) -> Iterator[tuple[str, Path]]:
     """(split, file) of the `datasets` cache: owner___name/configuration/version/hash/name-split.arrow."""
     wanted = f"{owner}___{repository}".lower()
-    for folder in _folder_entries(datasets_cache()):
+    for folder in _folder_entries(datasets_cache_folder()):
         if folder.name.lower() != wanted:
             continue
         for path in _row_files(folder):
             configuration, *_ = path.relative_to(folder).parts
             stem = PART_NAME.sub("", path.stem)
             split = stem.rpartition("-")[2]
+            # `cache-*.arrow` are results of `map` and `filter`, and no rows of the data set.
             if path.suffix == ".arrow" and not path.name.startswith("cache-"):
                 yield (split if configuration == "default" else f"{configuration}/{split}"), path
 
 
-def _split_of(path: Path) -> str:
+def _split_of_file(path: Path) -> str:
     """The split of a file by its name and folders, with its configuration: `data/train-00000-of-00002.parquet` is of
     `train`, `main/test-00000-of-00001.parquet` of `main/test`."""
     stem = path.name
@@ -177,6 +194,7 @@ def _split_of(path: Path) -> str:
         stem = Path(stem).stem
     stem = PART_NAME.sub("", stem)
     folders = [part for part in path.parts[:-1] if part != "data"]
+    # Without `-00000-of-00001` the name is free: a word of it, or of a folder, says the split.
     if not PART_NAME.search(path.name):
         word = SPLIT_WORD.search(stem) or next(filter(None, map(SPLIT_WORD.search, folders)), None)
         stem = "train" if word is None else word[1].lower()
@@ -185,13 +203,16 @@ def _split_of(path: Path) -> str:
 
 
 def _row_files(folder: Path) -> Iterable[Path]:
-    found = (
+    """The files below a folder that may hold rows, at most MAX_FILES."""
+    paths = (
         path for path in folder.rglob("*") if path.suffix.lower() in ROW_SUFFIXES and path.is_file()
     )
-    return (path for path, _ in zip(found, range(MAX_FILES), strict=False))
+    # Cut while they are listed: a cache on a network disk may hold millions of files.
+    return (path for path, _ in zip(paths, range(MAX_FILES), strict=False))
 
 
 def _folder_entries(folder: Path) -> list[Path]:
+    """What a folder holds, in order; nothing where it can't be read."""
     try:
         return sorted(folder.iterdir())
     except OSError:

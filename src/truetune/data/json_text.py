@@ -1,11 +1,15 @@
-"""JSON that stands as text in a column or a message."""
+"""JSON that stands as text in a column or a message.
+
+CSV files and many exports keep lists of messages, tools and arguments as JSON text. A text that begins like JSON and is
+none stays a text: it may be what somebody wrote.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from truetune.data.conversation import Problem
-from truetune.parsing.json_reader import duplicate_key, parse_json, replace_surrogates
+from truetune.parsing.json_reader import find_duplicate_key, parse_json, replace_surrogates
 from truetune.parsing.limits import REPLY
 
 LONE_SURROGATE = Problem("lone-surrogate", "half of a surrogate pair became U+FFFD")
@@ -24,12 +28,16 @@ def parse_json_text(value: Any, problems: list[Problem]) -> Any:
     if not isinstance(value, str) or value.lstrip()[:1] not in ("[", "{"):
         return value
     try:
-        found = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
+        # Surrogates are kept here and replaced below, so that the problem can be named. Whole
+        # numbers stay exact: ids of 20 digits must not become floats.
+        parsed = parse_json(value, REPLY, surrogates="keep", exact_integers=True)
     except ValueError:
         return value
-    if (key := duplicate_key(value)) is not None:
+    # Python's reader keeps the last of two equal keys without a word.
+    key = find_duplicate_key(value)
+    if key is not None:
         problems.append(duplicate_key_problem(key))
-    found, broken = replace_surrogates(found, value)
+    parsed, broken = replace_surrogates(parsed, value)
     if broken:
         problems.append(LONE_SURROGATE)
-    return found
+    return parsed

@@ -14,16 +14,16 @@ from truetune.data.conversation import Conversation
 
 MEDIA_KINDS = ("image", "sound", "video")
 MEDIA_COLUMNS = {
-    "image": "image", "images": "image", "image_path": "image", "image_url": "image", "img": "image",
-    "audio": "sound", "audios": "sound", "sound": "sound", "speech": "sound",
-    "video": "video", "videos": "video", "video_path": "video",
-}  # fmt: skip
+    **dict.fromkeys(("image", "images", "image_path", "image_url", "img"), "image"),
+    **dict.fromkeys(("audio", "audios", "sound", "speech"), "sound"),
+    **dict.fromkeys(("video", "videos", "video_path"), "video"),
+}
 """Columns in which data sets keep them: paths, URLs, or the bytes"""
 MEDIA_PARTS = {
-    "image": "image", "image_url": "image", "input_image": "image",
-    "audio": "sound", "audio_url": "sound", "input_audio": "sound",
-    "video": "video", "video_url": "video", "input_video": "video",
-}  # fmt: skip
+    **dict.fromkeys(("image", "image_url", "input_image"), "image"),
+    **dict.fromkeys(("audio", "audio_url", "input_audio"), "sound"),
+    **dict.fromkeys(("video", "video_url", "input_video"), "video"),
+}
 """Types of content parts"""
 
 
@@ -37,6 +37,7 @@ class Media:
     videos: int = 0
 
     def __add__(self, other: Media) -> Media:
+        """The media of both."""
         return Media(
             self.rows + other.rows,
             self.images + other.images,
@@ -45,6 +46,7 @@ class Media:
         )
 
     def __bool__(self) -> bool:
+        """Is there any?"""
         return self.rows > 0
 
     def __str__(self) -> str:
@@ -68,7 +70,10 @@ def count_media(rows: Iterable[Conversation]) -> Media:
     total = NO_MEDIA
     for row in rows:
         in_columns = MEDIA_COLUMNS.keys() & row.raw.keys() if row.raw else ()
-        parts = [part for message in row.messages if type(part := message.get("content")) is list]
+        # Content parts are lists; texts, which nearly all rows hold, are passed over without a look.
+        parts = [
+            message["content"] for message in row.messages if type(message.get("content")) is list
+        ]
         if in_columns or parts:
             total += _count_in_row(row, in_columns, parts)
     return total
@@ -79,9 +84,12 @@ def _count_in_row(row: Conversation, columns: Iterable[str], contents: list[list
     held, placed = dict.fromkeys(MEDIA_KINDS, 0), dict.fromkeys(MEDIA_KINDS, 0)
     for column in columns:
         held[MEDIA_COLUMNS[column]] += _count_items((row.raw or {})[column])
-    for part in (part for content in contents for part in content if isinstance(part, dict)):
-        if (kind := MEDIA_PARTS.get(str(part.get("type")))) is not None:
-            placed[kind] += 1
+    for content in contents:
+        for part in content:
+            kind = MEDIA_PARTS.get(str(part.get("type"))) if isinstance(part, dict) else None
+            if kind is not None:
+                placed[kind] += 1
+    # The column holds the images, and a part of the messages says where each stands: the two are the same ones.
     counts = [max(held[kind], placed[kind]) for kind in MEDIA_KINDS]
     return Media(1, *counts) if any(counts) else NO_MEDIA
 
@@ -90,6 +98,7 @@ def _count_items(value: Any) -> int:
     """How many a column's value holds: a list holds several, an empty value none."""
     if isinstance(value, list):
         return sum(map(_count_items, value))
+    # `datasets` keeps an image as an object of bytes and path; one with neither is an empty cell.
     if isinstance(value, dict):
         return int(any(part is not None for part in value.values()))
     return int(bool(value))

@@ -12,23 +12,23 @@ from typing import Any
 
 from truetune.errors import SpecError
 
-KEY, ROLE = "message.", "role."
+KEY_PREFIX, ROLE_PREFIX = "message.", "role."
 MESSAGE_KEYS = ("role", "content")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 
 
-def is_inside_messages(name: str) -> bool:
+def names_message_field(name: str) -> bool:
     """Does this key of a map name something inside messages, and no column?"""
-    return name.startswith((KEY, ROLE))
+    return name.startswith((KEY_PREFIX, ROLE_PREFIX))
 
 
 def roles_in_map(columns: Mapping[str, str]) -> dict[str, str]:
     """Each role as the file calls it -> truetune's, as far as a map says so."""
     return {
-        source: ours.removeprefix(ROLE)
-        for ours, theirs in columns.items()
-        if ours.startswith(ROLE)
-        for source in theirs.split(",")
+        source: name.removeprefix(ROLE_PREFIX)
+        for name, sources in columns.items()
+        if name.startswith(ROLE_PREFIX)
+        for source in sources.split(",")
     }
 
 
@@ -42,41 +42,49 @@ class MessageNames:
     """Role in the file -> truetune's"""
 
     @classmethod
-    def of_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
+    def from_map(cls, columns: Mapping[str, str]) -> MessageNames | None:
         """The names that a map gives; None where it speaks of columns alone.
 
         Raises SpecError for a key or a role that messages do not have.
         """
-        inside = [name for name in columns if is_inside_messages(name)]
+        inside = [name for name in columns if names_message_field(name)]
         for name in inside:
-            known = [KEY + key for key in MESSAGE_KEYS] + [ROLE + role for role in ROLES]
+            known = [KEY_PREFIX + key for key in MESSAGE_KEYS] + [
+                ROLE_PREFIX + role for role in ROLES
+            ]
             if name not in known:
                 raise SpecError(f"--map {name}={columns[name]}: expected one of {', '.join(known)}")
         if not inside:
             return None
-        keys = {columns[KEY + key]: key for key in MESSAGE_KEYS if KEY + key in columns}
+        keys = {
+            columns[KEY_PREFIX + key]: key for key in MESSAGE_KEYS if KEY_PREFIX + key in columns
+        }
         return cls(keys, roles_in_map(columns))
 
     def renamed(self, value: Any) -> Any:
         """A column's value with its messages in truetune's names; what is no list of messages stays as it is."""
         if not isinstance(value, list):
             return value
-        return [self._message(item) if isinstance(item, dict) else item for item in value]
+        return [self._rename_message(item) if isinstance(item, dict) else item for item in value]
 
-    def _message(self, item: dict[str, Any]) -> dict[str, Any]:
-        taken = set(self.keys.values())
+    def _rename_message(self, item: dict[str, Any]) -> dict[str, Any]:
+        """One message with truetune's keys and roles."""
+        own_keys = set(self.keys.values())
         rest = {
-            key: value for key, value in item.items() if key not in self.keys and key not in taken
+            key: value
+            for key, value in item.items()
+            if key not in self.keys and key not in own_keys
         }
-        message = {ours: item[theirs] for theirs, ours in self.keys.items() if theirs in item}
+        message = {key: item[name] for name, key in self.keys.items() if name in item}
         # Where the file has no such key, its own role and content stand for it.
-        kept = {
+        unmapped = {
             key: item[key]
-            for key in taken
+            for key in own_keys
             if key in item and key not in message and key not in self.keys
         }
-        made = {**message, **kept, **rest}
+        renamed = {**message, **unmapped, **rest}
+        # Rows of ShareGPT keep their role in `from`, which no map of keys has to name.
         for key in ("role", "from"):
-            if isinstance(made.get(key), str):
-                made[key] = self.roles.get(made[key], made[key])
-        return made
+            if isinstance(renamed.get(key), str):
+                renamed[key] = self.roles.get(renamed[key], renamed[key])
+        return renamed

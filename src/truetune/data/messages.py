@@ -1,4 +1,9 @@
-"""Messages in OpenAI's form, from what files hold."""
+"""Messages in OpenAI's form, from what files hold.
+
+Role/content messages, ShareGPT's from/value, LLaMA-Factory's parts and JSON text all become the same dictionaries.
+Nothing raises: what can't be carried over becomes a `Problem` of the row, and something printable takes its place, so
+that one odd turn does not hide the rest of the row from the rules.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +18,11 @@ from truetune.errors import name_list, shortened
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function", "ipython"))
 ROLE_BY_SHAREGPT_NAME = {
-    "human": "user", "user": "user", "gpt": "assistant", "chatgpt": "assistant", "assistant": "assistant",
-    "bing": "assistant", "bard": "assistant", "system": "system", "tool": "tool", "observation": "tool",
-    "function_response": "tool",
-}  # fmt: skip
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "chatgpt", "assistant", "bing", "bard"), "assistant"),
+    "system": "system",
+    **dict.fromkeys(("tool", "observation", "function_response"), "tool"),
+}
 FUNCTION_CALL = "function_call"
 MAX_WEIGHT = 1e9
 """A weight beyond is a mistake: times a loss of 10 it would overflow half precision many times over (chosen)."""
@@ -25,35 +31,38 @@ MAX_WEIGHT = 1e9
 def read_messages_value(
     value: Any, problems: list[Problem], *, sharegpt: bool = False
 ) -> list[Message]:
-    """A list of messages (role/content, or from/value); what is odd about them goes to `problems`.
+    """A list of messages (role/content, or from/value).
 
-    `sharegpt` translates its names of roles in role/content messages too.
+    Args:
+        value: what stands in the column, maybe as JSON text.
+        problems: gets what is odd about it.
+        sharegpt: translate ShareGPT's names of roles in role/content messages too.
     """
     value = parse_json_text(value, problems)
     if not isinstance(value, list):
         problems.append(
-            Problem("not-messages", f"expected a list of messages, found {_shorten(value)}")
+            Problem("not-messages", f"expected a list of messages, found {_describe_value(value)}")
         )
         return []
     if not value:
         problems.append(Problem("empty", "a conversation without messages"))
-    made: list[Message] = []
+    messages: list[Message] = []
     for item in value:
         if isinstance(item, dict):
-            made.append(
-                _take_simple_message(item) or _read_message(item, len(made), problems, sharegpt)
+            messages.append(
+                _simple_message(item) or _read_message(item, len(messages), problems, sharegpt)
             )
         else:
             problems.append(
                 Problem(
                     "not-messages",
-                    f"expected a message with role and content, found {_shorten(item)}",
+                    f"expected a message with role and content, found {_describe_value(item)}",
                 )
             )
-    return made
+    return messages
 
 
-def _take_simple_message(item: Message) -> Message | None:
+def _simple_message(item: Message) -> Message | None:
     """The message where there is nothing to check. So it is with nearly all; this is what reading them costs."""
     if len(item) != 2:
         return None
@@ -77,26 +86,30 @@ def is_messages(value: Any) -> bool:
 def _read_message(
     item: dict[str, Any], index: int, problems: list[Problem], sharegpt: bool
 ) -> Message:
+    """One message, with what is odd about it noted."""
+    # Columnar files fill absent keys with null; `content: null` is kept, for beside a tool call it
+    # says something.
     message = {key: value for key, value in item.items() if value is not None or key == "content"}
+    # `role` wins where a turn has both, as chat templates read no other key.
     is_sharegpt_turn = "role" not in message and "from" in message
     if is_sharegpt_turn or (sharegpt and message.get("role") == FUNCTION_CALL):
         message = _from_sharegpt(message, index, problems)
     elif sharegpt:
         message["role"] = _translate_role(message.get("role"))
     if "role" not in item and "from" not in item:
-        found = name_list(item, empty="nothing")
+        keys = name_list(item, empty="nothing")
         expected = "expected role and content, or from and value"
         problems.append(
-            Problem("unknown-role", f"turn {index} has no role: found {found}; {expected}", message)
+            Problem("unknown-role", f"turn {index} has no role: found {keys}; {expected}", message)
         )
         # A role is needed further on; rules see the problem, not this word.
         message["role"] = "None"
     else:
         _check_role(message, index, problems)
     if "tool_calls" in message:
-        _take_calls(message, index, problems)
-    _take_content(message, index, problems)
-    _take_weight(message, index, problems)
+        _normalize_calls(message, index, problems)
+    _normalize_content(message, index, problems)
+    _normalize_weight(message, index, problems)
     return message
 
 
@@ -137,10 +150,14 @@ def _from_sharegpt(item: Message, index: int, problems: list[Problem]) -> Messag
 
 
 def _translate_role(role: Any) -> Any:
+    """OpenAI's name of a role that ShareGPT calls otherwise."""
     return ROLE_BY_SHAREGPT_NAME.get(role, role) if isinstance(role, str) else role
 
 
-def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_calls(message: Message, index: int, problems: list[Problem]) -> None:
+    """Settle `tool_calls`: a list, also where JSON text holds it."""
+    # Columnar files give every call the keys of all calls, most of them null; a template would
+    # print them.
     calls = _without_empty(parse_json_text(message["tool_calls"], problems))
     message["tool_calls"] = calls
     if not isinstance(calls, list) or not all(isinstance(call, dict) for call in calls):
@@ -151,30 +168,32 @@ def _take_calls(message: Message, index: int, problems: list[Problem]) -> None:
         )
 
 
-def _take_content(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_content(message: Message, index: int, problems: list[Problem]) -> None:
+    """Settle `content`: a text or a list of parts; anything else becomes a text, and a problem."""
     content, role = message.get("content"), message["role"]
     if isinstance(content, list):
         if not all(isinstance(part, dict) for part in content):
             text = f"the content of turn {index} ({role}) is a list, not of parts"
             problems.append(Problem("not-a-string", text, message))
-        _take_parts(message, content, problems)
+        _normalize_parts(message, content, problems)
     elif content is None:
+        # A turn that only calls a tool needs no content; any other without one has lost it.
         if not message.get("tool_calls") and "function_call" not in message:
             problems.append(Problem("no-content", f"turn {index} ({role}) has no content", message))
             message["content"] = ""
     elif not isinstance(content, str):
-        found = type(content).__name__
+        type_name = type(content).__name__
         problems.append(
             Problem(
                 "not-a-string",
-                f"the content of turn {index} ({role}) is {found}, not text",
+                f"the content of turn {index} ({role}) is {type_name}, not text",
                 message,
             )
         )
         message["content"] = json.dumps(content, ensure_ascii=False, default=str)
 
 
-def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
+def _normalize_parts(message: Message, parts: list[Any], problems: list[Problem]) -> None:
     """Parts stay as they are, but for LLaMA-Factory's, which call the text `value` and hold reasoning and calls."""
     is_llama_factory = bool(parts) and all(
         isinstance(part, dict) and "value" in part and "text" not in part for part in parts
@@ -189,17 +208,21 @@ def _take_parts(message: Message, parts: list[Any], problems: list[Problem]) -> 
         message["reasoning_content"] = _join_texts(reasoning)
     calls = by_type.pop("tool_call", None)
     if calls:
-        functions = [parse_json_text(call, problems) for call in calls]
-        if not all(isinstance(function, dict) for function in functions):
-            text = "a content part of the type tool_call is no JSON object"
-            problems.append(Problem("bad-tool-call", text, message))
-        message["tool_calls"] = [
-            {"type": "function", "function": function} for function in functions
-        ]
+        _calls_from_parts(message, calls, problems)
     if by_type:
+        # Images and the like: the row is kept without them, and says so.
         problems.append(
             Problem("not-a-string", f"content parts that are no text: {name_list(sorted(by_type))}")
         )
+
+
+def _calls_from_parts(message: Message, calls: list[str], problems: list[Problem]) -> None:
+    """The parts of the type tool_call, each a function in JSON, as the message's tool calls."""
+    functions = [parse_json_text(call, problems) for call in calls]
+    if not all(isinstance(function, dict) for function in functions):
+        text = "a content part of the type tool_call is no JSON object"
+        problems.append(Problem("bad-tool-call", text, message))
+    message["tool_calls"] = [{"type": "function", "function": function} for function in functions]
 
 
 def _texts_by_type(
@@ -224,8 +247,9 @@ def _join_texts(texts: list[str]) -> str:
     return reduce(add, texts, "")
 
 
-def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
+def _normalize_weight(message: Message, index: int, problems: list[Problem]) -> None:
     """Settle `weight` and `train`. What can't be used is taken out, and is a problem: no default may stand for it."""
+    # The name that some trainers use; two that differ can't both be meant.
     if "loss_weight" in message:
         other = message.pop("loss_weight")
         if message.get("weight", other) != other:
@@ -236,14 +260,15 @@ def _take_weight(message: Message, index: int, problems: list[Problem]) -> None:
             problems.append(Problem("not-a-number", text, message))
         message["weight"] = other
     if "weight" in message and not _is_weight(message["weight"]):
-        found = _value_in_words(message.pop("weight"))
+        weight = _value_in_words(message.pop("weight"))
         text = (
-            f"the weight of turn {index} is {found}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
+            f"the weight of turn {index} is {weight}; expected a number from 0 to {MAX_WEIGHT:,.0f}"
         )
         problems.append(Problem("not-a-number", text, message))
     if message.get("train", True) not in (True, False):
         text = f"`train` of turn {index} is {_value_in_words(message.pop('train'))}; expected true or false"
         problems.append(Problem("not-a-bool", text, message))
+    # A weight of 0 trains nothing: rules ask for `train` alone.
     if not message.get("weight", 1):
         message["train"] = False
 
@@ -271,5 +296,6 @@ def _without_empty(value: Any) -> Any:
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-def _shorten(value: Any) -> str:
+def _describe_value(value: Any) -> str:
+    """The type and the beginning of a value, for a message."""
     return f"{type(value).__name__} {str(value)[:40]!r}"

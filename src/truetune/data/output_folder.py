@@ -27,9 +27,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from truetune.checkpoint.run_folder import RECORD_FORMAT, WHOLE_FILE
-from truetune.data.remote import Place, Remote
+from truetune.data.remote import DataPath, RemotePath
 from truetune.errors import DataError, UsageError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 
@@ -48,14 +48,14 @@ HALF_PUBLISHED = (
 """What to do about something that came once manifest.json was removed: the same command then completes the folder"""
 
 
-class Listed(NamedTuple):
+class ListedFile(NamedTuple):
     """What a record says of one file."""
 
     size: int
     digest: str
 
 
-Listing = Mapping[str, Listed]
+Listing = Mapping[str, ListedFile]
 """The files of a folder by their path below it, with slashes."""
 Digest = Callable[[Path], str]
 
@@ -72,7 +72,7 @@ class Input(NamedTuple):
 
     what: str
     """What it is to the command: `data`, `the tokenizer`, `the base model`, ..."""
-    place: Place
+    place: DataPath
 
 
 class Output(NamedTuple):
@@ -80,7 +80,7 @@ class Output(NamedTuple):
 
     option: str
     """The option or argument that names it"""
-    place: Place
+    place: DataPath
 
 
 class StatDigests:
@@ -92,8 +92,16 @@ class StatDigests:
 
     def __call__(self, path: Path) -> str:
         """Raises OSError."""
-        found = path.stat()
-        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        # Times have nanoseconds, and a program can't set ctime: an edit that keeps size and mtime
+        # is seen too.
+        status = path.stat()
+        identity = (
+            status.st_dev,
+            status.st_ino,
+            status.st_size,
+            status.st_mtime_ns,
+            status.st_ctime_ns,
+        )
         if identity not in self._known:
             self._known[identity] = self._read(path)
         return self._known[identity]
@@ -105,27 +113,28 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=20)).hexdigest()
 
 
-def listing_from(value: Any) -> dict[str, Listed] | None:
+def parse_listing(value: Any) -> dict[str, ListedFile] | None:
     """A listing as a record of ours holds it: name -> [size, digest].
 
     None where it is anything else, or a name leads out of its folder.
     """
     if not isinstance(value, dict):
         return None
-    found = {}
+    listing = {}
     for name, entry in value.items():
-        if not isinstance(name, str) or not is_name_below(name):
+        # The record may have been edited: one bad name makes all of it worthless.
+        if not isinstance(name, str) or not is_safe_relative_name(name):
             return None
         if not isinstance(entry, list) or len(entry) != 2:
             return None
         size, digest = entry
         if not isinstance(size, int) or not isinstance(digest, str):
             return None
-        found[name] = Listed(size, digest)
-    return found
+        listing[name] = ListedFile(size, digest)
+    return listing
 
 
-def is_name_below(name: str) -> bool:
+def is_safe_relative_name(name: str) -> bool:
     """Is this the plain name of something below a folder, and can it be nothing else?"""
     path = PurePosixPath(name)
     return (
@@ -137,7 +146,7 @@ def is_name_below(name: str) -> bool:
     )
 
 
-def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-o") -> None:
+def check_output_folder(output: DataPath, inputs: Iterable[Input], option: str = "-o") -> None:
     """Raise UsageError where a folder that is to be written is an input, holds one, or lies inside one.
 
     It must not lie inside a folder that truetune wrote either (`check_outside_own_folders`).
@@ -147,17 +156,17 @@ def check_output_folder(output: Place, inputs: Iterable[Input], option: str = "-
         inputs: what the command reads: files and folders; what is not there is skipped.
         option: the one that names the folder.
     """
-    for given in inputs:
-        relation = _relation_to_input(output, given.place)
+    for source in inputs:
+        relation = _relation_to_input(output, source.place)
         if relation is not None:
             raise UsageError(
-                f"{output}: {relation} {given.place}, which this command reads ({given.what}); "
+                f"{output}: {relation} {source.place}, which this command reads ({source.what}); "
                 f"nothing was written: name a folder of its own with {option}"
             )
     check_outside_own_folders(output)
 
 
-def check_outside_own_folders(output: Place) -> None:
+def check_outside_own_folders(output: DataPath) -> None:
     """Raise UsageError where an output would stand inside encoded data or a checkpoint.
 
     The record of such a folder lists all that is in it. What is put there is a stranger to the next command that writes
@@ -166,6 +175,7 @@ def check_outside_own_folders(output: Place) -> None:
     Args:
         output: a file or a folder that is to be written, and need not be there. It may itself be such a folder.
     """
+    # All folders above: an output may lie several folders below the record.
     for folder in _folders_around(_on_this_machine(output)):
         for name, (what, is_record) in OWN_RECORDS.items():
             if is_record(_read_record(folder / name)):
@@ -175,7 +185,7 @@ def check_outside_own_folders(output: Place) -> None:
                 )
 
 
-def check_apart(outputs: Iterable[Output]) -> None:
+def check_no_overlap(outputs: Iterable[Output]) -> None:
     """Raise UsageError where two outputs of one command are the same file or folder, or one lies inside the other.
 
     Terminals, pipes and /dev/null take any number of outputs.
@@ -191,14 +201,16 @@ def check_apart(outputs: Iterable[Output]) -> None:
             )
 
 
-def _relation_of_outputs(one: Place, other: Place) -> str | None:
+def _relation_of_outputs(one: DataPath, other: DataPath) -> str | None:
     """How an output touches another one, neither of which need be there; None where it does not."""
-    if isinstance(one, Remote) or isinstance(other, Remote):
+    # A store has no inodes, and its names are the whole truth.
+    if isinstance(one, RemotePath) or isinstance(other, RemotePath):
         return _remote_relation(one, other, other_is_folder=True)
     try:
         taken = other.stat()
     except (OSError, ValueError):
         taken = None
+    # Terminals, pipes and /dev/null.
     if taken is not None and not (stat.S_ISREG(taken.st_mode) or stat.S_ISDIR(taken.st_mode)):
         return None
     target, source = one.resolve(), other.resolve()
@@ -209,9 +221,9 @@ def _relation_of_outputs(one: Place, other: Place) -> str | None:
     return "lies inside" if source in target.parents else None
 
 
-def _folders_around(output: Place) -> Iterator[Place]:
+def _folders_around(output: DataPath) -> Iterator[DataPath]:
     """The folders that an output stands in, the nearest first."""
-    if not isinstance(output, Remote):
+    if not isinstance(output, RemotePath):
         yield from output.resolve().parents
         return
     while output.path:
@@ -219,13 +231,13 @@ def _folders_around(output: Place) -> Iterator[Place]:
         yield output
 
 
-def _read_record(path: Place) -> Any:
+def _read_record(path: DataPath) -> Any:
     """What a record of a folder holds; None where there is none that can be read.
 
     Of a store it may be forbidden to look into the folders around the one that is written.
     """
     try:
-        body = path.read_bytes() if isinstance(path, Remote) else read_bounded(path, RESULT)
+        body = path.read_bytes() if isinstance(path, RemotePath) else read_bounded(path, RESULT)
         return parse_json(body, RESULT)
     except (OSError, ValueError, DataError):
         return None
@@ -235,47 +247,51 @@ def _is_manifest(record: Any) -> bool:
     """Is this what encoded data has as manifest.json?"""
     if not isinstance(record, dict) or not isinstance(record.get("key"), str):
         return False
-    return isinstance(record.get("format"), int) and bool(listing_from(record.get("files")))
+    return isinstance(record.get("format"), int) and bool(parse_listing(record.get("files")))
 
 
-def _is_whole(record: Any) -> bool:
+def _is_checkpoint_record(record: Any) -> bool:
     """Is this what a whole checkpoint has as whole.json?"""
     return (
         isinstance(record, dict)
         and record.get("format") == RECORD_FORMAT
-        and bool(listing_from(record.get("files")))
+        and bool(parse_listing(record.get("files")))
     )
 
 
 OWN_RECORDS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "manifest.json": ("data that truetune encoded", _is_manifest),
-    WHOLE_FILE: ("a checkpoint of truetune", _is_whole),
+    WHOLE_FILE: ("a checkpoint of truetune", _is_checkpoint_record),
 }
 """The records of folders into which nothing else is written: by name, what the folder is, and is it such a record"""
 
 
-def _relation_to_input(output: Place, given: Place) -> str | None:
+def _relation_to_input(output: DataPath, input_path: DataPath) -> str | None:
     """How the output would touch an input; None where it does not."""
-    output, given = _on_this_machine(output), _on_this_machine(given)
-    if isinstance(output, Remote) or isinstance(given, Remote):
-        return _remote_relation(output, given)
+    output, input_path = _on_this_machine(output), _on_this_machine(input_path)
+    if isinstance(output, RemotePath) or isinstance(input_path, RemotePath):
+        return _remote_relation(output, input_path)
     try:
-        found = given.stat()
+        status = input_path.stat()
     except (OSError, ValueError):
+        # What is not there can't be written over; the command itself will say that it is missing.
         return None
-    target, source = output.resolve(), given.resolve()
-    if target == source or _same_file(target, found):
+    target, source = output.resolve(), input_path.resolve()
+    if target == source or _same_file(target, status):
         return "is"
     if target in source.parents or _is_folder_around(target, source):
         return "holds"
-    if stat.S_ISDIR(found.st_mode):
-        if any(_same_file(parent, found) for parent in target.parents):
-            return "lies inside"
-    elif found.st_nlink > 1:
-        link = _hard_link(target, found)
-        if link is not None:
-            return f"holds {link.name}, a hard link to"
-    return None
+    return _relation_by_identity(target, status)
+
+
+def _relation_by_identity(target: Path, status: os.stat_result) -> str | None:
+    """How an output touches an input that has other names: a mounted folder around it, a hard link inside of it."""
+    if stat.S_ISDIR(status.st_mode):
+        is_inside = any(_same_file(parent, status) for parent in target.parents)
+        return "lies inside" if is_inside else None
+    # A file of one name alone has no hard link that the output could hold: then nothing is searched.
+    link = _find_hard_link(target, status) if status.st_nlink > 1 else None
+    return None if link is None else f"holds {link.name}, a hard link to"
 
 
 def _is_folder_around(target: Path, source: Path) -> bool:
@@ -286,27 +302,28 @@ def _is_folder_around(target: Path, source: Path) -> bool:
     return any(_same_file(parent, own) for parent in source.parents)
 
 
-def _on_this_machine(place: Place) -> Place:
+def _on_this_machine(place: DataPath) -> DataPath:
     """The path that file:// means."""
     return (
         Path("/", place.path)
-        if isinstance(place, Remote) and place.top.startswith("file://")
+        if isinstance(place, RemotePath) and place.top.startswith("file://")
         else place
     )
 
 
 def _same_file(path: Path, known: os.stat_result) -> bool:
+    """Is what stands at a path the file or folder whose status is `known`?"""
     try:
-        found = path.stat()
+        status = path.stat()
     except (OSError, ValueError):
         return False
-    return (found.st_dev, found.st_ino) == (known.st_dev, known.st_ino)
+    return (status.st_dev, status.st_ino) == (known.st_dev, known.st_ino)
 
 
-def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
+def _find_hard_link(folder: Path, known: os.stat_result) -> Path | None:
     """The file below a folder that is the same file under another name."""
-    for path, found in _walk_unlisted(folder):
-        if stat.S_ISREG(found.st_mode) and (found.st_dev, found.st_ino) == (
+    for path, status in _walk_unlisted(folder):
+        if stat.S_ISREG(status.st_mode) and (status.st_dev, status.st_ino) == (
             known.st_dev,
             known.st_ino,
         ):
@@ -315,19 +332,23 @@ def _hard_link(folder: Path, known: os.stat_result) -> Path | None:
 
 
 def _remote_relation(
-    output: Place, given: Place, *, other_is_folder: bool | None = None
+    output: DataPath, source: DataPath, *, other_is_folder: bool | None = None
 ) -> str | None:
     """Of two places of which one is in a store at least: by their names alone.
 
     `other_is_folder`: is `given` one? The store is asked where None.
     """
-    if not isinstance(output, Remote) or not isinstance(given, Remote) or output.top != given.top:
+    if (
+        not isinstance(output, RemotePath)
+        or not isinstance(source, RemotePath)
+        or output.top != source.top
+    ):
         return None
-    if output.path == given.path:
+    if output.path == source.path:
         return "is"
-    if given.path.startswith(f"{output.path}/") or not output.path:
+    if source.path.startswith(f"{output.path}/") or not output.path:
         return "holds"
-    if output.path.startswith(f"{given.path}/") and (other_is_folder or given.is_dir()):
+    if output.path.startswith(f"{source.path}/") and (other_is_folder or source.is_dir()):
         return "lies inside"
     return None
 
@@ -353,17 +374,17 @@ def find_strangers(
     Raises OSError where the folder can't be read.
     """
     parents = {parent for name in listed for parent in PurePosixPath(name).parents}
-    for path, found in _walk_unlisted(folder, skip=also_ours):
+    for path, status in _walk_unlisted(folder, skip=also_ours):
         name = PurePosixPath(path.relative_to(folder).as_posix())
         why = None
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             why = "is a symbolic link, which truetune did not make"
-        elif stat.S_ISDIR(found.st_mode):
+        elif stat.S_ISDIR(status.st_mode):
             why = None if name in parents or str(name) in folders else "truetune did not write it"
         elif str(name) not in listed:
             why = "truetune did not write it"
         else:
-            why = _difference_from_listing(path, found, listed[str(name)], digest)
+            why = _difference_from_listing(path, status, listed[str(name)], digest)
         if why is not None:
             yield Stranger(path, why)
 
@@ -372,6 +393,7 @@ def _walk_unlisted(
     folder: Path, skip: Callable[[Path], bool] | None = None
 ) -> Iterator[tuple[Path, os.stat_result]]:
     """All that is below a folder, a folder before what is in it; links are not followed. Raises OSError."""
+    # A stack and not recursion: a folder may be nested deeper than Python's own limit.
     waiting = [folder]
     while waiting:
         here = waiting.pop()
@@ -384,26 +406,29 @@ def _walk_unlisted(
             if skip is not None and skip(path.relative_to(folder)):
                 continue
             try:
-                found = path.lstat()
+                # A link is itself a stranger; following it would judge, or remove, what stands
+                # elsewhere.
+                status = path.lstat()
             except FileNotFoundError:
                 continue
-            yield path, found
-            if stat.S_ISDIR(found.st_mode):
+            yield path, status
+            if stat.S_ISDIR(status.st_mode):
                 waiting.append(path)
 
 
 def _difference_from_listing(
-    path: Path, found: os.stat_result, listed: Listed, digest: Digest
+    path: Path, status: os.stat_result, listed: ListedFile, digest: Digest
 ) -> str | None:
     """Why a file is not the one that a record lists; None where it is."""
-    if not stat.S_ISREG(found.st_mode):
+    if not stat.S_ISREG(status.st_mode):
         return "is no ordinary file"
-    if found.st_size != listed.size:
+    if status.st_size != listed.size:
         return (
-            f"is not as truetune wrote it: it has {found.st_size:,} bytes, {listed.size:,} were"
+            f"is not as truetune wrote it: it has {status.st_size:,} bytes, {listed.size:,} were"
             " written"
         )
     try:
+        # The size comes first: most files that changed are told without reading them.
         same = digest(path) == listed.digest
     except OSError as error:
         return f"can't be read: {error.strerror}"
@@ -415,7 +440,7 @@ def stranger_error(stranger: Stranger, instead: str = MOVE_ELSEWHERE) -> UsageEr
     return UsageError(f"{stranger.path}: {stranger.why}; {instead}")
 
 
-def is_listed_file(path: Path, listed: Listed | None, digest: Digest = file_digest) -> bool:
+def is_listed_file(path: Path, listed: ListedFile | None, digest: Digest = file_digest) -> bool:
     """Is this an ordinary file, and still the one that a record lists?"""
     if listed is None:
         return False
@@ -447,6 +472,7 @@ def remove_listed_files(
     for name in listed if only is None else only:
         path = folder / name
         above = [folder / parent for parent in PurePosixPath(name).parents]
+        # Somebody replaced a folder by a link: what it leads to is not ours to remove.
         if any(parent.is_symlink() for parent in above if parent != folder):
             left.append(name)
         elif is_listed_file(path, listed[name], digest):
@@ -460,6 +486,7 @@ def remove_listed_files(
 
 def remove_empty_folders(folders: Iterable[Path]) -> None:
     """Remove those of some folders in which nothing is left, the deepest first. Raises OSError."""
+    # The deepest first, so that a folder is empty once those in it are gone.
     for path in sorted(folders, key=lambda path: len(path.parts), reverse=True):
         if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
             path.rmdir()
@@ -468,7 +495,7 @@ def remove_empty_folders(folders: Iterable[Path]) -> None:
 def is_our_lock(path: Path) -> bool:
     """Is this what a lock of ours leaves: an empty file? One with contents is somebody's, and a lock may empty it."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size == 0
+    return stat.S_ISREG(status.st_mode) and status.st_size == 0

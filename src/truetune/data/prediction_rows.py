@@ -10,24 +10,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from truetune.data.prediction_columns import NAMES, plain_name
+from truetune.data.prediction_columns import COLUMN_NAMES, normalize_column_name
 from truetune.errors import DataError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import ROW
 from truetune.parsing.python_reader import parse_literal
 
-HOLDERS = (
-    "choices", "body", "message", "messages", "content", "text", "generated_text", "turns", "outputs", "output",
-    "sampled", "result", "response", "completion", "answer", "question", "raw", "value",
-)  # fmt: skip
+TEXT_KEYS = (
+    *("choices", "body", "message", "messages", "content", "text", "generated_text", "turns"),
+    *("outputs", "output", "sampled", "result", "response", "completion", "answer", "question"),
+    *("raw", "value"),
+)
 """Keys of an object that holds an answer or a prompt, the surest first"""
-ENDS = ("finish_reason", "stop_reason")
-DEPTH = 8
+STOP_REASON_KEYS = ("finish_reason", "stop_reason")
+# Chosen, not measured: a reply of a batch has five (response, body, choices, message, content);
+# double would only follow values that hold themselves.
+MAX_DEPTH = 8
 """Objects inside each other that are looked through"""
 Row = Mapping[str, Any]
 
 
-class Line(NamedTuple):
+class RowLine(NamedTuple):
     """A row, and where it stands."""
 
     row: Row
@@ -35,66 +38,96 @@ class Line(NamedTuple):
     line: int
 
 
-class Said(NamedTuple):
+class AnswerText(NamedTuple):
     """A text inside an object, and what ended it."""
 
     text: str
     ended: Any = None
 
 
-def unfolded(values: Sequence[tuple[Any, str, int]]) -> list[Line]:
+def unfold_rows(values: Sequence[tuple[Any, str, int]]) -> list[RowLine]:
     """The rows of (value, file, line): those inside tables, lists and events too. Raises DataError for choices of
     lm-eval, of which no answer was generated."""
     if len(values) == 1 and _is_answers_by_id(values[0][0]):
-        answers, path, line = values[0]
-        return [
-            Line({"id": name, "prediction": text}, path, line) for name, text in answers.items()
-        ]
-    found = [Line(row, path, line) for value, path, line in values for row in _rows_in(value)]
-    if not found:
+        return _rows_of_answers_by_id(*values[0])
+    lines = list(_lines_in(values))
+    if not lines:
         return []
-    if any(_is_sampling(line.row) for line in found):
-        return list(_of_evals(found))
-    if all("doc" in line.row and "resps" in line.row for line in found):
-        return list(_of_lm_eval(found))
-    if all(_is_object(line.row.get(name)) for line in found for name in ("inputs", "outputs")):
-        return [
-            Line({name: _parsed(cell) for name, cell in row.items()}, path, line)
-            for row, path, line in found
-        ]
-    return found
+    # A log of Evals mixes samplings with other events, so that one of them tells; the others are whole files.
+    if any(_is_sampling(line.row) for line in lines):
+        return list(_rows_of_evals(lines))
+    if all({"doc", "resps"} <= line.row.keys() for line in lines):
+        return list(_rows_of_lm_eval(lines))
+    if all(_has_json_cells(line.row) for line in lines):
+        return [_parse_cells(line) for line in lines]
+    return lines
 
 
-def texts_in(value: Any, depth: int = DEPTH) -> Iterator[Said]:
+def _lines_in(values: Sequence[tuple[Any, str, int]]) -> Iterator[RowLine]:
+    """All rows of (value, file, line), each with where its value stands."""
+    for value, path, number in values:
+        for row in _rows_in(value):
+            yield RowLine(row, path, number)
+
+
+def _rows_of_answers_by_id(answers: Mapping[str, str], path: str, number: int) -> list[RowLine]:
+    """An object of answers as rows, with the id of each question."""
+    return [
+        RowLine({"id": name, "prediction": text}, path, number) for name, text in answers.items()
+    ]
+
+
+def _has_json_cells(row: Row) -> bool:
+    """Does a row hold its inputs and outputs as JSON text, as exported traces of MLflow do?"""
+    return all(_is_object(row.get(name)) for name in ("inputs", "outputs"))
+
+
+def _parse_cells(line: RowLine) -> RowLine:
+    """The row with each cell of JSON as what it holds."""
+    row = {name: _parse_cell(cell) for name, cell in line.row.items()}
+    return RowLine(row, line.path, line.line)
+
+
+def answer_texts(value: Any, depth: int = MAX_DEPTH) -> Iterator[AnswerText]:
     """The texts of an answer: one, or several of a list; the answer in the objects that servers give.
 
     Of a list of messages it is the last one, if that is the assistant's. Numbers are as they are written.
     """
-    value = _structure(value)
+    value = _parse_messages(value)
     if isinstance(value, str):
-        yield Said(value)
+        yield AnswerText(value)
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield Said(str(value))
+        yield AnswerText(str(value))
     elif isinstance(value, list) and depth:
         yield from _texts_of_list(value, depth)
     elif isinstance(value, Mapping) and depth:
-        holder = next((name for name in HOLDERS if value.get(name) is not None), None)
-        holder = holder or (next(iter(value)) if len(value) == 1 else None)
-        ended = next((value[name] for name in ENDS if value.get(name) is not None), None)
-        for said in texts_in(value.get(holder), depth - 1) if holder is not None else ():
-            yield Said(said.text, said.ended if said.ended is not None else ended)
+        yield from _texts_of_object(value, depth)
 
 
-def messages_of(value: Any) -> list[dict[str, Any]] | None:
+def _texts_of_object(value: Mapping[str, Any], depth: int) -> Iterator[AnswerText]:
+    """The texts of an object, by the key that holds an answer; what ended it stands beside the text or around it."""
+    key = next((name for name in TEXT_KEYS if value.get(name) is not None), None)
+    if key is None and len(value) == 1:
+        # `{"summary": "..."}`: with a single key there is no doubt which one it is.
+        key = next(iter(value))
+    if key is None:
+        return
+    ended = next((value[name] for name in STOP_REASON_KEYS if value.get(name) is not None), None)
+    for answer in answer_texts(value.get(key), depth - 1):
+        # The reason nearest to the text is the text's own.
+        yield answer if answer.ended is not None else answer._replace(ended=ended)
+
+
+def prompt_messages(value: Any) -> list[dict[str, Any]] | None:
     """The messages of a prompt, also where a table holds them as text, or a request around them."""
-    value = _structure(value)
+    value = _parse_messages(value)
     if isinstance(value, Mapping):
         inner = value.get("messages", value.get("body"))
-        return messages_of(inner) if inner is not None else None
+        return prompt_messages(inner) if inner is not None else None
     if not isinstance(value, list):
         return None
-    found = [message for message in value if is_message(message)]
-    return found or None
+    messages = [message for message in value if is_message(message)]
+    return messages or None
 
 
 def is_message(value: Any) -> bool:
@@ -102,43 +135,51 @@ def is_message(value: Any) -> bool:
     return isinstance(value, Mapping) and ("role" in value or "from" in value)
 
 
-def _structure(value: Any) -> Any:
+def _parse_messages(value: Any) -> Any:
     """The messages that a text holds, as CSV files have them; else the value itself. Other JSON may be the answer."""
-    found = _parsed(value)
-    return found if isinstance(found, list) and found and all(map(is_message, found)) else value
+    parsed = _parse_cell(value)
+    return parsed if isinstance(parsed, list) and parsed and all(map(is_message, parsed)) else value
 
 
-def _parsed(value: Any) -> Any:
+def _parse_cell(value: Any) -> Any:
     """A list or an object that a text holds, in JSON or as Python prints it; else the value itself."""
     text = value.strip() if isinstance(value, str) else ""
+    # Most answers are no JSON: two characters tell it without a parser.
     if text[:1] not in ("[", "{") or text[-1:] not in ("]", "}"):
         return value
     try:
         return parse_json(text, ROW)
     except ValueError:
         try:
+            # `str(dict)` in a CSV file: Python's quotes are no JSON.
             return parse_literal(text)
         except (ValueError, SyntaxError):
             return value
 
 
-def _texts_of_list(values: list[Any], depth: int) -> Iterator[Said]:
+def _texts_of_list(values: list[Any], depth: int) -> Iterator[AnswerText]:
+    """The texts of a list: of a chat its last turn, of content blocks one text, else each item's."""
     if values and all(map(is_message, values)):
+        # Where the last turn is the user's, the chat is a prompt and holds no answer.
         role = values[-1].get("role", values[-1].get("from"))
         yield from (
-            texts_in(values[-1], depth - 1) if role in ("assistant", "gpt", "bot", "model") else ()
+            answer_texts(values[-1], depth - 1)
+            if role in ("assistant", "gpt", "bot", "model")
+            else ()
         )
     elif values and all(isinstance(value, Mapping) and "type" in value for value in values):
+        # Anthropic's and OpenAI's content blocks: the texts of one answer, beside tool calls and
+        # thinking.
         parts = [value["text"] for value in values if isinstance(value.get("text"), str)]
-        yield from [Said("\n".join(parts))] if parts else ()
+        yield from [AnswerText("\n".join(parts))] if parts else ()
     else:
         for value in values:
-            yield from texts_in(value, depth - 1)
+            yield from answer_texts(value, depth - 1)
 
 
 def _is_object(cell: Any) -> bool:
     """Does a cell hold an object in JSON, as exported runs have them?"""
-    return isinstance(cell, str) and isinstance(_parsed(cell), dict)
+    return isinstance(cell, str) and isinstance(_parse_cell(cell), dict)
 
 
 def _rows_in(value: Any) -> Iterator[Row]:
@@ -165,11 +206,15 @@ def _is_answers_by_id(value: Any) -> bool:
         or not all(isinstance(text, str) for text in value.values())
     ):
         return False
-    known = {name for names in NAMES.values() for name in names}
-    return all(plain_name(name) not in known and any(map(str.isdigit, name)) for name in value)
+    known = {name for names in COLUMN_NAMES.values() for name in names}
+    # Ids of questions have digits; an object of settings has not.
+    return all(
+        normalize_column_name(name) not in known and any(map(str.isdigit, name)) for name in value
+    )
 
 
 def _is_sampling(row: Row) -> bool:
+    """Is it the event of a log of Evals that holds an answer?"""
     return (
         row.get("type") == "sampling"
         and isinstance(row.get("data"), Mapping)
@@ -177,8 +222,9 @@ def _is_sampling(row: Row) -> bool:
     )
 
 
-def _of_evals(lines: Sequence[Line]) -> Iterator[Line]:
+def _rows_of_evals(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of a log of Evals, with what was expected of each."""
+    # Evals writes what it expects in an event of its own, with the same sample_id.
     expected = {
         line.row.get("sample_id"): line.row["data"].get("expected")
         for line in lines
@@ -189,11 +235,14 @@ def _of_evals(lines: Sequence[Line]) -> Iterator[Line]:
             data = line.row["data"]
             row = {"prompt": data.get("prompt"), "sampled": data["sampled"]}
             wanted = expected.get(line.row.get("sample_id"))
-            yield Line(row if wanted is None else {**row, "expected": wanted}, line.path, line.line)
+            yield RowLine(
+                row if wanted is None else {**row, "expected": wanted}, line.path, line.line
+            )
 
 
-def _of_lm_eval(lines: Sequence[Line]) -> Iterator[Line]:
+def _rows_of_lm_eval(lines: Sequence[RowLine]) -> Iterator[RowLine]:
     """The samples of lm-eval: the document's question, else the prompt that was sent; each once, not once a filter."""
+    # lm-eval writes a row for each filter of a task; the answer under all of them is the same.
     first = lines[0].row.get("filter")
     for row, path, line in lines:
         if row.get("filter") != first:
@@ -204,13 +253,15 @@ def _of_lm_eval(lines: Sequence[Line]) -> Iterator[Line]:
                 "expected samples of a task that generates (output_type: generate_until)"
             )
         doc = row["doc"] if isinstance(row["doc"], Mapping) else {}
-        asked = next(
-            (doc[name] for name in NAMES["prompt"] if isinstance(doc.get(name), str)), None
+        question = next(
+            (doc[name] for name in COLUMN_NAMES["prompt"] if isinstance(doc.get(name), str)), None
         )
-        yield Line({"prompt": asked or _sent(row.get("arguments")), **row}, path, line)
+        yield RowLine(
+            {"prompt": question or _prompt_in_arguments(row.get("arguments")), **row}, path, line
+        )
 
 
-def _sent(arguments: Any) -> str:
+def _prompt_in_arguments(arguments: Any) -> str:
     """The prompt in the arguments of a request: by name, or the first of a list."""
     while isinstance(arguments, Mapping | list) and arguments:
         arguments = (

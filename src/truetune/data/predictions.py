@@ -1,13 +1,13 @@
 """Predictions: answers that somebody else's code made, out of files or lists.
 
 A row has a prediction, and may have the prompt, the reference, the step of the training and what ended the answer.
-Columns
-are found by their names; where one name may be two things (`answer`), the prediction is the one that is called most
-like a prediction, and the reference is what is left. A map of columns says otherwise.
+Columns are found by their names; where one name may be two things (`answer`), the prediction is the one that is called
+most like a prediction, and the reference is what is left. A map of columns says otherwise.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -15,20 +15,29 @@ from os import PathLike, fspath
 from typing import Any
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import find_sources, open_raw, open_unpacked
-from truetune.data.prediction_columns import NAMES, find_columns, plain_name
-from truetune.data.prediction_rows import Line, Said, messages_of, texts_in, unfolded
-from truetune.data.records import read_records
-from truetune.data.remote import parse_place
-from truetune.data.rendered_prompts import chat_of_rendered, cut_stop_tokens
+from truetune.data.prediction_columns import COLUMN_NAMES, find_columns, normalize_column_name
+from truetune.data.prediction_rows import (
+    AnswerText,
+    RowLine,
+    answer_texts,
+    prompt_messages,
+    unfold_rows,
+)
+from truetune.data.remote import parse_data_path
+from truetune.data.rendered_prompts import cut_stop_tokens, parse_rendered_chat
 from truetune.data.rows import read_conversations as read_conversations
 from truetune.errors import DataError, UsageError
-from truetune.parsing.files import bounded_lines
+from truetune.parsing.bounded_files import bounded_lines
 
-ENDED = frozenset(("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1"))
-CUT = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
+STOP_REASONS = frozenset(
+    ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "true", "yes", "1")
+)
+LENGTH_REASONS = frozenset(("length", "max_tokens", "max_length", "limit", "false", "no", "0"))
 """What `finish_reason` and the like say of an answer that ended, and of one that was cut"""
-FIRST = 8
+# Chosen, not measured: the form of a file shows in its first row, and some may be empty.
+SAMPLED_ROWS = 8
 """Rows that tell what a file is"""
 Messages = Sequence[Mapping[str, Any]]
 
@@ -60,12 +69,14 @@ class Prediction:
         """The last thing that was said before the answer."""
         if isinstance(self.prompt, str):
             return self.prompt
-        said = [_content(message) for message in self.prompt if _role(message) == "user"]
-        return said[-1] if said else ""
+        questions = [
+            _content_text(message) for message in self.prompt if _role_of(message) == "user"
+        ]
+        return questions[-1] if questions else ""
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadPredictions:
     """The predictions of some files."""
 
     predictions: tuple[Prediction, ...]
@@ -77,7 +88,9 @@ class Read:
     """Lines that hold no row, and why"""
 
 
-def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = None) -> Read:
+def read_predictions(
+    paths: Sequence[str], columns: Mapping[str, str] | None = None
+) -> ReadPredictions:
     """The predictions of JSONL, JSON, CSV or Parquet files, in order.
 
     `columns` says what the files call a column: {"prediction": "resp"}; a dot goes into an object ("doc.question").
@@ -98,28 +111,28 @@ def read_predictions(paths: Sequence[str], columns: Mapping[str, str] | None = N
                         )
                     else:
                         values.append((record.row, str(source.path), record.line))
-    lines = unfolded(values)
+    # All files together, for a log of Evals has its expected answers in other lines than its
+    # answers.
+    lines = unfold_rows(values)
     if not lines:
         raise DataError(broken[0] if broken else f"{', '.join(paths)}: the file holds no row")
-    return replace(_read(lines, columns or {}), broken=tuple(broken))
+    return replace(_predictions_of_lines(lines, columns or {}), broken=tuple(broken))
 
 
 def _is_plain_text(path: str) -> bool:
     """Is it a file of one answer a line, as scripts on summaries and translations write it?"""
-    file = parse_place(path)
+    file = parse_data_path(path)
     if file.suffix != ".txt" or not file.is_file():
         return False
     with open_raw(file) as raw:
-        return open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] not in (
-            b"{",
-            b"[",
-            b"",
-        )
+        head = open_unpacked(raw, file).read(64).lstrip(b"\xef\xbb\xbf \t\r\n")
+    # JSON is often called .txt: a bracket at its beginning tells it.
+    return head[:1] not in (b"{", b"[", b"")
 
 
 def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
     """Raises DataError where a line is too long or no UTF-8."""
-    file = parse_place(path)
+    file = parse_data_path(path)
     with open_raw(file) as raw:
         try:
             for number, (line, _) in enumerate(bounded_lines(open_unpacked(raw, file)), 1):
@@ -132,7 +145,7 @@ def _plain_lines(path: str) -> Iterator[tuple[Any, str, int]]:
             raise DataError(f"{path}: not text that can be read: {error}") from None
 
 
-def predictions_of(
+def predictions_from_lists(
     texts: Iterable[str | Mapping[str, Any] | Prediction],
     prompts: Sequence[str | Messages] | None = None,
     references: Sequence[str] | None = None,
@@ -140,89 +153,128 @@ def predictions_of(
     steps: Sequence[int] | None = None,
     stopped: Sequence[bool | None] | None = None,
 ) -> tuple[Prediction, ...]:
-    """Predictions out of lists: texts, rows with the columns of a file, or predictions; the other lists go over them.
+    """Predictions out of lists, which go over each other one by one.
+
+    Args:
+        texts: texts, rows with the columns of a file, or predictions.
+        prompts: the question of each, or its messages.
+        references: what each should have been.
+        steps: the step of the training that each was made at.
+        stopped: did each end by itself? None where that is not known.
 
     Raises UsageError where a list is not as long as the texts, DataError for a row without a prediction.
     """
-    found = [_prediction(text, number) for number, text in enumerate(texts, 1)]
-    given: dict[str, Sequence[Any] | None] = {
+    predictions = [_prediction_of(text, number) for number, text in enumerate(texts, 1)]
+    columns: dict[str, Sequence[Any] | None] = {
         "prompt": prompts,
         "reference": references,
         "step": steps,
         "stopped": stopped,
     }
-    for name, values in given.items():
+    for name, values in columns.items():
         if values is None:
             continue
-        if len(values) != len(found):
+        if len(values) != len(predictions):
             raise UsageError(
-                f"truetune.score: {len(found):,} predictions, {len(values):,} of `{name}`; give as"
+                f"truetune.score: {len(predictions):,} predictions, {len(values):,} of `{name}`; give as"
                 " many"
             )
         over: list[dict[str, Any]] = [
-            {name: unrendered(value) if name == "prompt" else value} for value in values
+            {name: parse_rendered_prompt(value) if name == "prompt" else value} for value in values
         ]
-        found = [replace(one, **changes) for one, changes in zip(found, over, strict=True)]
-    return tuple(found)
+        predictions = [
+            replace(one, **changes) for one, changes in zip(predictions, over, strict=True)
+        ]
+    return tuple(predictions)
 
 
-def with_rows(predictions: Sequence[Prediction], data: Sequence[str]) -> tuple[Prediction, ...]:
+def fill_from_rows(
+    predictions: Sequence[Prediction], data: Sequence[str]
+) -> tuple[Prediction, ...]:
     """The predictions with the prompts and references of the rows that they answer, where they lack them.
 
     They are found by the question; where the predictions have none, by their order, and then there must be as many.
 
     Raises DataError where the rows don't fit the predictions, or can't be read.
     """
-    requests = _requests(data)
+    requests = _requests_by_id(data)
     if requests:
+        # A batch's output comes in any order: the id of the request is the only link.
         return tuple(
             replace(one, prompt=one.prompt or requests.get(one.custom_id, ""))
             for one in predictions
         )
-    rows = [_asked_and_said(row) for row in read_conversations(data)]
+    rows = [_question_and_answer(row) for row in read_conversations(data)]
+    matches: Sequence[QuestionAnswer | None]
     if any(prediction.question for prediction in predictions):
-        by_question = {_plain(question): (question, answer) for question, answer in rows}
-        found = [by_question.get(_plain(prediction.question)) for prediction in predictions]
-        if not any(found):
-            raise DataError(
-                f"{', '.join(data)}: no row asks what a prediction answers; expected the same"
-                " questions"
-            )
+        matches = _match_by_question(predictions, rows, data)
     else:
-        steps = [prediction.step for prediction in predictions]
-        if any(steps.count(step) != len(rows) for step in set(steps)):
-            raise DataError(
-                f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions"
-                " without a prompt; expected one each, in the same order"
-            )
-        found = [rows[steps[:at].count(step)] for at, step in enumerate(steps)]
-    return tuple(
-        (
-            prediction
-            if row is None
-            else replace(
-                prediction,
-                prompt=prediction.prompt or row[0],
-                reference=prediction.reference or row[1],
-            )
+        matches = _match_by_order(predictions, rows, data)
+    pairs = zip(predictions, matches, strict=True)
+    return tuple(_fill_from_row(prediction, row) for prediction, row in pairs)
+
+
+QuestionAnswer = tuple[str, str]
+"""(question, answer) of a row of data"""
+
+
+def _match_by_question(
+    predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
+) -> list[QuestionAnswer | None]:
+    """For each prediction the row of the same question; None where there is none. Raises DataError for no match."""
+    by_question = {_normalize_text(question): (question, answer) for question, answer in rows}
+    matches = [by_question.get(_normalize_text(one.question)) for one in predictions]
+    if not any(matches):
+        raise DataError(
+            f"{', '.join(data)}: no row asks what a prediction answers; expected the same questions"
         )
-        for prediction, row in zip(predictions, found, strict=True)
+    return matches
+
+
+def _match_by_order(
+    predictions: Sequence[Prediction], rows: Sequence[QuestionAnswer], data: Sequence[str]
+) -> list[QuestionAnswer]:
+    """For each prediction the row at its place among those of its step. Raises DataError for another number."""
+    counts = Counter(prediction.step for prediction in predictions)
+    if any(count != len(rows) for count in counts.values()):
+        raise DataError(
+            f"{', '.join(data)}: {len(rows):,} rows for {len(predictions):,} predictions"
+            " without a prompt; expected one each, in the same order"
+        )
+    # A run answers the same rows at each of its evaluations, so that each step begins with the first row again.
+    taken: Counter[int] = Counter()
+    matches = []
+    for prediction in predictions:
+        matches.append(rows[taken[prediction.step]])
+        taken[prediction.step] += 1
+    return matches
+
+
+def _fill_from_row(prediction: Prediction, row: QuestionAnswer | None) -> Prediction:
+    """The prediction with what it lacks from its row; what it has itself stays."""
+    if row is None:
+        return prediction
+    question, answer = row
+    return replace(
+        prediction,
+        prompt=prediction.prompt or question,
+        reference=prediction.reference or answer,
     )
 
 
-def _requests(data: Sequence[str]) -> dict[str, Messages]:
+def _requests_by_id(data: Sequence[str]) -> dict[str, Messages]:
     """The messages of the requests of a batch, by their custom_id; nothing where the files hold none."""
-    found: dict[str, Messages] = {}
+    requests: dict[str, Messages] = {}
     for source in find_sources(data):
         with open_raw(source.path) as raw:
             for record in read_records(source, raw):
                 row = record.row if isinstance(record.row, dict) else {}
                 if "custom_id" not in row:
                     return {}
-                found[str(row["custom_id"])] = tuple(
-                    messages_of(row.get("body", row.get("params"))) or ()
+                requests[str(row["custom_id"])] = tuple(
+                    prompt_messages(row.get("body", row.get("params"))) or ()
                 )
-    return found
+    return requests
 
 
 def score_hint(path: str | PathLike[str]) -> str:
@@ -233,23 +285,25 @@ def score_hint(path: str | PathLike[str]) -> str:
         with open_raw(source.path) as raw:
             rows = [
                 record.row
-                for record in islice(read_records(source, raw), FIRST)
+                for record in islice(read_records(source, raw), SAMPLED_ROWS)
                 if isinstance(record.row, dict | list)
             ]
     except (DataError, IndexError):
         return ""
     try:
-        lines = unfolded([(row, str(path), 1) for row in rows])
+        lines = unfold_rows([(row, str(path), 1) for row in rows])
         taken = find_columns([line.row for line in lines], {}, str(path))
     except DataError:
         lines, taken = [], {}
-    sure = NAMES["prediction"][: NAMES["prediction"].index("response")]
+    # Names before `response` are of predictions alone; `response` and `output` are columns of
+    # training data too.
+    sure = COLUMN_NAMES["prediction"][: COLUMN_NAMES["prediction"].index("response")]
     if (
-        plain_name(taken.get("prediction", "")) in sure
+        normalize_column_name(taken.get("prediction", "")) in sure
         or {"prediction", "reference"} <= taken.keys()
     ):
         return f"; did you mean: truetune score {path}?"
-    if lines and next(texts_in(lines[0].row), Said("")).ended is not None:
+    if lines and next(answer_texts(lines[0].row), AnswerText("")).ended is not None:
         return f"; did you mean: truetune score {path}?"
     return (
         f"; for the answers in it: truetune score {path}; for rows to ask: --data {path}"
@@ -258,105 +312,123 @@ def score_hint(path: str | PathLike[str]) -> str:
     )
 
 
-def _read(lines: Sequence[Line], columns: Mapping[str, str]) -> Read:
+def _predictions_of_lines(lines: Sequence[RowLine], columns: Mapping[str, str]) -> ReadPredictions:
+    """The predictions of all rows, with what each column was taken for. Raises DataError where there is none."""
     taken = find_columns([line.row for line in lines], columns, lines[0].path)
-    by_row = [list(_of_row(line.row, taken, line.path, line.line)) for line in lines]
-    found = [one for row in by_row for one in row]
-    if not found:
+    by_row = [list(_predictions_of_row(line.row, taken, line.path, line.line)) for line in lines]
+    predictions = [one for row in by_row for one in row]
+    if not predictions:
         raise DataError(
             f"{lines[0].path}: no row holds a prediction in `{taken['prediction']}`; expected a"
             " text"
         )
-    return Read(tuple(found), taken, sum(not row for row in by_row))
+    return ReadPredictions(tuple(predictions), taken, sum(not row for row in by_row))
 
 
-def _of_row(
+def _predictions_of_row(
     row: Mapping[str, Any], taken: Mapping[str, str], file: str, line: int
 ) -> Iterator[Prediction]:
     """The predictions of one row, one or several."""
-    cells = {ours: _at(row, theirs) for ours, theirs in taken.items()}
-    same = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
-    wanted = next((said.text for said in texts_in(cells.get("reference"))), "")
-    asked, last = _prompt_and_last_answer(
+    cells = {name: _cell_at(row, column) for name, column in taken.items()}
+    prompt, last_answer = _prompt_and_last_answer(
         cells.get("prompt", _messages_before(cells["prediction"]))
     )
-    if isinstance(asked, str) and plain_name(taken.get("prompt", "")) == "instruction":
-        more = row.get("input")
-        asked = f"{asked}\n{more}" if isinstance(more, str) and more.strip() else asked
-    reference = cut_stop_tokens(wanted or ("" if same else last))[0]
-    for said in texts_in(cells["prediction"]):
-        text, has_stop = cut_stop_tokens(said.text)
-        stopped = _stopped(cells.get("stopped") if said.ended is None else said.ended)
+    reference = next((answer.text for answer in answer_texts(cells.get("reference"))), "")
+    # Of one column with prompt and prediction, the assistant's last turn is the prediction, and no reference.
+    is_one_column = taken["prediction"] == taken.get("prompt") or "prompt" not in taken
+    if not reference and not is_one_column:
+        reference = last_answer
+    for answer in answer_texts(cells["prediction"]):
+        text, has_stop = cut_stop_tokens(answer.text)
+        reason = cells.get("stopped") if answer.ended is None else answer.ended
         yield Prediction(
             text,
-            asked,
-            reference,
-            _step(cells.get("step")),
-            has_stop or stopped,
+            _with_alpaca_input(prompt, row, taken),
+            cut_stop_tokens(reference)[0],
+            _parse_step(cells.get("step")),
+            # A stop token in the text proves that the answer ended; what a column says may be a default.
+            has_stop or _parse_stop_reason(reason),
             file,
             line,
             str(row.get("custom_id") or ""),
-            said.text.rstrip().removeprefix(text.rstrip()).strip() if has_stop else "",
+            answer.text.rstrip().removeprefix(text.rstrip()).strip() if has_stop else "",
         )
+
+
+def _with_alpaca_input(
+    prompt: str | Messages, row: Mapping[str, Any], taken: Mapping[str, str]
+) -> str | Messages:
+    """The prompt of a row of Alpaca's form with its `input`, which belongs to the question."""
+    if (
+        not isinstance(prompt, str)
+        or normalize_column_name(taken.get("prompt", "")) != "instruction"
+    ):
+        return prompt
+    more = row.get("input")
+    return f"{prompt}\n{more}" if isinstance(more, str) and more.strip() else prompt
 
 
 def _messages_before(prediction: Any) -> Any:
     """The chat that a prediction stands at the end of; None where it is an answer alone."""
-    messages = messages_of(prediction) if isinstance(prediction, list | str) else None
+    messages = prompt_messages(prediction) if isinstance(prediction, list | str) else None
     return messages if messages is not None and len(messages) > 1 else None
 
 
 def _prompt_and_last_answer(cell: Any) -> tuple[str | Messages, str]:
     """What was asked, and the assistant's turn at its end, which is no part of it."""
-    messages = messages_of(cell)
+    messages = prompt_messages(cell)
     if messages is None:
-        return unrendered(next((said.text for said in texts_in(cell)), "")), ""
-    if _role(messages[-1]) == "assistant":
-        return tuple(messages[:-1]), _content(messages[-1])
+        return parse_rendered_prompt(next((answer.text for answer in answer_texts(cell)), "")), ""
+    if _role_of(messages[-1]) == "assistant":
+        return tuple(messages[:-1]), _content_text(messages[-1])
     return tuple(messages), ""
 
 
-def unrendered(prompt: str | Messages) -> str | Messages:
+def parse_rendered_prompt(prompt: str | Messages) -> str | Messages:
     """The messages of a prompt that a chat template wrote; another prompt as it is."""
-    return (chat_of_rendered(prompt) or prompt) if isinstance(prompt, str) else prompt
+    return (parse_rendered_chat(prompt) or prompt) if isinstance(prompt, str) else prompt
 
 
-def _prediction(given: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
-    if isinstance(given, Prediction):
-        return given
-    if isinstance(given, str):
-        return Prediction(given, line=number)
-    if not isinstance(given, Mapping):
+def _prediction_of(value: str | Mapping[str, Any] | Prediction, number: int) -> Prediction:
+    """One entry of a list as a prediction. Raises UsageError, DataError."""
+    if isinstance(value, Prediction):
+        return value
+    if isinstance(value, str):
+        return Prediction(value, line=number)
+    if not isinstance(value, Mapping):
         raise UsageError(
-            f"truetune.score: prediction {number} is a {type(given).__name__}; expected a text, a"
+            f"truetune.score: prediction {number} is a {type(value).__name__}; expected a text, a"
             " row, or a Prediction"
         )
-    taken = find_columns([given], {}, f"row {number}")
-    found = next(_of_row(given, taken, "", number), None)
-    if found is None:
+    taken = find_columns([value], {}, f"row {number}")
+    prediction = next(_predictions_of_row(value, taken, "", number), None)
+    if prediction is None:
         raise DataError(
             f"row {number}: it holds no prediction in `{taken['prediction']}`; expected a text"
         )
-    return found
+    return prediction
 
 
-def _at(row: Mapping[str, Any], name: str) -> Any:
+def _cell_at(row: Mapping[str, Any], name: str) -> Any:
     """What stands in a column, or in an object of it: `doc.question`."""
+    # The whole name first: a column may have a dot in it.
     if name in row:
         return row[name]
     first, _, rest = name.partition(".")
     inner = row.get(first)
-    return _at(inner, rest) if rest and isinstance(inner, Mapping) else None
+    return _cell_at(inner, rest) if rest and isinstance(inner, Mapping) else None
 
 
-def _role(message: Mapping[str, Any]) -> str:
+def _role_of(message: Mapping[str, Any]) -> str:
+    """The role of a message, in OpenAI's names."""
     role = str(message.get("role", message.get("from", "")))
     return {"human": "user", "gpt": "assistant", "bot": "assistant", "model": "assistant"}.get(
         role, role
     )
 
 
-def _content(message: Mapping[str, Any]) -> str:
+def _content_text(message: Mapping[str, Any]) -> str:
+    """The text of a message; of content parts the texts among them."""
     content = message.get("content", message.get("value"))
     if isinstance(content, list):
         return "\n".join(
@@ -367,26 +439,36 @@ def _content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _step(value: Any) -> int:
+def _parse_step(value: Any) -> int:
+    """A training step; 0 where it is not known."""
     try:
+        # `500.0`, as pandas writes a column of numbers with gaps.
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
         return 0
 
 
-def _stopped(value: Any) -> bool | None:
-    said = str(value).strip().casefold()
-    return True if said in ENDED else False if said in CUT else None
+def _parse_stop_reason(value: Any) -> bool | None:
+    """Did the answer end by itself? None where the value says neither."""
+    reason = str(value).strip().casefold()
+    if reason in STOP_REASONS:
+        return True
+    return False if reason in LENGTH_REASONS else None
 
 
-def _asked_and_said(row: Conversation) -> tuple[str, str]:
+def _question_and_answer(row: Conversation) -> tuple[str, str]:
+    """The last question of a row, and the answer to it."""
     if not row.is_chat:
         return row.prompt or "", row.completion or row.text or ""
     answers = [at for at, message in enumerate(row.messages) if message.get("role") == "assistant"]
     end = answers[-1] if answers else len(row.messages)
-    said = [_content(message) for message in row.messages[:end] if message.get("role") == "user"]
-    return said[-1] if said else "", _content(row.messages[end]) if answers else ""
+    questions = [
+        _content_text(message) for message in row.messages[:end] if message.get("role") == "user"
+    ]
+    return questions[-1] if questions else "", _content_text(row.messages[end]) if answers else ""
 
 
-def _plain(text: str) -> str:
+def _normalize_text(text: str) -> str:
+    """A text for comparison: one space between words, and no case."""
+    # White space and case often change on the way through CSV and templates.
     return " ".join(text.split()).casefold()

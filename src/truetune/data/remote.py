@@ -21,17 +21,20 @@ from typing import IO, Any, NamedTuple
 
 from truetune.errors import DataError
 
+# Chosen, not measured: an object store takes tens of milliseconds for a request, however small; a
+# few MB in flight cost little memory.
 BUFFER_BYTES = 1 << 20
 """Bytes that a small read fetches at once; a larger read fetches what it asks for."""
+# What such an address serves may change from one read to the next, so that a run could not be repeated.
 REFUSED_SCHEMES = ("hf", "http", "https", "ftp")
 _URI = re.compile(r"([a-z][a-z0-9+.-]*://[^/?]*)/?(.*?)(\?[\w.-]+=.*)?", re.DOTALL)
 
 
-class Size(NamedTuple):
+class FileSize(NamedTuple):
     st_size: int
 
 
-class Remote:
+class RemotePath:
     """A place under the top of a filesystem; equal where both are equal."""
 
     def __init__(self, top: str, path: str, info: Any = None) -> None:
@@ -39,10 +42,12 @@ class Remote:
         self.top = top
         self.path = path.strip("/")
         if info is not None:
+            # The place of a cached property: a listing has told it already, and each question to a
+            # store costs a request.
             self.__dict__["_info"] = info
 
     @classmethod
-    def of(cls, uri: str) -> Remote:
+    def from_uri(cls, uri: str) -> RemotePath:
         """Raises DataError for what Arrow has no filesystem for."""
         match = _URI.fullmatch(uri)
         if match is None:
@@ -54,6 +59,7 @@ class Remote:
         return remote
 
     def __str__(self) -> str:
+        # Without user and secret: this is what messages and records show.
         scheme, _, host = self.top.partition("?")[0].partition("://")
         return f"{scheme}://{host.rpartition('@')[2]}{self.path}"
 
@@ -61,125 +67,151 @@ class Remote:
         return f"Remote({str(self)!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Remote, (self.top, self.path)
+        # For worker processes: a filesystem of Arrow is opened again there, a connection can't
+        # travel.
+        return RemotePath, (self.top, self.path)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Remote) and (self.top, self.path) == (other.top, other.path)
+        return isinstance(other, RemotePath) and (self.top, self.path) == (other.top, other.path)
 
     def __hash__(self) -> int:
         return hash((self.top, self.path))
 
-    def __truediv__(self, name: str) -> Remote:
-        return Remote(self.top, f"{self.path}/{name}")
+    def __truediv__(self, name: str) -> RemotePath:
+        return RemotePath(self.top, f"{self.path}/{name}")
 
     @property
-    def parent(self) -> Remote:
-        return Remote(self.top, self.path.rpartition("/")[0])
+    def parent(self) -> RemotePath:
+        """The folder around it."""
+        return RemotePath(self.top, self.path.rpartition("/")[0])
 
     @property
     def name(self) -> str:
+        """The last part of its path."""
         return self.path.rpartition("/")[2]
 
     @property
     def suffix(self) -> str:
+        """The last suffix of its name, with the dot."""
         return PurePosixPath(self.name).suffix
 
     @property
     def suffixes(self) -> list[str]:
+        """All suffixes of its name."""
         return PurePosixPath(self.name).suffixes
 
     def is_file(self) -> bool:
+        """Is there a file of this name? Asked of the store once."""
         return bool(self._info.is_file)
 
     def is_dir(self) -> bool:
+        """Is there a folder of this name? In an object store, names that begin with it."""
         from pyarrow.fs import FileType
 
         return bool(self._info.type == FileType.Directory)
 
-    def stat(self) -> Size:
+    def stat(self) -> FileSize:
         """As it was when it was first asked for. Raises FileNotFoundError."""
         if not self.is_file():
             raise self.missing()
-        return Size(self._info.size)
+        return FileSize(self._info.size)
 
-    def iterdir(self) -> Iterator[Remote]:
+    def iterdir(self) -> Iterator[RemotePath]:
         """What a folder holds; nothing where there is none."""
-        return self._listed(recursive=False)
+        return self._list_folder(recursive=False)
 
-    def rglob(self, pattern: str) -> Iterator[Remote]:
+    def rglob(self, pattern: str) -> Iterator[RemotePath]:
         """What stands under a folder at any depth and fits a pattern by its name."""
-        return (place for place in self._listed(recursive=True) if fnmatchcase(place.name, pattern))
+        return (
+            place for place in self._list_folder(recursive=True) if fnmatchcase(place.name, pattern)
+        )
 
-    def expanded(self) -> Iterator[Remote]:
+    def expand_glob(self) -> Iterator[RemotePath]:
         """The places that fit this one as a pattern; `**` stands for any folders."""
-        yield from _matching_places(Remote(self.top, ""), self.path.split("/"))
+        # Level by level, so that only folders that fit are listed: a bucket may hold millions of
+        # names.
+        yield from _matching_places(RemotePath(self.top, ""), self.path.split("/"))
 
     def open(self, mode: str = "rb") -> IO[bytes]:
         """Bytes to read; only those that are read are fetched. Raises OSError, DataError."""
-        with self._told():
-            return io.BufferedReader(self._filesystem.open_input_file(self._inside), BUFFER_BYTES)
+        with self._named_errors():
+            return io.BufferedReader(
+                self._filesystem.open_input_file(self._filesystem_path), BUFFER_BYTES
+            )
 
     def read_bytes(self) -> bytes:
         """Raises OSError, DataError."""
-        with self._told(), self._filesystem.open_input_file(self._inside) as file:
+        with self._named_errors(), self._filesystem.open_input_file(self._filesystem_path) as file:
             body: bytes = file.read()
         return body
 
     def read_text(self, encoding: str = "utf-8") -> str:
+        """The whole text. Raises OSError, DataError, UnicodeDecodeError."""
         return self.read_bytes().decode(encoding)
 
     def write(self, body: Any) -> None:
         """Write it whole; an object store shows it then and not before. Raises DataError."""
-        with self._told():
+        with self._named_errors():
             try:
-                stream = self._filesystem.open_output_stream(self._inside, compression=None)
+                stream = self._filesystem.open_output_stream(
+                    self._filesystem_path, compression=None
+                )
             except FileNotFoundError:
-                self._filesystem.create_dir(self.parent._inside, recursive=True)
-                stream = self._filesystem.open_output_stream(self._inside, compression=None)
+                self._filesystem.create_dir(self.parent._filesystem_path, recursive=True)
+                stream = self._filesystem.open_output_stream(
+                    self._filesystem_path, compression=None
+                )
             with stream:
                 stream.write(body)
 
     def remove(self) -> None:
         """Remove a file, or a folder with all it holds; nothing happens where there is none. Raises DataError."""
-        with self._told():
+        with self._named_errors():
             try:
                 if self.is_dir():
-                    self._filesystem.delete_dir(self._inside)
+                    self._filesystem.delete_dir(self._filesystem_path)
                 else:
-                    self._filesystem.delete_file(self._inside)
+                    self._filesystem.delete_file(self._filesystem_path)
             except FileNotFoundError:
                 return
 
     @property
     def _filesystem(self) -> Any:
+        """Arrow's filesystem, opened once a process."""
         return _open_filesystem(self.top)[0]
 
     @property
-    def _inside(self) -> str:
+    def _filesystem_path(self) -> str:
         """The path as the filesystem takes it."""
         base: str = _open_filesystem(self.top)[1]
+        # Arrow's path begins with the bucket; for HDFS and files there is none.
         return f"{base.rstrip('/')}/{self.path}" if base else self.path
 
     @cached_property
     def _info(self) -> Any:
-        with self._told():
-            return self._filesystem.get_file_info(self._inside)
+        """What the store says of this place; asked once."""
+        with self._named_errors():
+            return self._filesystem.get_file_info(self._filesystem_path)
 
-    def _listed(self, recursive: bool) -> Iterator[Remote]:
+    def _list_folder(self, recursive: bool) -> Iterator[RemotePath]:
+        """What stands below, with its info."""
         from pyarrow.fs import FileSelector
 
-        skip = len(self._inside) - len(self.path)
-        with self._told():
-            selector = FileSelector(self._inside, allow_not_found=True, recursive=recursive)
-            found = self._filesystem.get_file_info(selector)
-        return (Remote(self.top, info.path[skip:], info) for info in found)
+        # Names come back as the filesystem has them, with the bucket before.
+        skip = len(self._filesystem_path) - len(self.path)
+        with self._named_errors():
+            selector = FileSelector(
+                self._filesystem_path, allow_not_found=True, recursive=recursive
+            )
+            entries = self._filesystem.get_file_info(selector)
+        return (RemotePath(self.top, info.path[skip:], info) for info in entries)
 
     def missing(self) -> FileNotFoundError:
         """What is raised where there is no such file."""
         return FileNotFoundError(errno.ENOENT, "No such file or directory", str(self))
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _named_errors(self) -> Iterator[None]:
         """Arrow's errors speak of buckets and keys, or of nothing at all."""
         try:
             yield
@@ -189,16 +221,21 @@ class Remote:
             raise DataError(f"{self}: {error}") from None
 
 
-Place = Path | Remote
+DataPath = Path | RemotePath
 
 
-def parse_place(name: str | PathLike[str] | Remote) -> Place:
+def parse_data_path(name: str | PathLike[str] | RemotePath) -> DataPath:
     """What a path or a URI names. Raises DataError for a URI that Arrow has no filesystem for."""
-    if isinstance(name, Remote):
+    if isinstance(name, RemotePath):
         return name
-    return Remote.of(name) if isinstance(name, str) and "://" in name else Path(name).expanduser()
+    return (
+        RemotePath.from_uri(name)
+        if isinstance(name, str) and "://" in name
+        else Path(name).expanduser()
+    )
 
 
+# Opening S3 resolves a region over the network; a run has a few tops, not thousands.
 @lru_cache(maxsize=64)
 def _open_filesystem(top: str) -> tuple[Any, str]:
     """(filesystem, the path of its top)"""
@@ -207,23 +244,25 @@ def _open_filesystem(top: str) -> tuple[Any, str]:
     try:
         filesystem, base = FileSystem.from_uri(top)
     except (OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{Remote(top, '')}: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{RemotePath(top, '')}: {str(error).splitlines()[0]}") from None
     return filesystem, base
 
 
-def _matching_places(folder: Remote, pattern: list[str]) -> Iterator[Remote]:
+def _matching_places(folder: RemotePath, pattern: list[str]) -> Iterator[RemotePath]:
+    """The places below a folder that fit the parts of a pattern."""
     part, *rest = pattern
+    # `**` stands for no folder as well.
     if part == "**":
         if rest:
             yield from _matching_places(folder, rest)
-        for found in folder.iterdir():
-            if found.is_dir():
-                yield from _matching_places(found, pattern)
+        for place in folder.iterdir():
+            if place.is_dir():
+                yield from _matching_places(place, pattern)
             elif not rest:
-                yield found
+                yield place
     elif not glob.has_magic(part):
         yield from _matching_places(folder / part, rest) if rest else [folder / part]
     else:
-        for found in folder.iterdir():
-            if fnmatchcase(found.name, part):
-                yield from _matching_places(found, rest) if rest else [found]
+        for place in folder.iterdir():
+            if fnmatchcase(place.name, part):
+                yield from _matching_places(place, rest) if rest else [place]

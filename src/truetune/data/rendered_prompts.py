@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 Messages = tuple[dict[str, str], ...]
+# One alternative for each family of templates, each with the role as its group. What only looks
+# like a header must not be one: words as `User:` count at the beginning of a line alone.
 _HEADER = re.compile(
     r"<\|im_start\|>[ ]*(?P<chatml>\w+)\n"
     r"|<\|start_header_id\|>(?P<llama>\w+)<\|end_header_id\|>\s*"
@@ -39,17 +41,22 @@ _ROLES = {
 }
 
 
-def chat_of_rendered(text: str) -> Messages | None:
+def parse_rendered_chat(text: str) -> Messages | None:
     """The turns of a text that a chat template wrote, without the header of the answer; None where it is none."""
-    found = list(_HEADER.finditer(text))
-    if len(found) < 2:
+    headers = list(_HEADER.finditer(text))
+    # One header may be a quotation; a rendered prompt has the question's and the answer's.
+    if len(headers) < 2:
         return None
-    ends = [*(header.start() for header in found[1:]), len(text)]
+    ends = [*(header.start() for header in headers[1:]), len(text)]
     turns = [
         (_role_of_header(header), _CONTROL.sub("", text[header.end() : end]).strip())
-        for header, end in zip(found, ends, strict=True)
+        for header, end in zip(headers, ends, strict=True)
     ]
-    if turns[-1] != ("assistant", "") or not any(role == "user" and said for role, said in turns):
+    # The empty header of the answer is the proof that a template wrote this; a question about
+    # templates lacks it.
+    if turns[-1] != ("assistant", "") or not any(
+        role == "user" and text_of_turn for role, text_of_turn in turns
+    ):
         return None
     return tuple(_join_turns(turns[:-1]))
 
@@ -57,6 +64,7 @@ def chat_of_rendered(text: str) -> Messages | None:
 def find_question_turn(text: str) -> tuple[int, str] | None:
     """Where the header of a user's turn stands behind other text, and the header; None where there is none."""
     for header in _HEADER.finditer(text):
+        # With text before it, it is a turn that the model wrote itself, behind its own answer.
         if _role_of_header(header) == "user" and text[: header.start()].strip():
             return header.start(), header[0].strip()
     return None
@@ -64,13 +72,15 @@ def find_question_turn(text: str) -> tuple[int, str] | None:
 
 def cut_stop_tokens(text: str) -> tuple[str, bool | None]:
     """A text without the stop tokens and pads at its end, and True where there was a stop token."""
-    found = _TAIL.search(text)
-    if found is None:
+    tail = _TAIL.search(text)
+    if tail is None:
         return text, None
-    return text[: found.start()], True if _STOPPED.search(found[0]) else None
+    return text[: tail.start()], True if _STOPPED.search(tail[0]) else None
 
 
 def _role_of_header(header: re.Match[str]) -> str:
+    """The role that a header names, in OpenAI's words."""
+    # The only group that matched names the family, and holds the role.
     name = header[str(header.lastgroup)].casefold()
     return _ROLES.get(name, name)
 
@@ -78,9 +88,9 @@ def _role_of_header(header: re.Match[str]) -> str:
 def _join_turns(turns: list[tuple[str, str]]) -> list[dict[str, str]]:
     """Messages; neighbours of one role (an instruction and its input) are one."""
     messages: list[dict[str, str]] = []
-    for role, said in turns:
+    for role, text in turns:
         if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += f"\n{said}"
+            messages[-1]["content"] += f"\n{text}"
         else:
-            messages.append({"role": role, "content": said})
+            messages.append({"role": role, "content": text})
     return [message for message in messages if message["content"]]

@@ -1,19 +1,24 @@
-"""Rows: every row of the data as a Conversation, one after the other."""
+"""Rows: every row of the data as a Conversation, one after the other.
+
+The first row of a file decides its format, and the reader that was chosen for it reads all others: so a file is read
+the same way however it is cut. Rows of another format inside it are a problem of those rows.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from truetune.data.columns import Row, check_mapped_columns, make_renamer
+from truetune.data.columns import Row, check_mapped_columns, make_row_renamer
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, find_sources, open_raw
 from truetune.data.formats import choose_reader
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
-from truetune.data.records import Record, read_records
 from truetune.errors import DataError
 from truetune.spec.run import Format
 
+# Chosen, not measured: often enough for a bar that moves, seldom enough to cost nothing.
 REPORT_EVERY = 256
 OnBroken = Callable[[Origin, str], None]
 """Told of a line that holds no row: where it is, and why, with its place"""
@@ -30,9 +35,13 @@ def read_conversations(
 ) -> Iterator[Conversation]:
     """The rows of files, folders and globs, in order; memory does not grow with their number.
 
-    `format` is found by the columns of each file's first row when None; `columns` says what the file calls a column
-    (answer -> output). `progress` is told rows done, bytes of the files read, and bytes in all. `on_broken` is told of
-    lines that hold no row, which have their number too, `on_empty` of files without a line.
+    Args:
+        paths: files, folders, globs, URIs, or names of cached data sets.
+        format: of all files; None finds it by the columns of each file's first row.
+        columns: truetune's name of a column -> what the files call it (output -> answer).
+        progress: told rows done, bytes of the files read, and bytes in all.
+        on_broken: told of lines that hold no row, which have their number too.
+        on_empty: told of files without a line.
 
     Raises DataError for a file that is missing or broken, and for what no callback is told of. A row of the wrong shape
     is a Conversation with `problems`.
@@ -42,6 +51,7 @@ def read_conversations(
     total, number, done, reached = sum(sizes), 0, 0, 0
 
     def pass_over(origin: Origin, reason: str) -> None:
+        """Tell of a line that holds no row, which keeps its number."""
         nonlocal number
         if on_broken is None:
             raise DataError(reason)
@@ -51,13 +61,17 @@ def read_conversations(
     for source, size in zip(sources, sizes, strict=True):
         with open_raw(source.path) as raw:
             first = number
-            found = read_records(source, raw)
-            for row in iterate_conversations(
-                found, source, number, format=format, columns=columns, on_broken=pass_over
+            records = read_records(source, raw)
+            for row in conversations_of_records(
+                records, source, number, format=format, columns=columns, on_broken=pass_over
             ):
                 yield row
+                # Numbers count lines that hold no row too, so that a row keeps its number when
+                # another one is fixed.
                 number += 1
                 if progress is not None and number % REPORT_EVERY == 0:
+                    # A reader may seek back, for its footer or its first bytes; progress never goes
+                    # back.
                     reached = max(reached, done + raw.tell())
                     progress(number, reached, total)
         if number == first:
@@ -69,8 +83,8 @@ def read_conversations(
             progress(number, done, total)
 
 
-def iterate_conversations(
-    found: Iterable[Record],
+def conversations_of_records(
+    records: Iterable[Record],
     source: Source,
     row: int,
     *,
@@ -81,13 +95,19 @@ def iterate_conversations(
 ) -> Iterator[Conversation]:
     """The records of one file as conversations.
 
-    `row` says how many rows stand before them; `like` is the record that decides the format, where it is not the first.
-    `on_broken` is told of lines that hold no row; without it they raise DataError.
+    Args:
+        records: in the order of the file.
+        source: the file.
+        row: how many rows stand before them, over all files.
+        format: the one that is asked for; None looks for one by the columns.
+        columns: truetune's name of a column -> what the file calls it.
+        like: the record that decides the format, where it is not the first.
+        on_broken: told of lines that hold no row; without it they raise DataError.
     """
     file = str(source.path)
-    rename = make_renamer(columns, format) if columns else None
+    rename = make_row_renamer(columns, format) if columns else None
     read_row = None if like is None else _make_reader(like, file, format, columns or {}, rename)
-    for number, record in enumerate(found, row):
+    for number, record in enumerate(records, row):
         origin = Origin(file, record.line, number)
         try:
             body = _row_of_record(record, file)
@@ -99,6 +119,7 @@ def iterate_conversations(
             on_broken(origin, str(error))
             continue
         conversation = read_row(body, origin)
+        # Kept for whoever reads the row again with other values: provenance and fixes.
         conversation.raw, conversation.read = body, read_row
         if record.mended:
             conversation.problems = (*conversation.problems, LONE_SURROGATE)
@@ -110,20 +131,25 @@ def iterate_conversations(
         yield conversation
 
 
-def find_exemplar(
-    found: Iterable[Record],
+def find_format_record(
+    records: Iterable[Record],
     source: Source,
     format: Format | None,
     columns: Mapping[str, str] | None,
     *,
     skips: bool,
 ) -> Record | None:
-    """The first record that decides the format of a file, for `conversations`.
+    """The first record that decides the format of a file, for `conversations_of_records`; None where there is none.
 
-    With `skips` those that hold no row are passed over. Raises DataError.
+    Args:
+        records: from the beginning of the file.
+        source: the file.
+        format: the one that is asked for.
+        columns: truetune's name of a column -> what the file calls it.
+        skips: pass over records that hold no row; without it they raise DataError.
     """
-    rename = make_renamer(columns, format) if columns else None
-    for record in found:
+    rename = make_row_renamer(columns, format) if columns else None
+    for record in records:
         try:
             _make_reader(record, str(source.path), format, columns or {}, rename)
             return record
@@ -134,12 +160,13 @@ def find_exemplar(
 
 
 def _row_of_record(record: Record, file: str) -> Row:
+    """The columns of a record. Raises DataError where it holds no object."""
     if record.error is not None:
         raise record.error
     if not isinstance(record.row, dict):
-        found = type(record.row).__name__
+        type_name = type(record.row).__name__
         raise DataError(
-            f"{file}:{record.line}: expected a JSON object with the columns of a row, found {found}"
+            f"{file}:{record.line}: expected a JSON object with the columns of a row, found {type_name}"
         )
     return record.row
 
@@ -151,6 +178,7 @@ def _make_reader(
     columns: Mapping[str, str],
     rename: Callable[[Row], Row] | None,
 ) -> Callable[[Row, Origin], Conversation]:
+    """The reader of a file that begins with this record. Raises DataError where no format fits."""
     body, where = _row_of_record(record, file), f"{file}:{record.line}"
     check_mapped_columns(body, columns, where)
     if rename is None:
@@ -164,4 +192,5 @@ def _rename_row(
     row: Row,
     origin: Origin,
 ) -> Conversation:
+    """A row that is read after its columns got truetune's names."""
     return read_row(rename(row), origin)

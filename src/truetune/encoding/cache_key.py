@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from truetune.data.files import Source
-from truetune.data.stretches import Scan
+from truetune.data.line_stretches import FileScan
 from truetune.encoding.source_names import names_of
 from truetune.package import __version__
 from truetune.render.probes import Probes
@@ -41,7 +41,7 @@ SHAPING = (
 
 
 def inputs_of(
-    spec: RunSpec, probes: Probes, sources: Sequence[Source], scans: Sequence[Scan]
+    spec: RunSpec, probes: Probes, sources: Sequence[Source], scans: Sequence[FileScan]
 ) -> dict[str, Any]:
     """What the key is the digest of; it stands in the manifest.
 

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import Source, find_sources, open_raw
+from truetune.data.line_stretches import FileScan, scan_files_in_turn
 from truetune.data.output_folder import Input
-from truetune.data.records import read_records
-from truetune.data.remote import Place, Remote, parse_place
-from truetune.data.rows import iterate_conversations, read_conversations
-from truetune.data.stretches import Scan, scan_one_by_one
+from truetune.data.remote import DataPath, RemotePath, parse_data_path
+from truetune.data.rows import conversations_of_records, read_conversations
 from truetune.encoding import on_ray
 from truetune.encoding.arrow_table import make_table
 from truetune.encoding.cache_key import inputs_of, key_of
@@ -65,9 +65,9 @@ they stand in."""
 ESTIMATE_ROWS = 1000
 """Rows that a dry run encodes. Chosen: seconds, and some percent off where the first rows are like the rest."""
 
-Name = str | PathLike[str] | Remote
-Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[Scan]]
-ENGINES: dict[str, Scans] = {"local": scan_one_by_one, "ray": on_ray.scan_on_cluster}
+Name = str | PathLike[str] | RemotePath
+Scans = Callable[[Sequence[Source], int, Callable[[int], None]], list[FileScan]]
+ENGINES: dict[str, Scans] = {"local": scan_files_in_turn, "ray": on_ray.scan_on_cluster}
 """How each reads the data once."""
 Progress = Callable[[str, int, int, int, int], None]
 """Called with what is done (reading, encoding), bytes done, bytes in all, rows and tokens."""
@@ -77,7 +77,7 @@ Progress = Callable[[str, int, int, int, int], None]
 class Encoded:
     """The result of `truetune.encode`."""
 
-    folder: Place
+    folder: DataPath
     manifest: dict[str, Any]
     reused: bool
     """It was there already, and is proved to be the same."""
@@ -185,7 +185,7 @@ def encode(
 def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> list[Input]:
     """What is read to encode: an output must be none of it."""
     # Both what was named (a folder) and the files in it: an output inside a data folder would be read the next time.
-    inputs = [Input("data", parse_place(name)) for name in spec.data]
+    inputs = [Input("data", parse_data_path(name)) for name in spec.data]
     inputs += [Input("data", source.path) for source in sources]
     inputs.append(Input("the tokenizer", probes.tokenizer.folder))
     inputs.append(Input("the model", probes.tokenizer.weights))
@@ -195,7 +195,7 @@ def inputs_read(spec: RunSpec, probes: Probes, sources: Sequence[Source]) -> lis
 
 
 @contextmanager
-def explained_write_errors(folder: Place) -> Iterator[None]:
+def explained_write_errors(folder: DataPath) -> Iterator[None]:
     """Of a file that can't be written, raise UsageError with its path, and with what to do."""
     try:
         yield
@@ -218,7 +218,7 @@ def explained_write_errors(folder: Place) -> Iterator[None]:
 class Estimate:
     """What a run would write, from its first rows."""
 
-    folder: Place
+    folder: DataPath
     reused: bool
     """The folder holds it already."""
     rows: int
@@ -238,7 +238,7 @@ class Estimate:
 
 def estimate(spec: RunSpec, out: Name | None = None, *, cache: Name | None = None) -> Estimate:
     """Encode the first rows, and write nothing. Raises what `encode` raises, but for rows that can't be encoded."""
-    job = Job.of(spec, None, scan_one_by_one)
+    job = Job.of(spec, None, scan_files_in_turn)
     entry = _open_entry(out, cache, job.key)
     rows = list(
         islice(read_conversations(spec.data, format=spec.format, columns=spec.map), ESTIMATE_ROWS)
@@ -319,7 +319,7 @@ class Job:
     spec: RunSpec
     made: Probes
     sources: list[Source]
-    scans: list[Scan]
+    scans: list[FileScan]
     inputs: dict[str, Any]
     key: str
 
@@ -400,7 +400,7 @@ class Job:
                 "columns": self.spec.map,
                 "on_broken": on_broken,
             }
-            stream = iterate_conversations(read_records(source, raw), source, row, **form)
+            stream = conversations_of_records(read_records(source, raw), source, row, **form)
             reached = 0
             is_empty = True
             rows = list(islice(stream, STREAMED_ROWS))
@@ -415,7 +415,7 @@ class Job:
                 raise DataError(f"{source.path}: the file holds no row")
 
 
-def cache_home() -> Place:
+def cache_home() -> DataPath:
     """Where encoded data is kept when no folder is named: $TRUETUNE_CACHE, else the user's cache folder."""
     import os
 
@@ -423,13 +423,15 @@ def cache_home() -> Place:
         os.environ.get("TRUETUNE_CACHE")
         or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "truetune"
     )
-    return parse_place(root) / "encoded"
+    return parse_data_path(root) / "encoded"
 
 
 def _open_entry(out: Name | None, cache: Name | None, key: str) -> AnyEntry:
     """The folder to write to; 20 digits of the key, 80 bits, name one in a cache and are enough to tell all apart."""
     return entry_of(
-        parse_place(out) if out is not None else parse_place(cache or cache_home()) / key[:20]
+        parse_data_path(out)
+        if out is not None
+        else parse_data_path(cache or cache_home()) / key[:20]
     )
 
 

@@ -26,7 +26,7 @@ from truetune.data.output_folder import (
     MOVE_ELSEWHERE,
     SHARDS_KEPT,
     Input,
-    Listed,
+    ListedFile,
     Listing,
     StatDigests,
     Stranger,
@@ -34,12 +34,12 @@ from truetune.data.output_folder import (
     find_strangers,
     is_listed_file,
     is_our_lock,
-    listing_from,
+    parse_listing,
     remove_empty_folders,
     remove_listed_files,
     stranger_error,
 )
-from truetune.data.remote import Place, Remote, parse_place
+from truetune.data.remote import DataPath, RemotePath, parse_data_path
 from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
@@ -94,8 +94,8 @@ class Publication(NamedTuple):
         record = _read_object(path)
         if record is None or record.get("format") != FORMAT:
             return None
-        old = listing_from(record.get("old"))
-        new = listing_from(record.get("new"))
+        old = parse_listing(record.get("old"))
+        new = parse_listing(record.get("new"))
         sources = record.get("sources")
         if old is None or new is None or not isinstance(sources, dict):
             return None
@@ -214,7 +214,7 @@ class DiskEntry:
         """
         names = [shard_name(i, len(shards), form) for i in range(len(shards))]
         # By the place of each file in the folder: what is listed of it, and where it stands below .work/ until then.
-        new: dict[str, Listed] = {}
+        new: dict[str, ListedFile] = {}
         sources: dict[str, str] = {}
         for shard, name in zip(shards, names, strict=True):
             for part, entry in _shard_files(shard):
@@ -254,7 +254,7 @@ class DiskEntry:
             bodies[aside] = b"".join(part.read_bytes() for part in parts if part.is_file())
         return bodies
 
-    def _published(self) -> dict[str, Listed]:
+    def _published(self) -> dict[str, ListedFile]:
         """The files that are there, as manifest.json lists them, and manifest.json."""
         listing = files_of_manifest(self.manifest())
         if listing is None:
@@ -352,7 +352,7 @@ class DiskEntry:
             self.folder, old, digest=self._digest, folders=folders, also_ours=also_ours
         )
 
-    def _is_ours(self, path: Path, entry: Listed | None, *, has_listing: bool) -> bool:
+    def _is_ours(self, path: Path, entry: ListedFile | None, *, has_listing: bool) -> bool:
         """Is something in the folder ours, though no manifest lists it: the lock, manifest.json itself, .work/?
 
         Args:
@@ -403,9 +403,9 @@ class DiskEntry:
         """What a run was about to publish; None where there is no such run."""
         return Publication.read(self.work / PUBLISH) if _owner_of(self.work) is not None else None
 
-    def _work_listing(self) -> dict[str, Listed]:
+    def _work_listing(self) -> dict[str, ListedFile]:
         """All files below .work/ that a record lists."""
-        listing: dict[str, Listed] = {}
+        listing: dict[str, ListedFile] = {}
         for _, shard in self._shards():
             for name, entry in _shard_files(shard):
                 listing[f"{DATA}/{name}"] = entry
@@ -425,7 +425,7 @@ class DiskEntry:
                 shard = Shard(**body)
             except TypeError:
                 continue
-            if listing_from(shard.files) is not None and all(map(_is_work_name, shard.files)):
+            if parse_listing(shard.files) is not None and all(map(_is_work_name, shard.files)):
                 yield path, shard
 
     def _clear_work(self) -> None:
@@ -484,9 +484,9 @@ def _is_in_work(source: str) -> bool:
     return name in IN_WORK if not slash else folder == DATA and _is_work_name(name)
 
 
-def _shard_files(shard: Shard) -> Iterator[tuple[str, Listed]]:
+def _shard_files(shard: Shard) -> Iterator[tuple[str, ListedFile]]:
     """The files of a shard by their names in .work/data/."""
-    yield from (listing_from(shard.files) or {}).items()
+    yield from (parse_listing(shard.files) or {}).items()
 
 
 def _owner_body(key: str) -> bytes:
@@ -527,13 +527,13 @@ def _read_object(path: Path) -> dict[str, Any] | None:
 AnyEntry = DiskEntry | ObjectEntry
 
 
-def entry_of(folder: str | Path | Remote) -> AnyEntry:
+def entry_of(folder: str | Path | RemotePath) -> AnyEntry:
     """The entry at a path or a URI. Raises DataError for a URI that Arrow has no filesystem for."""
-    where = parse_place(folder)
-    return ObjectEntry(where) if isinstance(where, Remote) else DiskEntry(where)
+    where = parse_data_path(folder)
+    return ObjectEntry(where) if isinstance(where, RemotePath) else DiskEntry(where)
 
 
-def open_encoded(folder: str | Path | Remote) -> tuple[Place, dict[str, Any]]:
+def open_encoded(folder: str | Path | RemotePath) -> tuple[DataPath, dict[str, Any]]:
     """(folder, manifest) of whole encoded data. Raises DataError where it is not whole."""
     entry = entry_of(folder)
     manifest = entry.manifest()

@@ -21,8 +21,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from truetune.data.output_folder import LOCK_NAME, Listed, Listing, listing_from
-from truetune.data.remote import Place
+from truetune.data.output_folder import LOCK_NAME, ListedFile, Listing, parse_listing
+from truetune.data.remote import DataPath
 from truetune.encoding.shard import Shard
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -58,7 +58,7 @@ def manifest_of(
     return json.dumps(body, indent=1, ensure_ascii=False).encode()
 
 
-def manifest_in(folder: Place) -> dict[str, Any] | None:
+def manifest_in(folder: DataPath) -> dict[str, Any] | None:
     """What a folder holds; None where it is not whole, or of a format that is not known."""
     try:
         manifest = parse_json((folder / MANIFEST).read_bytes(), RESULT)
@@ -68,22 +68,22 @@ def manifest_in(folder: Place) -> dict[str, Any] | None:
     return manifest if is_known else None
 
 
-def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, Listed] | None:
+def files_of_manifest(manifest: Mapping[str, Any] | None) -> dict[str, ListedFile] | None:
     """The files that a manifest lists; None where it is not one that truetune wrote, or is of an older format."""
     if manifest is None or manifest.get("format") != FORMAT:
         return None
     if not KEY.fullmatch(str(manifest.get("key"))):
         return None
     # A manifest that lists `../thesis.tex` would have it removed. Only names that `encode` gives are believed.
-    listing = listing_from(manifest.get("files"))
+    listing = parse_listing(manifest.get("files"))
     if listing is None or not all(PUBLISHED_NAMES.fullmatch(name) for name in listing):
         return None
     return listing
 
 
-def listing_entry(body: Any) -> Listed:
+def listing_entry(body: Any) -> ListedFile:
     """What a listing says of a file with these bytes."""
-    return Listed(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
+    return ListedFile(memoryview(body).nbytes, hashlib.blake2b(body, digest_size=20).hexdigest())
 
 
 def shard_name(i: int, count: int, form: str) -> str:

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple, TypeVar
 from truetune.data.output_folder import (
     MOVE_ELSEWHERE,
     Input,
-    Listed,
+    ListedFile,
     check_output_folder,
-    listing_from,
+    parse_listing,
 )
-from truetune.data.remote import Remote
+from truetune.data.remote import RemotePath
 from truetune.encoding.folder_layout import (
     ASIDE,
     DATA,
@@ -58,13 +58,13 @@ R = TypeVar("R")
 class ObjectStore(NamedTuple):
     """Where the parts of a run stand in an object store."""
 
-    folder: Remote
+    folder: RemotePath
     tag: str
 
     def write(self, name: str, body: Any) -> None:
         self.at(name).write(body)
 
-    def at(self, name: str) -> Remote:
+    def at(self, name: str) -> RemotePath:
         """The place of what `encode_shard` calls `00000.parquet`, `00000.json` and the like."""
         number, _, kind = name.partition(".")
         if f".{kind}" == ORIGINS:
@@ -81,7 +81,7 @@ class ObjectStore(NamedTuple):
 class ObjectEntry:
     """One folder of a store."""
 
-    def __init__(self, folder: Remote) -> None:
+    def __init__(self, folder: RemotePath) -> None:
         self.folder = folder
         self._tag = ""
 
@@ -184,7 +184,7 @@ class ObjectEntry:
         # While dropped.jsonl is exchanged no manifest would be true: there is none, and this record says what is ours
         record = {"old": self._records().whole, "new": {name: files[name] for name in aside}}
         # Without a size, for a store that is no object store may leave it cut off.
-        record["new"][MANIFEST] = Listed(0, "")
+        record["new"][MANIFEST] = ListedFile(0, "")
         (self.folder / WORK / self._tag / PUBLISHING).write(json.dumps(record).encode())
         (self.folder / MANIFEST).remove()
         for name, text in aside.items():
@@ -194,7 +194,7 @@ class ObjectEntry:
         published: dict[str, Any] = json.loads(body)
         return published
 
-    def origins(self, shard: Mapping[str, Any]) -> Remote:
+    def origins(self, shard: Mapping[str, Any]) -> RemotePath:
         """Where each row of a shard came from, if its own file does not say it."""
         stem = PurePath(shard["file"]).stem.partition("-")[2]
         return self.folder / ORIGIN / f"{stem}.parquet"
@@ -215,7 +215,7 @@ class ObjectEntry:
             for part, shard in zip(parts, shards, strict=True)
             if part in shard.files
         ]
-        return b"".join(_map_in_threads(Remote.read_bytes, there))
+        return b"".join(_map_in_threads(RemotePath.read_bytes, there))
 
     def _sizes(self) -> dict[str, int]:
         """All objects of the folder by their name below it, with their bytes."""
@@ -251,12 +251,12 @@ class ObjectEntry:
                 record = parse_json((folder / PUBLISHING).read_bytes(), RESULT)
             except (FileNotFoundError, ValueError):
                 continue
-            old, new = (listing_from(record.get(name)) for name in ("old", "new"))
+            old, new = (parse_listing(record.get(name)) for name in ("old", "new"))
             whole = (old or {}) | whole
             unfinished.update(new or ())
         return _Records(whole, unfinished)
 
-    def _strangers(self) -> Iterator[tuple[Remote, str]]:
+    def _strangers(self) -> Iterator[tuple[RemotePath, str]]:
         """What is in the folder and is none of ours."""
         there = self._sizes()
         records = self._records()
@@ -295,28 +295,28 @@ class ObjectEntry:
             (self.folder / WORK).remove()
 
     def _remove(self, names: Iterable[str]) -> None:
-        _map_in_threads(Remote.remove, [self.folder / name for name in names])
+        _map_in_threads(RemotePath.remove, [self.folder / name for name in names])
 
 
 class _Records(NamedTuple):
     """What the records in a folder say is ours."""
 
-    whole: dict[str, Listed]
+    whole: dict[str, ListedFile]
     """Objects of data that is, or was, published"""
     unfinished: set[str]
     """Names of objects of runs that have not ended; a store that is no object store may have cut them off"""
 
 
-def _shard_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
+def _shard_files(shard: Shard, store: ObjectStore) -> dict[str, ListedFile]:
     """The files of a shard by their names below the folder."""
     skip = len(store.folder.path) + 1 if store.folder.path else 0
     return {
         store.at(name).path[skip:]: entry
-        for name, entry in (listing_from(shard.files) or {}).items()
+        for name, entry in (parse_listing(shard.files) or {}).items()
     }
 
 
-def _published_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
+def _published_files(shard: Shard, store: ObjectStore) -> dict[str, ListedFile]:
     """The files of a shard that stay: not its lines of dropped.jsonl and rejected.jsonl, which stand below .work/."""
     return {
         name: entry
@@ -325,7 +325,7 @@ def _published_files(shard: Shard, store: ObjectStore) -> dict[str, Listed]:
     }
 
 
-def _read_shard(path: Remote) -> Shard | None:
+def _read_shard(path: RemotePath) -> Shard | None:
     """None where it is cut off, as a store that is no object store may leave it."""
     try:
         return Shard(**parse_json(path.read_bytes(), RESULT))

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from truetune.data.files import Source
-from truetune.data.stretches import Scan, scan_lines
+from truetune.data.line_stretches import FileScan, scan_lines
 from truetune.encoding.documents import DocumentMaker
 from truetune.encoding.shard import Shard, Store, Task, encode_shard, maker_of
 from truetune.encoding.workers import TASKS_PER_WORKER, Run
@@ -91,14 +91,14 @@ def shards_by(jobs: int | None) -> Run:
 
 def scan_on_cluster(
     sources: Sequence[Source], size: int, progress: Callable[[int], None]
-) -> list[Scan]:
+) -> list[FileScan]:
     """`stretches.scan` of each file, side by side."""
     ray = _connected_ray()
     scan_remotely = ray.remote(max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(
         _scan_in_worker
     )
     here = os.getcwd()
-    scans: dict[int, Scan] = {}
+    scans: dict[int, FileScan] = {}
     for i, result in _results_as_ready(
         lambda i: scan_remotely.remote(i, sources[i], size, here), range(len(sources)), None
     ):
@@ -126,7 +126,7 @@ def _encode_in_worker(
     return encode_shard(_worker_maker(parcel[0], only_reference), task, store)
 
 
-def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, Scan]:
+def _scan_in_worker(number: int, source: Source, size: int, here: str) -> tuple[int, FileScan]:
     _enter_folder(here)
     return number, scan_lines(source, size)
 

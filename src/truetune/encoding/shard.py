@@ -21,7 +21,7 @@ from pyarrow import parquet
 
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import Source
-from truetune.data.stretches import Stretch, read_stretch
+from truetune.data.line_stretches import Stretch, read_stretch
 from truetune.encoding.arrow_table import WrittenTables, make_table
 from truetune.encoding.documents import DocumentMaker, DocumentsResult
 from truetune.encoding.encoder import ENGINE_LOAD_CHARACTERS, Encoder

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.data.files import Source
-from truetune.data.remote import Remote
+from truetune.data.remote import RemotePath
 
 
 class SourceNames(NamedTuple):
@@ -31,7 +31,7 @@ def names_of(sources: Sequence[Source]) -> SourceNames:
     its path as tells it from the others; files of several stores by their URI.
     """
     places = [source.path for source in sources]
-    remote = [path for path in places if isinstance(path, Remote)]
+    remote = [path for path in places if isinstance(path, RemotePath)]
     local = [os.path.abspath(path) for path in places if isinstance(path, Path)]
     if not remote:
         return _local_names(local)
@@ -51,12 +51,12 @@ def _local_names(paths: Sequence[str]) -> SourceNames:
     return SourceNames(root, tuple(Path(os.path.relpath(path, root)).as_posix() for path in paths))
 
 
-def _names_in_store(paths: Sequence[Remote]) -> SourceNames:
+def _names_in_store(paths: Sequence[RemotePath]) -> SourceNames:
     """The names of files in one store, below the folder that holds them all."""
     inside = _common_folder(["/" + path.parent.path for path in paths]).strip("/")
     skipped = len(inside) + 1 if inside else 0
     return SourceNames(
-        str(Remote(paths[0].top, inside)), tuple(path.path[skipped:] for path in paths)
+        str(RemotePath(paths[0].top, inside)), tuple(path.path[skipped:] for path in paths)
     )
 
 

@@ -19,11 +19,11 @@ import pyarrow as arrow
 from pyarrow import parquet
 
 from truetune.data.conversation import Conversation
+from truetune.data.file_records import read_records
 from truetune.data.files import Source, open_raw
-from truetune.data.records import read_records
-from truetune.data.remote import Place
-from truetune.data.rows import iterate_conversations
-from truetune.data.stretches import Stretch, read_stretch
+from truetune.data.line_stretches import Stretch, read_stretch
+from truetune.data.remote import DataPath
+from truetune.data.rows import conversations_of_records
 from truetune.encoding.documents import Document
 from truetune.encoding.encoded_folder import AnyEntry
 from truetune.encoding.folder_layout import DATA
@@ -79,7 +79,7 @@ def _read_rows(
         found = read_stretch(source, Stretch(*shard["stretch"]), shard["row"], **form)
         return [row for row in found if row.origin.row in wanted]
     with open_raw(source.path) as raw:
-        found = iterate_conversations(read_records(source, raw), source, shard["row"], **form)
+        found = conversations_of_records(read_records(source, raw), source, shard["row"], **form)
         return [
             row for row in islice(found, max(wanted) - shard["row"] + 1) if row.origin.row in wanted
         ]
@@ -108,7 +108,7 @@ def _read_written(
     return documents
 
 
-def _read_table(path: Place) -> Any:
+def _read_table(path: DataPath) -> Any:
     """A shard's pyarrow.Table: Parquet or an Arrow stream, by its suffix; mapped from a disk, read from a store."""
     is_local = isinstance(path, Path)
     source = arrow.memory_map(str(path)) if is_local else arrow.BufferReader(path.read_bytes())

@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 from truetune.checks.reports import Report
-from truetune.data.output_file import Form, write_output_file
+from truetune.data.output_file import FileForm, write_output_file
 from truetune.evaluation.compare import Compared
 from truetune.evaluation.statistics import wilson
 from truetune.generation.answer_samples import Prompt, Sample, SamplingPass
@@ -222,4 +222,4 @@ def _is_samples_file(path: Path) -> bool:
         return all(set(parse_json(line, RESULT)) == set(COLUMNS) for line in file)
 
 
-SAMPLES_FORM = Form("a file of samples that truetune wrote", _is_samples_file)
+SAMPLES_FORM = FileForm("a file of samples that truetune wrote", _is_samples_file)

@@ -19,7 +19,7 @@ from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.logs.log import RunLog
 from truetune.logs.read import is_run, read_run
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD
 from truetune.spec.kind import Kind, recognise, title_of_kind

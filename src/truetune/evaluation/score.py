@@ -21,10 +21,10 @@ from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.predictions import (
     Messages,
     Prediction,
-    Read,
-    predictions_of,
+    ReadPredictions,
+    fill_from_rows,
+    predictions_from_lists,
     read_predictions,
-    with_rows,
 )
 from truetune.errors import UsageError
 from truetune.evaluation.parser_proof import after_answers, proof_of
@@ -102,11 +102,12 @@ def score(
         read = read_predictions([fspath(predictions)], columns)
         name = fspath(predictions)
     else:
-        read = Read(
-            predictions_of(predictions, prompts, references, steps=steps, stopped=stopped), {}
+        read = ReadPredictions(
+            predictions_from_lists(predictions, prompts, references, steps=steps, stopped=stopped),
+            {},
         )
         name = LISTS
-    found = with_rows(read.predictions, rows) if rows else read.predictions
+    found = fill_from_rows(read.predictions, rows) if rows else read.predictions
     if not found:
         raise UsageError("truetune.score: there is no prediction to judge")
     looks = tuple(looks_of(found, parse))
@@ -219,7 +220,9 @@ def _of_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpec) 
     return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
 
 
-def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> Iterator[NotJudged]:
+def _missing(
+    read: ReadPredictions, proof: ParserSelftest | None, parser: str | None
+) -> Iterator[NotJudged]:
     if read.broken:
         yield NotJudged(
             "broken lines",
@@ -240,7 +243,7 @@ def _missing(read: Read, proof: ParserSelftest | None, parser: str | None) -> It
         )
 
 
-def _subject(name: str, found: Sequence[Prediction], read: Read) -> Subject:
+def _subject(name: str, found: Sequence[Prediction], read: ReadPredictions) -> Subject:
     """What was judged, and what was known of it."""
     ends = sum(prediction.stopped is not None for prediction in found)
     facts = {

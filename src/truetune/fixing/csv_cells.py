@@ -1,11 +1,15 @@
-"""The cells of a CSV record as they are written, so that one can change and the others stay."""
+"""The cells of a CSV record as they are written, so that one can change and the others stay.
+
+Writing a record anew would change quotes all over a file, and a diff would show every row. So the text is cut into its
+cells, which must say what the reader read; where they do not, the record is left alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from truetune.data.files import Source
-from truetune.fixing.edits import EditError
+from truetune.fixing.row_edits import EditError
 
 
 def delimiter_of(source: Source) -> str:
@@ -13,7 +17,7 @@ def delimiter_of(source: Source) -> str:
     return "\t" if ".tsv" in source.path.suffixes else ","
 
 
-def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
+def rewrite_record(text: str, delimiter: str, before: Sequence[str], after: Sequence[str]) -> str:
     """A record with the cells that differ written anew.
 
     Args:
@@ -25,17 +29,19 @@ def rewritten(text: str, delimiter: str, before: Sequence[str], after: Sequence[
     Raises EditError where the text can't be cut into these cells.
     """
     bare = text.rstrip("\r\n")
-    cells = _cells(bare, delimiter)
-    if [_unquoted(cell) for cell in cells] != list(before):
+    cells = _split_cells(bare, delimiter)
+    # The csv module forgives odd quotes in ways of its own: where we cut otherwise, nothing may be
+    # written.
+    if [_unquote_cell(cell) for cell in cells] != list(before):
         raise EditError("the cells of this record can't be told apart")
     written = [
-        cell if old == new else _written(new, cell, delimiter)
+        cell if old == new else _quote_cell(new, cell, delimiter)
         for cell, old, new in zip(cells, before, after, strict=True)
     ]
     return delimiter.join(written) + text[len(bare) :]
 
 
-def _cells(text: str, delimiter: str) -> list[str]:
+def _split_cells(text: str, delimiter: str) -> list[str]:
     """A quote opens a cell only where the cell begins; inside, two of them are one."""
     cells: list[str] = []
     begin = 0
@@ -43,6 +49,7 @@ def _cells(text: str, delimiter: str) -> list[str]:
         at = begin
         if text[at : at + 1] == '"':
             at += 1
+            # A doubled quote is one character of the cell, and does not end it.
             while at < len(text) and (text[at] != '"' or text[at + 1 : at + 2] == '"'):
                 at += 2 if text[at] == '"' else 1
         end = text.find(delimiter, at)
@@ -52,12 +59,15 @@ def _cells(text: str, delimiter: str) -> list[str]:
         begin = end + 1
 
 
-def _unquoted(cell: str) -> str:
+def _unquote_cell(cell: str) -> str:
+    """What a cell says."""
     return cell[1:-1].replace('""', '"') if len(cell) > 1 and cell[0] == cell[-1] == '"' else cell
 
 
-def _written(value: str, old: str, delimiter: str) -> str:
+def _quote_cell(value: str, old: str, delimiter: str) -> str:
+    """A value as it is written, with quotes where it needs them or had them."""
     needs = any(mark in value for mark in (delimiter, '"', "\n", "\r"))
+    # A cell that was quoted stays so: some readers tell text from numbers by the quotes.
     if needs or old.startswith('"'):
         return '"' + value.replace('"', '""') + '"'
     return value

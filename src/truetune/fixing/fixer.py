@@ -8,7 +8,7 @@ proof of a group fails, so that one row that can't be fixed costs a few more ren
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,11 +18,22 @@ from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
-from truetune.fixing.body import Body
-from truetune.fixing.edits import Drop, Edit, EditError, Path, Put, RemoveRepeated, Rename, value_at
-from truetune.fixing.judged import Judge, Judged
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, problems_of
+from truetune.fixing.row_body import Body
+from truetune.fixing.row_edits import (
+    DropRow,
+    Edit,
+    EditError,
+    PutValue,
+    RemoveRepeatedKey,
+    RenameKey,
+    ValuePath,
+    value_at,
+)
+from truetune.fixing.row_judge import JudgedRows, RowJudge
 
+# Chosen, not measured: the template's forms alone give 95 combinations, the smaller ones first;
+# those of a row that can be changed in five ways are 31, and fit.
 MAX_ATTEMPTS = 40
 """Ways that are tried for one remedy on one row"""
 
@@ -33,7 +44,7 @@ class Change(NamedTuple):
     origin: Origin
     rule: str
     what: str
-    path: Path
+    path: ValuePath
     before: Any
     after: Any
 
@@ -49,7 +60,7 @@ class FixRow:
     dropped: bool = False
 
 
-class _Try(NamedTuple):
+class _Candidate(NamedTuple):
     """A row as it would be after an attempt."""
 
     row: FixRow
@@ -60,7 +71,7 @@ class _Try(NamedTuple):
 
 
 @dataclass
-class Undone:
+class RowCount:
     """What a remedy could not, or may not, do."""
 
     rows: int = 0
@@ -76,89 +87,118 @@ class Fixer:
     """Tries remedies on groups of rows, and counts what it did."""
 
     def __init__(
-        self, context: Context, judge: Judge, made: Sequence[Remedy], offered: Sequence[Remedy]
+        self,
+        context: Context,
+        judge: RowJudge,
+        applied: Sequence[Remedy],
+        offered: Sequence[Remedy],
     ) -> None:
-        """`made` are the remedies that are applied; of those `offered` it is only counted which rows they would end."""
+        """Prepare a pass over rows.
+
+        Args:
+            context: what remedies may know before the first row.
+            judge: by which edits are proved.
+            applied: the remedies whose edits are made, in this order.
+            offered: those of which it is only counted in which rows they would help.
+        """
         self._context, self._judge = context, judge
-        self._made, self._offered = made, offered
+        self._applied, self._offered = applied, offered
         self.changed: Counter[tuple[str, str]] = Counter()
         """(rule, what was done) -> rows"""
-        self.offers: dict[tuple[str, str], Undone] = {}
+        self.offers: dict[tuple[str, str], RowCount] = {}
         """(rule, what would be done) -> rows"""
-        self.refused: dict[tuple[str, str], Undone] = {}
+        self.refused: dict[tuple[str, str], RowCount] = {}
         """(rule, why an edit could not be made) -> rows"""
         self._failures: dict[Remedy, NotJudged] = {}
 
-    def __call__(self, rows: list[FixRow]) -> Judged:
+    def __call__(self, rows: list[FixRow]) -> JudgedRows:
         """Fix these rows in place; gives what is left of them, as a check sees it."""
-        judged = self._judged(rows)
-        for remedy in self._made:
-            proved = self._contained(remedy, rows, judged)
-            for row, tried in proved:
-                self._commit(remedy, row, tried)
+        judged_rows = self._judge_rows(rows)
+        for remedy in self._applied:
+            proved = self._prove_or_exclude(remedy, rows, judged_rows)
+            for candidate in proved:
+                self._commit(remedy, candidate)
             if proved:
-                judged = self._judged(rows)
+                # The next remedy must see the rows as they are now: one edit may end two faults.
+                judged_rows = self._judge_rows(rows)
         for remedy in self._offered:
-            for row, _ in self._contained(remedy, rows, judged):
-                self.offers.setdefault((remedy.rule, remedy.what), Undone()).add(row.origin)
-        self._judge.forget()
-        return judged
+            for candidate in self._prove_or_exclude(remedy, rows, judged_rows):
+                offers = self.offers.setdefault((remedy.rule, remedy.what), RowCount())
+                offers.add(candidate.row.origin)
+        self._judge.forget_renderings()
+        return judged_rows
 
     @property
     def failed(self) -> tuple[NotJudged, ...]:
         """Remedies that raised, each once"""
         return tuple(self._failures.values())
 
-    def _contained(
-        self, remedy: Remedy, rows: list[FixRow], judged: Judged
-    ) -> list[tuple[FixRow, _Try]]:
-        """As `_proved`; a remedy that fails, or whose rule does, is out, and the others stand."""
+    def _prove_or_exclude(
+        self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
+    ) -> list[_Candidate]:
+        """As `_prove`; a remedy that fails, or whose rule does, is out, and the others stand."""
         if remedy in self._failures:
             return []
         try:
-            return self._proved(remedy, rows, judged)
+            return self._prove(remedy, rows, judged_rows)
         except TruetuneError:
             raise
         except Exception as error:
+            # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
             self._failures[remedy] = describe_failure(find(remedy.rule), error)
             return []
 
-    def _judged(self, rows: Iterable[FixRow]) -> Judged:
+    def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:
+        """The rows that are not dropped, as a check sees them now."""
         return self._judge([row.conversation for row in rows if not row.dropped])
 
-    def _proved(
-        self, remedy: Remedy, rows: list[FixRow], judged: Judged
-    ) -> list[tuple[FixRow, _Try]]:
-        """The rows in which an attempt of this remedy helps, with that attempt."""
-        if remedy.proved_by_rule and not remedy.measure(judged):
+    def _prove(
+        self, remedy: Remedy, rows: list[FixRow], judged_rows: JudgedRows
+    ) -> list[_Candidate]:
+        """The rows as they are after the first attempt of this remedy that helps, in order; none for other rows."""
+        # Nearly all remedies end here: one measure of the whole group, and no row is looked at.
+        if remedy.proved_by_rule and not remedy.count_faults(judged_rows):
             return []
-        views = self._views(rows, judged)
-        waiting = [(row, iter(remedy.attempts(view))) for row, view in views]
-        found: dict[int, tuple[FixRow, _Try]] = {}
+        views = self._make_views(rows, judged_rows)
+        attempts_of_rows = [(row, iter(remedy.attempts(view))) for row, view in views]
+        proved: dict[int, _Candidate] = {}
         for _ in range(MAX_ATTEMPTS):
-            tried = []
-            for row, attempts in waiting:
-                if (
-                    row.origin.row not in found
-                    and (attempt := self._next(remedy, row, attempts)) is not None
-                ):
-                    tried.append(attempt)
-            if not tried:
+            candidates = self._next_candidates(remedy, attempts_of_rows, proved)
+            if not candidates:
                 break
-            for proved in self._helping(remedy, tried):
-                found[proved.row.origin.row] = (proved.row, proved)
+            for candidate in self._keep_helping(remedy, candidates):
+                proved[candidate.row.origin.row] = candidate
         for row, view in views:
             for note in view.notes:
-                self.refused.setdefault((remedy.rule, note), Undone()).add(row.origin)
-        return [found[number] for number in sorted(found)]
+                self.refused.setdefault((remedy.rule, note), RowCount()).add(row.origin)
+        return [proved[number] for number in sorted(proved)]
 
-    def _views(self, rows: list[FixRow], judged: Judged) -> list[tuple[FixRow, RowView]]:
+    def _next_candidates(
+        self,
+        remedy: Remedy,
+        attempts_of_rows: Iterable[tuple[FixRow, Iterator[Attempt]]],
+        proved: Mapping[int, _Candidate],
+    ) -> list[_Candidate]:
+        """The next attempt for each row that none has helped yet: proved together, which is one rendering a row."""
+        candidates = []
+        for row, attempts in attempts_of_rows:
+            if row.origin.row in proved:
+                continue
+            candidate = self._next_candidate(remedy, row, attempts)
+            if candidate is not None:
+                candidates.append(candidate)
+        return candidates
+
+    def _make_views(
+        self, rows: list[FixRow], judged_rows: JudgedRows
+    ) -> list[tuple[FixRow, RowView]]:
         """The rows that stay, as remedies look at them."""
-        found = []
-        rejected, supervised = judged.rejected, judged.supervised()
-        prints = judged.batch.fingerprints
+        views = []
+        rejected, supervised = judged_rows.rejected, judged_rows.supervised()
+        prints = judged_rows.batch.fingerprints
         alive = [row for row in rows if not row.dropped]
         for place, row in enumerate(alive):
+            # By number: rows that are dropped are in the group, and not in the batch.
             number = row.origin.row
             view = RowView(
                 row.body,
@@ -169,99 +209,119 @@ class Fixer:
                 int(prints.exact[place]),
                 int(prints.normal[place]),
             )
-            found.append((row, view))
-        return found
+            views.append((row, view))
+        return views
 
-    def _next(self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]) -> _Try | None:
+    def _next_candidate(
+        self, remedy: Remedy, row: FixRow, attempts: Iterator[Attempt]
+    ) -> _Candidate | None:
         """The row after the next attempt that can be made at all."""
         for edits in attempts:
-            if any(isinstance(edit, Drop) for edit in edits):
-                return _Try(row, edits, None, None)
+            if any(isinstance(edit, DropRow) for edit in edits):
+                return _Candidate(row, edits, None, None)
             try:
-                return _Try(row, edits, *_edited(row, edits))
+                return _Candidate(row, edits, *_apply_edits(row, edits))
             except EditError as error:
-                self.refused.setdefault((remedy.rule, str(error)), Undone()).add(row.origin)
+                # Counted, for a row that no remedy can reach is one that a person has to look at.
+                self.refused.setdefault((remedy.rule, str(error)), RowCount()).add(row.origin)
         return None
 
-    def _helping(self, remedy: Remedy, tried: list[_Try]) -> list[_Try]:
-        """Those of some attempts that are proved."""
+    def _keep_helping(self, remedy: Remedy, candidates: list[_Candidate]) -> list[_Candidate]:
+        """Those of some attempts that are proved: all together, or else each half by itself."""
         if not remedy.proved_by_rule:
-            return tried
-        before = self._judge([attempt.row.conversation for attempt in tried])
-        found = remedy.measure(before)
-        if not found:
+            return candidates
+        before = self._judge([attempt.row.conversation for attempt in candidates])
+        count = remedy.count_faults(before)
+        if not count:
             return []
-        if len(tried) == 1 or (found >= len(tried) and tried[0].conversation is not None):
-            if self._is_proved(remedy, tried, before, found):
-                return tried
-        if len(tried) == 1:
+        is_single = len(candidates) == 1
+        # A group is proved together only where each row can have a place of the fault. Rows that go
+        # are proved one by one: taking some out always lessens the fault.
+        may_prove_together = count >= len(candidates) and candidates[0].conversation is not None
+        if is_single or may_prove_together:
+            if self._is_proved(remedy, candidates, before, count):
+                return candidates
+        if is_single:
             return []
-        half = len(tried) // 2
-        return self._helping(remedy, tried[:half]) + self._helping(remedy, tried[half:])
+        half = len(candidates) // 2
+        first, second = candidates[:half], candidates[half:]
+        return self._keep_helping(remedy, first) + self._keep_helping(remedy, second)
 
-    def _is_proved(self, remedy: Remedy, tried: list[_Try], before: Judged, found: int) -> bool:
+    def _is_proved(
+        self, remedy: Remedy, candidates: list[_Candidate], before: JudgedRows, count: int
+    ) -> bool:
         """Do these attempts end the fault in each row? Of one row, less of it will do."""
-        kept = [attempt.conversation for attempt in tried if attempt.conversation is not None]
+        kept = [attempt.conversation for attempt in candidates if attempt.conversation is not None]
         if not kept:
             return True
         after = self._judge(kept)
-        left = remedy.measure(after)
-        return (left < found if len(tried) == 1 else not left) and _harmless(before, after)
+        left = remedy.count_faults(after)
+        # Less in a group may be one row fixed and another untouched: only none proves each of them.
+        is_less = left < count if len(candidates) == 1 else left == 0
+        return is_less and _is_harmless(before, after)
 
-    def _commit(self, remedy: Remedy, row: FixRow, tried: _Try) -> None:
+    def _commit(self, remedy: Remedy, candidate: _Candidate) -> None:
+        """Make the edits of an attempt that is proved, and note each."""
+        row = candidate.row
         self.changed[remedy.rule, remedy.what] += 1
-        if tried.body is None or tried.conversation is None:
+        if candidate.body is None or candidate.conversation is None:
             row.changes.append(
                 Change(row.origin, remedy.rule, remedy.what, (), row.body.value, None)
             )
             row.dropped = True
             return
-        for edit in tried.edits:
-            row.changes.append(_change(remedy, row, edit, tried.body))
-        row.body, row.conversation = tried.body, tried.conversation
+        for edit in candidate.edits:
+            row.changes.append(_record_change(remedy, row, edit, candidate.body))
+        row.body, row.conversation = candidate.body, candidate.conversation
 
 
-def _harmless(before: Judged, after: Judged) -> bool:
+def _is_harmless(before: JudgedRows, after: JudgedRows) -> bool:
     """Does the reader find no more, the template refuse no more, and each row teach what it holds?
 
     A row that a template refuses is a loud fault. A row that it takes without writing the tool call is
     a silent one, and worse.
     """
-    if problems_of(after.batch) > problems_of(before.batch) or len(after.rejected) > len(
-        before.rejected
-    ):
+    if problems_of(after.batch) > problems_of(before.batch):
         return False
-    if after.turns_that_teach_something_else() > before.turns_that_teach_something_else():
+    if len(after.rejected) > len(before.rejected):
         return False
+    if after.count_turns_with_lost_content() > before.count_turns_with_lost_content():
+        return False
+    # Rows that teach, not tokens: an edit may rightly shorten an answer, and must not empty it.
     teaching = sum(map(bool, before.supervised().values()))
     return sum(map(bool, after.supervised().values())) >= teaching
 
 
-def _edited(row: FixRow, edits: Attempt) -> tuple[Body, Conversation]:
+def _apply_edits(row: FixRow, edits: Attempt) -> tuple[Body, Conversation]:
     """The row after some edits, and what the reader makes of it. Raises EditError."""
     body = row.body
     for edit in edits:
         body = body.edited(edit)
-    return body, reread(body, row.conversation)
+    return body, read_body_again(body, row.conversation)
 
 
-def reread(body: Body, like: Conversation) -> Conversation:
+def read_body_again(body: Body, like: Conversation) -> Conversation:
     """What the reader of a row's file makes of a body of it. Raises EditError."""
     assert like.read is not None
     try:
-        found = body.read()
+        reading = body.read()
     except ValueError as error:
         raise EditError(str(error)) from None
-    conversation = like.read(found.row, like.origin)
-    conversation.raw, conversation.read = found.row, like.read
-    if found.surrogates_replaced:
+    # The reader of the row's own file: an edit must not make it a row of another format in silence.
+    conversation = like.read(reading.row, like.origin)
+    conversation.raw, conversation.read = reading.row, like.read
+    if reading.surrogates_replaced:
         conversation.problems = (*conversation.problems, LONE_SURROGATE)
-    if found.duplicate_key is not None:
-        conversation.problems = (*conversation.problems, duplicate_key_problem(found.duplicate_key))
+    if reading.duplicate_key is not None:
+        conversation.problems = (
+            *conversation.problems,
+            duplicate_key_problem(reading.duplicate_key),
+        )
     return conversation
 
 
-def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
+def _record_change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
+    """An edit with what stood there before and stands there now."""
     before = value_at(row.body.value, edit.path)
     return Change(
         row.origin, remedy.rule, remedy.what, edit.path, before, _value_after(edit, after)
@@ -270,9 +330,10 @@ def _change(remedy: Remedy, row: FixRow, edit: Edit, after: Body) -> Change:
 
 def _value_after(edit: Edit, after: Body) -> Any:
     """What stands there now; of a key that was renamed, the new key with its value."""
-    if isinstance(edit, Rename):
+    if isinstance(edit, RenameKey):
         path = (*edit.path[:-1], edit.key)
         return {edit.key: value_at(after.value, path)}
-    if isinstance(edit, Put):
-        return edit.value  # turns that an edit behind it removes may have moved the path
-    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeated) else None
+    if isinstance(edit, PutValue):
+        # Not read from the row: turns that an edit behind it removes may have moved the path.
+        return edit.value
+    return value_at(after.value, edit.path) if isinstance(edit, RemoveRepeatedKey) else None

@@ -15,6 +15,8 @@ from truetune.parsing.limits import ROW
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _PLAIN = re.compile(r"[^\s,\]}]+")
+# An escaped emoji is twelve characters of JSON and one of Python: without the first alternative,
+# places would drift behind it.
 _CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]",
     re.DOTALL,
@@ -24,60 +26,71 @@ _decode = json.JSONDecoder().raw_decode
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class JsonNode:
     """A value: `text[start:end]` of the document."""
 
     start: int
     end: int
     string: str | None = None
     """Of a string: what it says"""
-    members: tuple[Member, ...] | None = None
+    members: tuple[JsonMember, ...] | None = None
     """Of an object, in order; a key may stand twice."""
-    items: tuple[Node, ...] | None = None
+    items: tuple[JsonNode, ...] | None = None
     """Of an array"""
 
-    def child(self, step: str | int) -> Node | None:
+    def child(self, step: str | int) -> JsonNode | None:
         """The value of a key (the last of that name) or the item at an index; None where there is none."""
         if isinstance(step, str):
-            found = self.member(step)
-            return found.value if found else None
+            member = self.member(step)
+            return member.value if member else None
         if self.items is None or not 0 <= step < len(self.items):
             return None
         return self.items[step]
 
-    def member(self, key: str) -> Member | None:
+    def member(self, key: str) -> JsonMember | None:
         """The last member of that name, which is the one that readers take."""
         return next((member for member in reversed(self.members or ()) if member.key == key), None)
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class JsonMember:
     """A key of an object, with its value."""
 
     key: str
     start: int
     """Of the key, with its quotes"""
     end: int
-    value: Node
+    value: JsonNode
 
 
-def parse_source(text: str) -> Node:
+def parse_source(text: str) -> JsonNode:
     """The value of a JSON text. Raises ValueError as `parse_json` does, and for text behind the value."""
+    # The guard first: what follows walks by recursion, and trusts that the text is JSON.
     parse_json(text, ROW, surrogates="keep")
-    return _value(text, _skip(text, 0))
+    return _parse_value(text, _skip_space(text, 0))
 
 
-def respelled(token: str, old: str, new: str, *, ascii_only: bool) -> str:
-    """A string as it is spelled in a text, saying `new` instead of `old`; what both share keeps its spelling."""
-    begin = _shared(old, new)
-    end = _shared(old[begin:][::-1], new[begin:][::-1])
-    places = [found.start() for found in _CHARACTER.finditer(token, 1, len(token) - 1)]
+def respell_string(token: str, old: str, new: str, *, ascii_only: bool) -> str:
+    """A string as it is spelled in a text, saying something else; what both share keeps its spelling.
+
+    Args:
+        token: the string with its quotes, as it stands.
+        old: what it says.
+        new: what it shall say.
+        ascii_only: write what is new with escapes alone.
+    """
+    # Only the middle that differs is written anew; `\u00e9` before and behind it stays as somebody
+    # spelled it.
+    begin = _common_prefix_length(old, new)
+    end = _common_prefix_length(old[begin:][::-1], new[begin:][::-1])
+    places = [match.start() for match in _CHARACTER.finditer(token, 1, len(token) - 1)]
+    # The closing quote, so that the end of the last character has a place too.
     places.append(len(token) - 1)
     middle = json.dumps(new[begin : len(new) - end], ensure_ascii=ascii_only)[1:-1]
     return token[: places[begin]] + middle + token[places[len(old) - end] :]
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix_length(one: str, other: str) -> int:
     """How many characters two texts share at their beginning."""
     for place, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
@@ -85,42 +98,46 @@ def _shared(one: str, other: str) -> int:
     return min(len(one), len(other))
 
 
-def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+def _skip_space(text: str, at: int) -> int:
+    """The first place at or behind `at` that is no white space."""
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
 
 
-def _value(text: str, at: int) -> Node:
+def _parse_value(text: str, at: int) -> JsonNode:
+    """The value that begins at a place."""
     if text[at] == "{":
-        return _object(text, at)
+        return _parse_object(text, at)
     if text[at] == "[":
-        return _array(text, at)
+        return _parse_array(text, at)
     if text[at] == '"':
-        said, end = _decode(text, at)
-        return Node(at, end, string=said)
-    found = _PLAIN.match(text, at)
-    return Node(at, found.end() if found else at)
+        string, end = _decode(text, at)
+        return JsonNode(at, end, string=string)
+    match = _PLAIN.match(text, at)
+    return JsonNode(at, match.end() if match else at)
 
 
-def _object(text: str, start: int) -> Node:
+def _parse_object(text: str, start: int) -> JsonNode:
+    """The object that begins at a place, its members in order."""
     members = []
-    at = _skip(text, start + 1)
+    at = _skip_space(text, start + 1)
     while text[at] != "}":
         key, end = _decode(text, at)
-        value = _value(text, _skip(text, _skip(text, end) + 1))
-        members.append(Member(key, at, end, value))
-        at = _skip(text, value.end)
+        value = _parse_value(text, _skip_space(text, _skip_space(text, end) + 1))
+        members.append(JsonMember(key, at, end, value))
+        at = _skip_space(text, value.end)
         if text[at] == ",":
-            at = _skip(text, at + 1)
-    return Node(start, at + 1, members=tuple(members))
+            at = _skip_space(text, at + 1)
+    return JsonNode(start, at + 1, members=tuple(members))
 
 
-def _array(text: str, start: int) -> Node:
+def _parse_array(text: str, start: int) -> JsonNode:
+    """The array that begins at a place."""
     items = []
-    at = _skip(text, start + 1)
+    at = _skip_space(text, start + 1)
     while text[at] != "]":
-        items.append(_value(text, at))
-        at = _skip(text, items[-1].end)
+        items.append(_parse_value(text, at))
+        at = _skip_space(text, items[-1].end)
         if text[at] == ",":
-            at = _skip(text, at + 1)
-    return Node(start, at + 1, items=tuple(items))
+            at = _skip_space(text, at + 1)
+    return JsonNode(start, at + 1, items=tuple(items))

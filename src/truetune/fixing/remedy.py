@@ -2,7 +2,7 @@
 
 A remedy is one module of `truetune.fixing.remedies` with one subclass of `Remedy`, which the catalogue finds by itself.
 It names its rule and says whether it is safe: a safe one changes nothing but the fault. It proposes; what it proposes
-is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.proof`).
+is made only where the rule then finds less in the row, and no reader or template finds more (`fixing.fixer`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from typing import Any, ClassVar
 from truetune.checks.rule import Setup
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
-from truetune.fixing.body import Body
-from truetune.fixing.edits import Edit, Path
-from truetune.fixing.judged import Judged
-from truetune.fixing.turns import Turn, turns_of
+from truetune.fixing.row_body import Body
+from truetune.fixing.row_edits import Edit, ValuePath
+from truetune.fixing.row_judge import JudgedRows
+from truetune.fixing.row_turns import Turn, turns_of
 from truetune.spec.run import RunSpec
 
 
+# The order matters: a key that stands twice must go before anything reads it, and rows go last, for
+# an earlier edit may save them.
 class Stage(IntEnum):
     """When a remedy has its turn: what stands in the text first, whole rows last."""
 
@@ -53,7 +55,7 @@ class Context:
     @cached_property
     def names(self) -> Mapping[str, str]:
         """What the file calls a column -> truetune's name."""
-        return {theirs: ours for ours, theirs in self.spec.map.items()}
+        return {column: ours for ours, column in self.spec.map.items()}
 
 
 @dataclass
@@ -82,12 +84,13 @@ class RowView:
     @cached_property
     def turns(self) -> list[Turn]:
         """The messages of the row, each in its place."""
+        # The reader's own mark on a column that made room for a mapped one.
         unused = tuple(name.removesuffix(" (not mapped)") for name in self.conversation.unused)
         return list(turns_of(self.value, self.context.names, unused))
 
-    def spelled(self, path: Path) -> str:
+    def json_text_at(self, path: ValuePath) -> str:
         """The JSON text of a value, as it is written. Raises EditError."""
-        return self.body.spelled(path)
+        return self.body.json_text_at(path)
 
 
 Attempt = list[Edit]
@@ -104,6 +107,8 @@ class Remedy:
     """Does it change nothing but the fault? Others are made when asked for (`--unsafe`)."""
     stage: ClassVar[Stage]
     needs_tokenizer: ClassVar[bool] = True
+    # Duplicates and leaks: in a group of one row the rule would find nothing before the edit
+    # either.
     proved_by_rule: ClassVar[bool] = True
     """False: what it finds in a row is exact by itself, for the rule sees it only beside other rows"""
 
@@ -114,9 +119,9 @@ class Remedy:
         """Edits that may end the fault in this row; where there are several ways, the smaller change first."""
         raise NotImplementedError
 
-    def measure(self, judged: Judged) -> int:
+    def count_faults(self, judged_rows: JudgedRows) -> int:
         """How much of the fault is in these rows."""
-        return judged.count(self.rule)
+        return judged_rows.count(self.rule)
 
 
 class ProblemRemedy(Remedy):
@@ -126,8 +131,9 @@ class ProblemRemedy(Remedy):
     """The kinds of `Problem` that it ends"""
     needs_tokenizer = False
 
-    def measure(self, judged: Judged) -> int:
-        return problems_of(judged.batch, self.kinds)
+    def count_faults(self, judged_rows: JudgedRows) -> int:
+        """How many problems of its kinds these rows have."""
+        return problems_of(judged_rows.batch, self.kinds)
 
 
 def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
@@ -137,8 +143,10 @@ def problems_of(batch: Batch, kinds: tuple[str, ...] | None = None) -> int:
     )
 
 
-def one(edits: Iterable[Edit]) -> Iterator[Attempt]:
+def as_one_attempt(edits: Iterable[Edit]) -> Iterator[Attempt]:
     """One attempt with all these edits; none where there are no edits."""
-    found = list(edits)
-    if found:
-        yield found
+    # Listed, for edits come as a generator, and an attempt without any would count as one that
+    # helps nothing.
+    attempt = list(edits)
+    if attempt:
+        yield attempt

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from truetune.logs.builder import Builder
 from truetune.logs.wire import Value, WireError, data, fields, real, signed
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import BINARY_LOG, InputLimitError
 
 HEADER = struct.Struct("<QI")

@@ -10,9 +10,9 @@ from truetune.errors import DataError
 from truetune.logs.builder import Builder
 from truetune.logs.cells import is_stream, read_stream
 from truetune.parsing import InputLimitError
+from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.csv_reader import CsvReader
 from truetune.parsing.csv_reader import Error as CsvError
-from truetune.parsing.files import check_blank_lines
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.json_reader import read_json as read_json_file
 from truetune.parsing.limits import LOG, LOG_RECORD

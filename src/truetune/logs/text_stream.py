@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from truetune.parsing import InputLimitError
-from truetune.parsing.files import check_blank_lines
+from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.limits import LOG_RECORD
 
 READ_AT_ONCE = 1 << 20

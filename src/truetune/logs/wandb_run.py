@@ -13,7 +13,7 @@ from typing import Any
 
 from truetune.logs.builder import Builder
 from truetune.logs.wire import Value, WireError, data, fields, real, signed
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import BINARY_LOG, LOG_RECORD
 

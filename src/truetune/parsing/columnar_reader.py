@@ -1,6 +1,8 @@
 """Parquet and Arrow tables behind the guard: how wide and deep a schema is, and how many bytes of rows are held.
 
-Arrow itself checks footers and buffers, and raises an error where they don't fit the file.
+Arrow itself checks footers and buffers, and raises an error where they don't fit the file. What it does not bound is
+work: a schema of a million nested fields, or a row of gigabytes. The trade-off: batches are validated in full, which
+reads their offsets once more.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from truetune.parsing.limits import (
 
 UNREADABLE = (arrow.ArrowException, UnicodeDecodeError, OSError, InputLimitError)
 """What reading a broken table raises"""
-_BUFFER = 1 << 18
+# Chosen, not measured: bytes read at once from a column chunk. Larger ones are held for each column
+# of a wide table.
+_BUFFER_BYTES = 1 << 18
 
 
 def open_parquet(source: Any) -> Any:
@@ -29,13 +33,20 @@ def open_parquet(source: Any) -> Any:
 
     It is read page by page: a row group may be as large as the file, and `pre_buffer` would hold all of it.
     """
-    file = parquet.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False)
+    file = parquet.ParquetFile(source, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     _check_schema(file.schema_arrow)
     return file
 
 
-def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = None) -> Iterator[Any]:
+def read_parquet_batches(
+    file: Any, rows: int, row_groups: Sequence[int] | None = None
+) -> Iterator[Any]:
     """Record batches of at most `rows` rows, and of fewer where the file says that its rows are large.
+
+    Args:
+        file: a pyarrow.parquet.ParquetFile.
+        rows: of a batch, at most.
+        row_groups: the numbers of those that are read; all where None.
 
     Raises InputLimitError, ArrowException.
     """
@@ -43,14 +54,17 @@ def parquet_batches(file: Any, rows: int, row_groups: Sequence[int] | None = Non
     for group in groups:
         about = file.metadata.row_group(group)
         bytes_of_row = about.total_byte_size / max(about.num_rows, 1)
+        # A quarter: the size in the metadata is that of the encoded values, and dictionaries grow
+        # when they are read.
         fitting = int(MAX_BATCH_BYTES / 4 / max(bytes_of_row, 1))
         for batch in file.iter_batches(batch_size=max(1, min(rows, fitting)), row_groups=[group]):
             _check_batch(batch)
             yield batch
 
 
-def ipc_stream_batches(source: Any) -> Iterator[Any]:
+def read_ipc_stream(source: Any) -> Iterator[Any]:
     """The batches of an Arrow stream. Raises InputLimitError, ArrowException or OSError."""
+    # Messages come one by one: a broken one is found when it is reached.
     reader = arrow.ipc.open_stream(source)
     _check_schema(reader.schema)
     for batch in reader:
@@ -58,7 +72,7 @@ def ipc_stream_batches(source: Any) -> Iterator[Any]:
         yield batch
 
 
-def ipc_file_batches(source: Any, part: int | None = None) -> Iterator[Any]:
+def read_ipc_file(source: Any, part: int | None = None) -> Iterator[Any]:
     """The batches of Arrow's file form (Feather), or one of them. Raises InputLimitError, ArrowException or OSError."""
     reader = arrow.ipc.open_file(source)
     _check_schema(reader.schema)
@@ -74,6 +88,8 @@ def read_table(source: Any) -> Any:
 
 
 def _check_schema(schema: Any) -> None:
+    """Raise InputLimitError for a schema that is too wide or too deep."""
+    # Level by level and without recursion: the schema may be nested deeper than Python's stack.
     level = [field.type for field in schema]
     columns = depth = 0
     while level:
@@ -87,8 +103,11 @@ def _check_schema(schema: Any) -> None:
 
 
 def _check_batch(batch: Any) -> None:
+    """Raise InputLimitError where rows of a batch are too large to be held, ArrowException for a broken one."""
     # Arrow trusts the offsets in a file: even `nbytes` reads where they point, so they are validated before all else.
     batch.validate(full=True)
+    # The bound is on a single row: a batch is the writer's choice, and many small rows can be cut
+    # into slices.
     if (
         batch.nbytes > MAX_BATCH_BYTES
         and batch.num_rows

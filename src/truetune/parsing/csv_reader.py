@@ -1,4 +1,8 @@
-"""CSV and TSV behind the guard: the bytes of one record, which may go over many lines."""
+"""CSV and TSV behind the guard: the bytes of one record, which may go over many lines.
+
+One missing quote makes the rest of a file a single cell. So the characters of a record are counted as the csv module
+takes its lines, and the record is refused before all of it is in memory.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from truetune.parsing.limits import MAX_TABLE_COLUMNS, ROW, InputLimitError
 
+# Callers catch it by this name, for nothing else may import csv.
 Error = csv.Error
 
 
@@ -29,6 +34,7 @@ class CsvReader:
 
     @property
     def line_num(self) -> int:
+        """The line of the last that was read, from 1."""
         return self._reader.line_num
 
     def __iter__(self) -> Iterator[list[str]]:
@@ -38,6 +44,8 @@ class CsvReader:
         """Raises InputLimitError and csv.Error."""
         self._in_record = 0
         record = next(self._reader)
+        # A file of one record for all its values: reading it as a row would make a dictionary of
+        # millions of columns.
         if len(record) > MAX_TABLE_COLUMNS:
             raise InputLimitError(
                 f"{len(record):,} columns, the limit is {MAX_TABLE_COLUMNS:,}; "
@@ -46,6 +54,7 @@ class CsvReader:
         return record
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
+        """The lines, with their characters counted towards the record that is being read."""
         for line in lines:
             self._in_record += len(line)
             if self._in_record > self._max_characters:

@@ -1,7 +1,8 @@
 """Compressed streams behind the guard: gzip, bzip2, xz and Zstandard, of one member or many.
 
 A stream is unpacked in pieces, and what came out is compared with what went in. One that ends inside a member is an
-error, not an end.
+error, not an end: the first part of a download that broke must not pass for all of it.
+The trade-off: a stream can't be read from its middle, and seeking back begins again.
 """
 
 from __future__ import annotations
@@ -19,9 +20,13 @@ from truetune.parsing.limits import (
     MIN_DECOMPRESSED_BYTES,
 )
 
-CHUNK = 1 << 17
+# Chosen, not measured: a piece of 128 KiB unpacks to some MB of text at most, and costs little
+# beside the calls.
+CHUNK_BYTES = 1 << 17
 """Bytes that a buffered read takes from the stream"""
-ZST_CHUNK = 1 << 11
+# From the format's worst case, a block of one repeated byte; half of it doubles the calls for a
+# normal file.
+ZST_CHUNK_BYTES = 1 << 11
 """Compressed bytes given to Zstandard at once. Four bytes may unpack to 128 KiB and its reader has no bound on what it
 returns, so one piece yields 64 MiB at most."""
 BROKEN_STREAM = (EOFError, zlib.error, lzma.LZMAError)
@@ -33,32 +38,53 @@ UNREADABLE = (OSError, *BROKEN_STREAM)
 class _Member(Protocol):
     """The decompressor of one member of a stream."""
 
-    def unpack(self, packed: bytes) -> bytes: ...
-    @property
-    def wants_input(self) -> bool: ...
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-
-
-class _GzipMember:
-    def __init__(self) -> None:
-        self._inner = zlib.decompressobj(wbits=31)
-
     def unpack(self, packed: bytes) -> bytes:
-        return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK)
+        """Some of the plain bytes of what it was given. Raises what its library raises."""
+        ...
 
     @property
     def wants_input(self) -> bool:
+        """Has it unpacked all that it was given?"""
+        ...
+
+    @property
+    def eof(self) -> bool:
+        """Has the member ended?"""
+        ...
+
+    @property
+    def unused_data(self) -> bytes:
+        """What follows the member, in what it was given."""
+        ...
+
+
+class _GzipMember:
+    """One gzip member; zlib returns no more than it is asked for."""
+
+    def __init__(self) -> None:
+        # 31 is 15 bits of window, and 16 more: a gzip header is expected, and its checksum
+        # compared.
+        self._inner = zlib.decompressobj(wbits=31)
+
+    def unpack(self, packed: bytes) -> bytes:
+        """At most CHUNK_BYTES of plain text."""
+        # At most so many bytes at once: what did not fit waits in `unconsumed_tail`, so that a bomb
+        # comes in small pieces.
+        return self._inner.decompress(self._inner.unconsumed_tail + packed, CHUNK_BYTES)
+
+    @property
+    def wants_input(self) -> bool:
+        """Is nothing left over from the last piece?"""
         return not self._inner.unconsumed_tail
 
     @property
     def eof(self) -> bool:
+        """Was the checksum at the end read?"""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
+        """The beginning of what follows."""
         return self._inner.unused_data
 
 
@@ -69,54 +95,69 @@ class _BoundedMember:
         self._inner = inner
 
     def unpack(self, packed: bytes) -> bytes:
-        return bytes(self._inner.decompress(packed, CHUNK))
+        """At most CHUNK_BYTES of plain text."""
+        return bytes(self._inner.decompress(packed, CHUNK_BYTES))
 
     @property
     def wants_input(self) -> bool:
+        """Can it go on with what it holds?"""
         return bool(self._inner.needs_input)
 
     @property
     def eof(self) -> bool:
+        """Was the end of the stream read?"""
         return bool(self._inner.eof)
 
     @property
     def unused_data(self) -> bytes:
+        """The beginning of what follows."""
         return bytes(self._inner.unused_data)
 
 
 class _ZstMember:
+    """One Zstandard frame."""
+
     def __init__(self) -> None:
+        # Only where such a file is read: it is no dependency of the light install.
         import zstandard
 
         self._error = zstandard.ZstdError
         self._inner = zstandard.ZstdDecompressor().decompressobj()
 
     def unpack(self, packed: bytes) -> bytes:
+        """All that the piece unpacks to."""
         try:
+            # No bound on what it returns; the bound is on what it is given.
             return self._inner.decompress(packed)
         except self._error as error:
+            # Its own error has a type that nobody outside knows.
             raise OSError(f"not a zstd file: {error}") from None
 
     @property
     def wants_input(self) -> bool:
+        """Always: it keeps nothing back."""
         return True
 
     @property
     def eof(self) -> bool:
+        """Has the frame ended?"""
         return self._inner.eof
 
     @property
     def unused_data(self) -> bytes:
+        """The beginning of what follows."""
         return self._inner.unused_data
 
 
 _MEMBERS: dict[str, Callable[[], _Member]] = {
     ".gz": _GzipMember,
     ".bz2": lambda: _BoundedMember(bz2.BZ2Decompressor()),
+    # xz names in its header how much memory it wants; without a limit that is a few bytes asking
+    # for 4 GB.
     ".xz": lambda: _BoundedMember(lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_MEMORY)),
     ".zst": _ZstMember,
 }
-SUFFIXES = tuple(_MEMBERS)
+COMPRESSED_SUFFIXES = tuple(_MEMBERS)
 """How the names of compressed files end"""
 
 
@@ -126,11 +167,13 @@ def open_decompressed(raw: IO[bytes], suffix: str) -> IO[bytes]:
     Reading raises EOFError where the file ends inside a member, and OSError, zlib.error or LZMAError (`UNREADABLE`)
     where it is broken, or unpacks to more than MAX_DECOMPRESSED_RATIO times its size.
     """
-    chunk = ZST_CHUNK if suffix == ".zst" else CHUNK
-    return io.BufferedReader(_Decompressed(raw, _MEMBERS[suffix], chunk), CHUNK)
+    chunk = ZST_CHUNK_BYTES if suffix == ".zst" else CHUNK_BYTES
+    return io.BufferedReader(_Decompressed(raw, _MEMBERS[suffix], chunk), CHUNK_BYTES)
 
 
 class _Decompressed(io.RawIOBase):
+    """The unpacked bytes as a raw stream, which BufferedReader reads lines from."""
+
     def __init__(self, raw: IO[bytes], new_member: Callable[[], _Member], chunk: int) -> None:
         self._raw, self._new_member, self._chunk = raw, new_member, chunk
         self._member: _Member | None = None
@@ -139,9 +182,13 @@ class _Decompressed(io.RawIOBase):
         self._bytes_in = self._bytes_out = 0
 
     def readable(self) -> bool:
+        """It is only read from."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer; 0 at the end. Raises as `open_decompressed` says."""
+        # A piece may unpack to nothing, at a header or at padding; only the end of the stream is
+        # the end.
         while not self._plain:
             if not self._unpack_more():
                 return 0
@@ -171,11 +218,15 @@ class _Decompressed(io.RawIOBase):
         self._plain = memoryview(plain)
         self._check_ratio()
         if self._member.eof:
+            # Members may follow each other: `cat a.gz b.gz` is one file, and bgzip writes
+            # thousands.
             self._packed = self._member.unused_data
             self._member = None
         return True
 
     def _check_ratio(self) -> None:
+        """Raise OSError where so much came out that the file is no data."""
+        # All members together: a bomb of many small ones is one too.
         if self._bytes_out <= max(MIN_DECOMPRESSED_BYTES, MAX_DECOMPRESSED_RATIO * self._bytes_in):
             return
         raise OSError(

@@ -14,7 +14,7 @@ from json import JSONDecodeError
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import (
     MAX_EXACT_DIGITS,
     MAX_SETTING_BITS,
@@ -30,18 +30,22 @@ __all__ = [
     "JSONDecodeError",
     "RowDecoder",
     "check_whole_numbers",
-    "duplicate_key",
+    "find_duplicate_key",
     "parse_json",
     "read_json",
     "replace_surrogates",
 ]
 
+# Without possessive quantifiers a text of many backslashes takes time that grows with the square of
+# its length.
 _STRING = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\Z)', re.DOTALL)
 """A string; an unclosed one reaches to the end. Possessive, so that no text makes it go back."""
 _BRACKET_OR_STRING = re.compile(_STRING.pattern + r"|[\[\]{}]", re.DOTALL)
 _WHITE_SPACE = re.compile(r"\s*")
+# What is left are brackets alone: their depth is a running sum, made in C.
 _NO_BRACKET = re.compile(r"[^\[\]{}]+")
 _STEP = {"[": 1, "{": 1, "]": -1, "}": -1}
+# A colon in a string is seldom behind a quote or a space; a key's always is.
 _BEFORE_COLON = ('":', " :", "\t:", "\n:", "\r:")
 """The colon of a key, with what can stand before it"""
 Surrogates = Literal["replace", "refuse", "keep"]
@@ -58,24 +62,32 @@ def parse_json(
 ) -> Any:
     """The value of a JSON text.
 
-    `unique_keys` refuses an object that has a key twice; JSON readers else take the last one. Half of a surrogate pair,
-    which no file and no tokenizer can hold, becomes U+FFFD, is refused, or is kept
-    for the caller to report. `exact_integers` keeps whole numbers of more
-    than MAX_EXACT_DIGITS digits, which otherwise become floats.
+    Args:
+        text: characters, or bytes in UTF-8.
+        limits: what the text may have.
+        unique_keys: refuse an object that has a key twice; JSON readers else take the last one.
+        surrogates: half of a surrogate pair, which no file and no tokenizer can hold, becomes U+FFFD, is refused, or is
+            kept for the caller to report.
+        exact_integers: keep whole numbers of more than MAX_EXACT_DIGITS digits, which otherwise become floats.
+        parse_constant: makes a value of NaN, Infinity or -Infinity.
 
     Raises InputLimitError, JSONDecodeError, UnicodeDecodeError: each is a ValueError.
     """
+    # Before anything is copied: decoding and building values take many times the memory of the
+    # text.
     check_size(len(text), limits)
     if isinstance(text, bytes):
+        # A byte order mark is common in files from Windows, and no JSON.
         text = text.decode("utf-8-sig")
     _check_structure(text, limits)
     try:
         value = json.loads(
-            text, parse_int=int if exact_integers else _integer, parse_constant=parse_constant
+            text, parse_int=int if exact_integers else _parse_integer, parse_constant=parse_constant
         )
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    if unique_keys and (key := duplicate_key(text)) is not None:
+    key = find_duplicate_key(text) if unique_keys else None
+    if key is not None:
         raise InputLimitError(f"the key {_quote_key(key)} stands twice in one object")
     return _without_surrogates(value, text, surrogates)
 
@@ -105,12 +117,17 @@ class RowDecoder:
 
     def __init__(self, limits: Limits = ROW) -> None:
         self._limits = limits
+        # A list of one number: the hook needs something that it can change, and an attribute costs
+        # a look-up for each object.
         self._keys = keys = [0]
 
-        def count_keys(found: dict[str, Any]) -> dict[str, Any]:
-            keys[0] += len(found)
-            return found
+        def count_keys(mapping: dict[str, Any]) -> dict[str, Any]:
+            """The object as it is, with its keys counted; of equal keys the dictionary has one."""
+            keys[0] += len(mapping)
+            return mapping
 
+        # An object_hook keeps the C decoder; object_pairs_hook would too, but builds a list of
+        # pairs for each object.
         self._decode = json.JSONDecoder(object_hook=count_keys).raw_decode
 
     def read_line(self, text: str) -> Decoded:
@@ -127,14 +144,16 @@ class RowDecoder:
         The end of the value is not known before, so its structure is checked afterwards: Python's decoder counts its
         own recursion, and raises RecursionError far before the stack ends. Raises as `read_line`.
         """
-        found = self._read(text, start)
-        openers = text.count("[", start, found.end) + text.count("{", start, found.end)
-        if openers > self._limits.max_nesting or found.end - start > self._limits.max_values:
-            _check_structure(text[start : found.end], self._limits)
-        check_size(found.end - start, self._limits)
-        return found
+        decoded = self._read(text, start)
+        # Cheap upper bounds: strings may hold brackets too, and only then the exact check runs.
+        openers = text.count("[", start, decoded.end) + text.count("{", start, decoded.end)
+        if openers > self._limits.max_nesting or decoded.end - start > self._limits.max_values:
+            _check_structure(text[start : decoded.end], self._limits)
+        check_size(decoded.end - start, self._limits)
+        return decoded
 
     def _read(self, text: str, start: int) -> Decoded:
+        """The value at a place, and a key that one of its objects lost."""
         self._keys[0] = 0
         try:
             value, end = self._decode(text, start)
@@ -146,7 +165,7 @@ class RowDecoder:
         return Decoded(value, end, _lost_key(text, start, end, keys))
 
 
-def duplicate_key(text: str) -> str | None:
+def find_duplicate_key(text: str) -> str | None:
     """A key that an object in a JSON text has twice; None where there is none. Raises ValueError."""
     begin = _WHITE_SPACE.match(text)
     assert begin is not None
@@ -162,29 +181,41 @@ def _lost_key(text: str, start: int, end: int, keys: int) -> str | None:
     colons = sum(text.count(before, start, end) for before in _BEFORE_COLON)
     if colons == keys:
         return None
-    found: list[str] = []
+    repeated: list[str] = []
 
     def compare(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made = dict(pairs)
-        if len(made) < len(pairs) and not found:
+        """The object; notes the first key that stands twice."""
+        value = dict(pairs)
+        if len(value) < len(pairs) and not repeated:
             names = [name for name, _ in pairs]
-            found.append(next(name for name in made if names.count(name) > 1))
-        return made
+            repeated.append(next(name for name in value if names.count(name) > 1))
+        return value
 
+    # The slow way, only for rows whose counts differ: a key that is lost, or a string that looks
+    # like one.
     json.JSONDecoder(object_pairs_hook=compare).raw_decode(text, start)
-    return found[0] if found else None
+    return repeated[0] if repeated else None
 
 
 def replace_surrogates(
     value: Any, text: str, start: int = 0, end: int | None = None
 ) -> tuple[Any, bool]:
-    """The value that `text[start:end]` holds, with U+FFFD for lone surrogates; was there one?"""
+    """A value with U+FFFD for lone surrogates, and whether there was one.
+
+    Args:
+        value: what the text was parsed to.
+        text: the text that it stands in.
+        start: where it begins there.
+        end: one past its end; None for the end of the text.
+    """
+    # A surrogate can only come from an escape: UTF-8 can't hold one. Nearly all texts end here.
     if text.find("\\ud", start, end) < 0 and text.find("\\uD", start, end) < 0:
         return value, False
     try:
+        # An emoji is a whole pair, which Python joined. Only encoding tells whether a half is left.
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return _replaced(value), True
+        return _without_lone_halves(value), True
     return value, False
 
 
@@ -199,6 +230,7 @@ def check_whole_numbers(value: Any) -> None:
     elif isinstance(value, list):
         for item in value:
             check_whole_numbers(item)
+    # True and False are integers of one bit.
     elif isinstance(value, int) and value.bit_length() > MAX_SETTING_BITS:
         raise InputLimitError(
             f"a whole number of {value.bit_length():,} bits; at most {MAX_SETTING_BITS} are"
@@ -207,9 +239,12 @@ def check_whole_numbers(value: Any) -> None:
 
 
 def _check_structure(text: str, limits: Limits) -> None:
+    """Raise InputLimitError where a text is nested too deeply or holds too many values."""
     openers = text.count("[") + text.count("{")
+    # No text can be nested deeper than it has brackets, nor hold more values than characters.
     if openers <= limits.max_nesting and len(text) <= limits.max_values:
         return
+    # Brackets and commas inside strings are text.
     bare = _STRING.sub("", text)
     brackets = _NO_BRACKET.sub("", bare)
     if any(depth > limits.max_nesting for depth in accumulate(map(_STEP.__getitem__, brackets))):
@@ -232,11 +267,13 @@ def _line_of_depth(text: str, allowed: int) -> int:
     return 1
 
 
-def _integer(digits: str) -> int | float:
+def _parse_integer(digits: str) -> int | float:
+    """A whole number, or a float where it is so long that no setting or count can be it."""
     return int(digits) if len(digits) <= MAX_EXACT_DIGITS else float(digits)
 
 
 def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
+    """The value as the caller wants lone surrogates treated. Raises InputLimitError."""
     if surrogates == "keep":
         return value
     value, replaced = replace_surrogates(value, text)
@@ -247,13 +284,19 @@ def _without_surrogates(value: Any, text: str, surrogates: Surrogates) -> Any:
     return value
 
 
-def _replaced(value: Any) -> Any:
+def _without_lone_halves(value: Any) -> Any:
+    """The value with U+FFFD for each half, in keys too."""
     if isinstance(value, str):
+        # UTF-16 is where halves come from: written as it, each half that has no partner is
+        # replaced.
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {_replaced(key): _replaced(item) for key, item in value.items()}
-    return [_replaced(item) for item in value] if isinstance(value, list) else value
+        return {
+            _without_lone_halves(key): _without_lone_halves(item) for key, item in value.items()
+        }
+    return [_without_lone_halves(item) for item in value] if isinstance(value, list) else value
 
 
 def _quote_key(key: str) -> str:
+    """A key for a message, cut."""
     return repr(key if len(key) <= 60 else f"{key[:60]}...")

@@ -43,6 +43,7 @@ BLANK_LINES_PER_LINE = 10
 """Blank lines more for each line that holds something, so that rows set far apart can be read."""
 
 
+# A caller chooses the kind of document, never a number: so one table bounds everything, and docs/limits.md shows it.
 class Limits(NamedTuple):
     """What one kind of document may have."""
 
@@ -83,6 +84,8 @@ class InputLimitError(ValueError):
     """The input goes past a bound; `lineno` is the line, from 1, or None where there are no lines."""
 
     def __init__(self, msg: str, lineno: int | None = None) -> None:
+        # The message has no path: the reader behind the guard does not know it, and its caller adds
+        # it.
         super().__init__(msg if lineno is None else f"{msg}: line {lineno}")
         self.msg = msg
         self.lineno = lineno

@@ -12,17 +12,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from truetune.errors import UsageError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 
-NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
+MODELFILE_NAME = re.compile(r"(?:^|[.\-_])modelfile(?:$|[.\-_])", re.I)
 """`Modelfile`, `Modelfile.q8`, `support.modelfile`"""
+# An unclosed triple quote reaches to the end of the file: what stands behind it is text, and no
+# instruction.
 INSTRUCTION = re.compile(
     r"[ \t]*(from|adapter|parameter|template|system|message|license|requires)\b[ \t]*"
     r"(\"\"\".*?(?:\"\"\"|\Z)|[^\n]*)",
     re.I | re.S,
 )
-OFF = re.compile(r"[ \t]*#[ \t]*adapter\b[ \t]*(\S+)", re.I)
+# `#ADAPTER ./lora` is what is left when somebody merged the adapter, or forgot it: a rule compares
+# the two.
+COMMENTED_ADAPTER = re.compile(r"[ \t]*#[ \t]*adapter\b[ \t]*(\S+)", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Modelfile:
 
     def all(self, word: str) -> tuple[Instruction, ...]:
         """The instructions of one word."""
-        return tuple(found for found in self.instructions if found.word == word)
+        return tuple(instruction for instruction in self.instructions if instruction.word == word)
 
     def last(self, word: str) -> Instruction | None:
         """The instruction of one word that counts: the last; None where there is none."""
@@ -56,18 +60,22 @@ class Modelfile:
     @property
     def parameters(self) -> dict[str, Instruction]:
         """Name of a parameter -> its value; of a name that is given more than once, the last."""
-        found = {}
-        for one in self.all("parameter"):
-            name, _, value = one.value.partition(" ")
-            found[name.lower()] = Instruction(name.lower(), _bare(value), one.line)
-        return found
+        parameters = {}
+        for instruction in self.all("parameter"):
+            name, _, value = instruction.value.partition(" ")
+            parameters[name.lower()] = Instruction(
+                name.lower(), _strip_quotes(value), instruction.line
+            )
+        return parameters
 
     def local(self, word: str) -> Path | None:
         """The file or folder that an instruction names, where it is on this machine."""
-        given = self.last(word)
-        if given is None or "\0" in given.value:
+        instruction = self.last(word)
+        # A null byte in a path raises ValueError deep inside of pathlib.
+        if instruction is None or "\0" in instruction.value:
             return None
-        name = Path(given.value).expanduser()
+        name = Path(instruction.value).expanduser()
+        # Ollama reads paths relative to the Modelfile; people run it from elsewhere too.
         places = (Path(self.path).parent / name, name)
         try:
             return next((place for place in places if place.exists()), None)
@@ -77,7 +85,7 @@ class Modelfile:
 
 def is_modelfile(path: Path) -> bool:
     """Is it a Modelfile, by its name?"""
-    return NAME.search(path.name) is not None
+    return MODELFILE_NAME.search(path.name) is not None
 
 
 def read_modelfile(path: Path) -> Modelfile:
@@ -86,23 +94,24 @@ def read_modelfile(path: Path) -> Modelfile:
         text = read_bounded(path, SETTINGS).decode("utf-8", "replace")
     except (OSError, InputLimitError) as error:
         raise UsageError(f"{path}: {error}") from None
-    found, off, start = [], None, 0
+    instructions, commented, start = [], None, 0
     while start < len(text):
         line = text.count("\n", 0, start) + 1
-        match, comment = INSTRUCTION.match(text, start), OFF.match(text, start)
+        match, comment = INSTRUCTION.match(text, start), COMMENTED_ADAPTER.match(text, start)
         if match is not None:
-            found.append(Instruction(match[1].lower(), _bare(match[2]), line))
+            instructions.append(Instruction(match[1].lower(), _strip_quotes(match[2]), line))
             start = match.end()
         elif comment is not None:
-            off = Instruction("adapter", _bare(comment[1]), line)
+            # The last one, as of instructions.
+            commented = Instruction("adapter", _strip_quotes(comment[1]), line)
         end = text.find("\n", start)
         start = len(text) if end < 0 else end + 1
-    if not found:
+    if not instructions:
         raise UsageError(f"{path}: holds no instruction of a Modelfile, as FROM or ADAPTER")
-    return Modelfile(str(path), tuple(found), off)
+    return Modelfile(str(path), tuple(instructions), commented)
 
 
-def _bare(value: str) -> str:
+def _strip_quotes(value: str) -> str:
     """Without quotes around it."""
     value = value.strip()
     for quote in ('"""', '"', "'"):

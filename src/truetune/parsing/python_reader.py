@@ -1,4 +1,8 @@
-"""Python source behind the guard: CPython's parser bounds its own stack, the code that walks the tree does not."""
+"""Python source behind the guard: CPython's parser bounds its own stack, the code that walks the tree does not.
+
+Source is parsed and never run. Its tree is walked once here, so that rules may walk it by recursion without a look at
+its depth. A literal in a log is bounded much more tightly than a script: it is one record.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,7 @@ def parse_python(text: str, limits: Limits = SOURCE) -> ast.Module:
     check_size(len(text), limits)
     try:
         with warnings.catch_warnings():
+            # A script with `"\d"` would print its SyntaxWarning into our own output.
             warnings.simplefilter("ignore")
             tree = ast.parse(text)
     except (RecursionError, MemoryError):

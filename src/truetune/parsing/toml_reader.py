@@ -1,4 +1,8 @@
-"""TOML behind the guard. Python's reader is recursive in Python, so depth raises an error there and never a crash."""
+"""TOML behind the guard: parts of dotted keys, nesting, and the number of values.
+
+Python's reader is recursive in Python, so that depth raises an error there and never ends the process. What it does not
+bound is time and what its callers walk: keys are counted before it reads, values afterwards.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +29,14 @@ def parse_toml(text: str, limits: Limits = SETTINGS) -> dict[str, Any]:
         value = tomllib.loads(text)
     except RecursionError:
         raise InputLimitError(f"nested more than {limits.max_nesting} deep") from None
-    _check_values(value, limits)
+    # Afterwards, unlike JSON: a document of 1 MiB, the limit for settings, can't hold more than can
+    # be held.
+    _check_nesting_and_count(value, limits)
     check_whole_numbers(value)
     return value
 
 
-def _check_values(value: Any, limits: Limits) -> None:
+def _check_nesting_and_count(value: Any, limits: Limits) -> None:
     """Nesting and number of values, level by level, so that no depth is too deep for this check."""
     level: list[Any] = [value]
     count = depth = 0

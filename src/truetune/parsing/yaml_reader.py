@@ -22,8 +22,10 @@ from truetune.parsing.limits import (
     check_size,
 )
 
+# PyYAML may be built without libyaml; its own loader gives the same events, and is much slower.
 _FAST_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_SMALL = 1 << 16
+# At 2 s a megabyte, 64 KiB cost 0.1 s more where a file is no YAML, and double 0.3 s.
+_MAX_PYTHON_PARSED = 1 << 16
 """Characters of a text that is given to PyYAML's own parser where libyaml refuses it: `{what:}` is YAML for the one and
 none for the other. It takes 2 s for a megabyte, and names the context of an error."""
 _CONSTRUCTION_ERRORS = (
@@ -35,11 +37,11 @@ _CONSTRUCTION_ERRORS = (
     ValueError,
 )
 """What PyYAML raises for `!!timestamp x`, `!!bool x`, `!!int ""` and their like."""
-PLAIN = (str, int, float, type(None))
+_PLAIN_TYPES = (str, int, float, type(None))
 _LONG_NUMBER = re.compile(r"[-+]?(0x[0-9a-fA-F_]{17,}|0b[01_]{65,}|[0-9_]{20,}|[0-9_:.]{100,})")
 """Whole numbers past 64 bits. Numbers to the base 60 (`1:30:00`) are among them: the time that PyYAML takes for one
 grows with the square of its length."""
-_SHOWN = 200
+_MAX_MESSAGE = 200
 """Characters of PyYAML's message that are shown: it repeats what it found"""
 
 
@@ -78,19 +80,20 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     check_size(len(text), limits)
     try:
         try:
-            document = _parse(text, limits, _FAST_LOADER)
+            document = _load_document(text, limits, _FAST_LOADER)
         except yaml.YAMLError:
-            if len(text) > _SMALL:
+            if len(text) > _MAX_PYTHON_PARSED:
                 raise
-            document = _parse(text, limits, yaml.SafeLoader)
+            document = _load_document(text, limits, yaml.SafeLoader)
     except (InputLimitError, YamlError):
         raise
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise YamlError(_reason(error), None if mark is None else mark.line + 1) from None
+        raise YamlError(_error_in_words(error), None if mark is None else mark.line + 1) from None
+    # A value that does not fit its own tag fails inside of PyYAML, without a line.
     except _CONSTRUCTION_ERRORS as error:
         reason = (
-            _reason(error)
+            _error_in_words(error)
             if isinstance(error, ValueError)
             else f"a value that does not fit its tag ({error!r:.60})"
         )
@@ -98,7 +101,8 @@ def parse_yaml(text: str, limits: Limits = SETTINGS) -> YamlDocument:
     return document
 
 
-def _parse(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
+def _load_document(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
+    """One document, its events checked before its nodes are built."""
     _check_events(text, limits, new_loader)
     loader = new_loader(text)
     try:
@@ -106,82 +110,106 @@ def _parse(text: str, limits: Limits, new_loader: Any) -> YamlDocument:
         value = None if node is None else loader.construct_document(node)
     finally:
         loader.dispose()
+    # `10**400` as a setting fails far from here, in numpy or in a seed.
     check_whole_numbers(value)
-    _check_kinds(value)
+    _check_value_types(value)
     return YamlDocument(node, value)
 
 
 def _check_events(text: str, limits: Limits, new_loader: Any) -> None:
     """Follow the events, and stop at the first that goes past a limit."""
-    anchors: dict[str | None, _Size] = {}
-    whole = _Container(None)
-    open_containers = [whole]
+    guard = _EventGuard(limits)
     loader = new_loader(text)
     try:
         while loader.check_event():
-            event = loader.get_event()
-            line = event.start_mark.line + 1
-            if isinstance(event, yaml.CollectionStartEvent):
-                open_containers.append(_Container(event.anchor))
-                if len(open_containers) - 1 > limits.max_nesting:
-                    raise InputLimitError(f"nested more than {limits.max_nesting} deep", line)
-                continue
-            if isinstance(event, yaml.CollectionEndEvent):
-                closed = open_containers.pop()
-                size = _Size(closed.values, closed.characters)
-                anchor: str | None = closed.anchor
-            elif isinstance(event, yaml.AliasEvent):
-                if any(container.anchor == event.anchor for container in open_containers):
-                    raise InputLimitError(
-                        f"the alias *{event.anchor} stands inside of what it repeats", line
-                    )
-                size = anchors.get(event.anchor, _Size(1, 0))
-                anchor = None
-            elif isinstance(event, yaml.ScalarEvent):
-                is_plain = event.style in (None, "") or event.tag is not None
-                if is_plain and len(event.value) >= 19 and _LONG_NUMBER.fullmatch(event.value):
-                    reason = (
-                        f"a whole number of {len(event.value):,} characters; at most"
-                        f" {MAX_SETTING_BITS} bits fit"
-                    )
-                    raise InputLimitError(reason, line)
-                size = _Size(1, len(event.value))
-                anchor = event.anchor
-            else:
-                continue
-            if anchor is not None:
-                anchors[anchor] = size
-            around = open_containers[-1]
-            around.values += size.values
-            around.characters += size.characters
-            if around.values > limits.max_values:
-                raise InputLimitError(
-                    f"more than {limits.max_values:,} values, those of aliases included", line
-                )
-            if around.characters > MAX_ALIAS_CHARACTERS:
-                raise InputLimitError("aliases repeat more text than settings can have", line)
+            guard.take(loader.get_event())
     finally:
         loader.dispose()
 
 
-def _check_kinds(value: Any) -> None:
+class _EventGuard:
+    """Counts the values and characters of each container that is open, with all that aliases repeat.
+
+    An alias costs a few bytes in a file and all of its anchor in memory: ten lines of nine aliases each are a billion
+    values. So the size of what each anchor names is kept, and added again where an alias stands.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._sizes_by_anchor: dict[str | None, _Size] = {}
+        # The first stands for the document, so that each value has a container around it.
+        self._open = [_Container(None)]
+
+    def take(self, event: Any) -> None:
+        """The next event. Raises InputLimitError, with the line."""
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append(_Container(event.anchor))
+            if len(self._open) - 1 > self._limits.max_nesting:
+                raise InputLimitError(f"nested more than {self._limits.max_nesting} deep", line)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            closed = self._open.pop()
+            self._add(_Size(closed.values, closed.characters), closed.anchor, line)
+        elif isinstance(event, yaml.AliasEvent):
+            self._add(self._size_of_alias(event.anchor, line), None, line)
+        elif isinstance(event, yaml.ScalarEvent):
+            _check_number(event, line)
+            self._add(_Size(1, len(event.value)), event.anchor, line)
+
+    def _size_of_alias(self, anchor: str | None, line: int) -> _Size:
+        """What an alias repeats. Raises InputLimitError where it stands inside of that."""
+        if any(container.anchor == anchor for container in self._open):
+            # A value that holds itself: PyYAML builds it, and whoever walks it never ends.
+            raise InputLimitError(f"the alias *{anchor} stands inside of what it repeats", line)
+        # PyYAML raises for an alias without an anchor, when it builds the value.
+        return self._sizes_by_anchor.get(anchor, _Size(1, 0))
+
+    def _add(self, size: _Size, anchor: str | None, line: int) -> None:
+        """Count a value towards the container around it. Raises InputLimitError."""
+        if anchor is not None:
+            self._sizes_by_anchor[anchor] = size
+        around = self._open[-1]
+        around.values += size.values
+        around.characters += size.characters
+        if around.values > self._limits.max_values:
+            raise InputLimitError(
+                f"more than {self._limits.max_values:,} values, those of aliases included", line
+            )
+        if around.characters > MAX_ALIAS_CHARACTERS:
+            raise InputLimitError("aliases repeat more text than settings can have", line)
+
+
+def _check_number(event: Any, line: int) -> None:
+    """Raise InputLimitError for a whole number that no setting can be. Quoted text is no number, whatever it holds."""
+    is_plain = event.style in (None, "") or event.tag is not None
+    # 64 bits have 19 digits at most: shorter values need no pattern.
+    if is_plain and len(event.value) >= 19 and _LONG_NUMBER.fullmatch(event.value):
+        reason = (
+            f"a whole number of {len(event.value):,} characters; at most"
+            f" {MAX_SETTING_BITS} bits fit"
+        )
+        raise InputLimitError(reason, line)
+
+
+def _check_value_types(value: Any) -> None:
     """Raises YamlError for what JSON and TOML don't have: sets, bytes, keys that hold values, halves of characters."""
     if isinstance(value, dict):
         for key, item in value.items():
-            if not isinstance(key, PLAIN) and not _is_date(key):
+            if not isinstance(key, _PLAIN_TYPES) and not _is_date(key):
                 raise YamlError(f"a key is {type(key).__name__}; expected text")
-            _check_kinds(key)
-            _check_kinds(item)
+            _check_value_types(key)
+            _check_value_types(item)
     elif isinstance(value, list):
         for item in value:
-            _check_kinds(item)
+            _check_value_types(item)
     elif isinstance(value, str):
+        # YAML can escape half a character; a file or a tokenizer can't hold it.
         if any("\ud800" <= character <= "\udfff" for character in value):
             raise YamlError(
                 "half of a surrogate pair (\\ud800 to \\udfff) is no text; write the whole"
                 " character"
             )
-    elif not isinstance(value, PLAIN) and not _is_date(value):
+    elif not isinstance(value, _PLAIN_TYPES) and not _is_date(value):
         raise YamlError(
             f"a value of the kind {type(value).__name__}; expected text, numbers, lists and"
             " mappings"
@@ -189,10 +217,14 @@ def _check_kinds(value: Any) -> None:
 
 
 def _is_date(value: Hashable) -> bool:
+    """Is it a date or a time?"""
+    # `2024-01-01` is a date in YAML and a name to people: the readers of settings write it back as
+    # text.
     from datetime import date
 
     return isinstance(value, date)
 
 
-def _reason(error: Exception) -> str:
-    return " ".join(str(getattr(error, "problem", None) or error).split())[:_SHOWN]
+def _error_in_words(error: Exception) -> str:
+    """What PyYAML says, on one line."""
+    return " ".join(str(getattr(error, "problem", None) or error).split())[:_MAX_MESSAGE]

@@ -12,7 +12,7 @@ from typing import Any
 from truetune.checks.judge_audit import AuditReport
 from truetune.checks.judge_audit import audit as judge
 from truetune.checks.judgement import NotJudged
-from truetune.checks.recitation.recited import UNLEARNED
+from truetune.checks.recitation.recitation_record import MAX_LEARNED_LOSS
 from truetune.probe.run_record import Record
 from truetune.rehearsal.mutation_score import Mutation, score_mutations
 from truetune.spec.run import RunSpec
@@ -117,7 +117,7 @@ def _note_unlearned_rows(recitation: dict[str, Any]) -> Iterator[str]:
             f"the rows were learned in part only (loss {losses[0]:.2g} to {losses[-1]:.2g} in"
             f" {len(losses)} steps): their answers are not judged"
         )
-    elif of_labels is not None and of_labels > UNLEARNED:
+    elif of_labels is not None and of_labels > MAX_LEARNED_LOSS:
         yield (
             f"this loss can be low ({losses[-1]:.2g}) where the labels are not learned (their"
             f" cross-entropy is {of_labels:.2g}): answers are not judged"

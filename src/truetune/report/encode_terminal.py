@@ -20,7 +20,7 @@ from truetune.report.terminal_output import print_visible
 from truetune.report.visible_text import count_noun, format_share, visible
 
 if TYPE_CHECKING:
-    from truetune.tokenized.verify import Comparison
+    from truetune.tokenized.compare_cache import Comparison
 
 MAX_DIFFERENCES = 3
 """Places of each kind"""

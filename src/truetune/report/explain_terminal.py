@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from truetune.checks.explaining.guides import GUIDES, Cause, Guide
-from truetune.checks.explaining.search import Hit
+from truetune.checks.explaining.search_topics import Hit
 from truetune.logs.console.messages import Message, find_message
 
 TOPIC_KINDS = {

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from truetune.data.output_file import Form
+from truetune.data.output_file import FileForm
 from truetune.package import __version__
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
@@ -76,9 +76,9 @@ def _is_sarif(path: Path) -> bool:
 
 
 FILE_SIGNATURES = {
-    "rows": Form("rows that truetune wrote", _begins_with(_CITED_ROWS_START)),
-    "html": Form("a page that truetune wrote", _begins_with(_PAGE_START)),
-    "json": Form("a result that truetune wrote as JSON", _begins_with(_JSON_START)),
-    "sarif": Form("a SARIF log that truetune wrote", _is_sarif),
-    "terminal": Form("a report that truetune wrote as text", _is_text),
+    "rows": FileForm("rows that truetune wrote", _begins_with(_CITED_ROWS_START)),
+    "html": FileForm("a page that truetune wrote", _begins_with(_PAGE_START)),
+    "json": FileForm("a result that truetune wrote as JSON", _begins_with(_JSON_START)),
+    "sarif": FileForm("a SARIF log that truetune wrote", _is_sarif),
+    "terminal": FileForm("a report that truetune wrote as text", _is_text),
 }

@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 
 from truetune.checks.catalogue import find
-from truetune.fixing.run import Fixed
+from truetune.fixing.fix_file import Fixed
 from truetune.report.visible_text import clip_text, count_noun, visible
 from truetune.spec.run import RunSpec
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from truetune.parsing.shell import CommandFile, parse_commands
+from truetune.parsing.shell_commands import CommandFile, parse_commands
 from truetune.source.config import named_model
 from truetune.source.module import Module
 from truetune.source.notebook import blank

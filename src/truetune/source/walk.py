@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from truetune.errors import UsageError
-from truetune.parsing.shell import is_command_file
+from truetune.parsing.shell_commands import is_command_file
 from truetune.spec.near import near_path
 
 SKIPPED = frozenset(

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from truetune.errors import SpecError
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.toml_reader import parse_toml
 from truetune.parsing.yaml_reader import parse_yaml

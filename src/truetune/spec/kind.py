@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, Literal
 
 from truetune.errors import SpecError, UsageError, name_list
-from truetune.parsing.decompression import SUFFIXES
+from truetune.parsing.decompression import COMPRESSED_SUFFIXES
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.parsing.modelfile import is_modelfile
-from truetune.parsing.shell import is_command_file
+from truetune.parsing.shell_commands import is_command_file
 from truetune.spec import located
 from truetune.spec.config import Stack
 from truetune.spec.near import near_path
 from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
 from truetune.spec.stacks.registry import config_readers
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 FileKind = Literal[
     "data",
@@ -69,7 +69,7 @@ PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
 """How a text begins that is no JSON: `Epoch 1`, `{'loss': 2.1}`, `[INFO|trainer.py:2134]`"""
 TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
 ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
-PACKED = frozenset(SUFFIXES)
+PACKED = frozenset(COMPRESSED_SUFFIXES)
 DESCRIBES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "adapter_config.json", "trainer_state.json", "preprocessor_config.json",

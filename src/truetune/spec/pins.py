@@ -26,7 +26,7 @@ from typing import Literal
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import InvalidVersion, Version
 
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import LOCK, SETTINGS, InputLimitError
 
 Age = Literal["older", "current", "unknown"]

@@ -15,7 +15,7 @@ from pydantic import (
 
 from truetune.spec.row_formats import known_format
 from truetune.spec.training import Training
-from truetune.trainers.facts import NAMES, TrainerName
+from truetune.trainers.trainer_facts import TRAINER_NAMES, TrainerName
 
 Severity = Literal["error", "warning", "info"]
 What = Literal["assistant", "last", "completion", "all"]
@@ -153,7 +153,7 @@ class RunSpec(_Part):
     @classmethod
     def _trainer_by_name(cls, value: Any) -> Any:
         """`trainer: trl` is `trained_by: trl`."""
-        if not isinstance(value, dict) or value.get("trainer") not in NAMES:
+        if not isinstance(value, dict) or value.get("trainer") not in TRAINER_NAMES:
             return value
         named = value["trainer"]
         if value.get("trained_by") not in (None, named):
@@ -169,7 +169,7 @@ class RunSpec(_Part):
     def _trainer_is_known(cls, value: Any) -> Any:
         if isinstance(value, str):
             raise ValueError(
-                f"expected one of {', '.join(NAMES)}, or the arguments of a trainer by name"
+                f"expected one of {', '.join(TRAINER_NAMES)}, or the arguments of a trainer by name"
             )
         return value
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packaging.version import Version
 
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import MODEL_FILE, InputLimitError
 from truetune.spec.pins import Pins, installed_release
 

@@ -21,17 +21,23 @@ from truetune.errors import TruetuneError
 from truetune.generation.garbage_text import find_garbage
 from truetune.render.probes import Probes
 from truetune.render.rendering import Source
-from truetune.tokenized.chunks import Ints, Mask
-from truetune.tokenized.layout import ROLES, layout_of
-from truetune.tokenized.placing import Placed
+from truetune.tokenized.place_tokens import PlacedChunk
+from truetune.tokenized.row_chunks import Ints, Mask
+from truetune.tokenized.turn_headers import ROLE_NAMES, find_turn_layout
 
-SAMPLED = 256
+# Chosen, not measured: a template that differs differs in most rows, and each row costs two
+# renderings.
+MAX_SAMPLED_ROWS = 256
 """Rows that are tried at most"""
-FIRST, LATER = 16, 1
+# More of the first chunk, so that a small file is judged by more than a row or two.
+ROWS_OF_FIRST_CHUNK, ROWS_OF_LATER_CHUNK = 16, 1
 """... of the first chunk, and of each one behind it"""
-LONGEST = 4_096
+# Chosen, not measured: longer rows are packs, which are no single conversation.
+MAX_ROW_TOKENS = 4_096
 """Tokens of a row that are read"""
-FEWEST = 40
+# Chosen, not measured: names and numbers pass for text of any tokenizer; double would leave out
+# short chats.
+MIN_TEXT_BYTES = 40
 """Bytes; a shorter text tells nothing"""
 
 
@@ -49,7 +55,7 @@ class RoundTrip:
     """Those whose rendering has other ids, with the first difference"""
 
 
-class RoundTrips:
+class RoundTripSampler:
     """Takes rows while chunks are read."""
 
     def __init__(self, probes: Probes) -> None:
@@ -58,32 +64,38 @@ class RoundTrips:
         self._added = np.array(
             sorted(probes.tokenizer.backend.get_added_tokens_decoder()), np.int64
         )
+        # The exact way: a shortcut that is wrong would look like another template.
         self._encoder = Encoder(probes.tokenizer.backend, only_reference=True)
-        self._layout = layout_of(probes)
+        self._layout = find_turn_layout(probes)
         self._tried = 0
         self.found = RoundTrip()
 
-    def add(self, placed: Placed) -> None:
+    def add(self, placed: PlacedChunk) -> None:
         """Try a few rows of a chunk."""
         rows = len(placed.chunk.rows)
-        if self._tried >= SAMPLED or not rows:
+        if self._tried >= MAX_SAMPLED_ROWS or not rows:
             return
-        wanted = LATER if self._tried else FIRST
+        wanted = ROWS_OF_LATER_CHUNK if self._tried else ROWS_OF_FIRST_CHUNK
+        # Spread over the chunk: files are often sorted by length or source.
         for row in np.unique(np.linspace(0, rows - 1, min(wanted, rows)).astype(int)).tolist():
             self._tried += 1
             self._try_tokens(placed, row)
             self._try_template(placed, row)
 
-    def _try_tokens(self, placed: Placed, row: int) -> None:
+    def _try_tokens(self, placed: PlacedChunk, row: int) -> None:
+        """Read the text of a row, and note it where the ids spell none."""
         chunk = placed.chunk
         part = slice(
             int(chunk.offsets[row]),
-            min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + LONGEST),
+            min(int(chunk.offsets[row + 1]), int(chunk.offsets[row]) + MAX_ROW_TOKENS),
         )
         kept = placed.valid[part] & ~placed.padding[part]
-        pieces = [self._spell(piece) for piece in self._pieces(chunk.ids[part][kept])]
+        pieces = [
+            self._spell_bytes(piece) for piece in self._split_at_added_tokens(chunk.ids[part][kept])
+        ]
+        # Added tokens part the text: they are no words, and hold no characters of a row.
         text = b" ".join(pieces)
-        if len(text) < FEWEST:
+        if len(text) < MIN_TEXT_BYTES:
             return
         self.found.read += 1
         if (
@@ -94,61 +106,80 @@ class RoundTrips:
                 (chunk.origin(row), repr(text.decode("utf-8", "replace")[:80]))
             )
 
-    def _pieces(self, ids: Ints) -> Iterator[Ints]:
+    def _split_at_added_tokens(self, ids: Ints) -> Iterator[Ints]:
         """The text between added tokens."""
         borders = np.flatnonzero(np.isin(ids, self._added))
         starts = [0, *(borders + 1).tolist()]
         for start, end in zip(starts, [*borders.tolist(), len(ids)], strict=True):
             yield ids[start:end]
 
-    def _spell(self, ids: Ints) -> bytes:
+    def _spell_bytes(self, ids: Ints) -> bytes:
+        """The bytes of some ids."""
         return b"".join(self._vocabulary.spell(int(id)) for id in ids)
 
-    def _text(self, ids: Ints) -> str:
-        return self._spell(ids).decode("utf-8", "replace")
+    def _spell_text(self, ids: Ints) -> str:
+        """The text of some ids."""
+        return self._spell_bytes(ids).decode("utf-8", "replace")
 
-    def _try_template(self, placed: Placed, row: int) -> None:
+    def _try_template(self, placed: PlacedChunk, row: int) -> None:
         """Render the row's conversation again, and compare the ids."""
-        ids, messages = self._conversation(placed, row)
+        ids, messages = self._read_conversation(placed, row)
         if not messages:
             return
-        wanted = [made for made in map(self._rendered, _variants(messages)) if made is not None]
+        wanted = [
+            rendered_ids
+            for rendered_ids in map(self._render_ids, _message_variants(messages))
+            if rendered_ids is not None
+        ]
         if not wanted:
             return
         self.found.rendered += 1
-        if not any(_begins_alike(ids, made) for made in wanted):
-            at = max((_common(ids, made) for made in wanted), default=0)
-            best = max(wanted, key=lambda made: _common(ids, made))
+        # Any of the variants will do: what a template writes into the system turn by itself can't
+        # be told from the row's text.
+        if not any(_begins_alike(ids, rendered_ids) for rendered_ids in wanted):
+            at = max(
+                (_common_prefix_length(ids, rendered_ids) for rendered_ids in wanted), default=0
+            )
+            best = max(wanted, key=lambda rendered_ids: _common_prefix_length(ids, rendered_ids))
+            # Two tokens before the difference, so that the place is recognised.
             around = slice(max(0, at - 2), at + 10)
-            text = f"stored: {self._text(ids[around])!r}, rendered: {self._text(best[around])!r}"
+            text = f"stored: {self._spell_text(ids[around])!r}, rendered: {self._spell_text(best[around])!r}"
             self.found.differ.append((placed.chunk.origin(row), text))
 
-    def _conversation(self, placed: Placed, row: int) -> tuple[Ints, list[Message]]:
+    def _read_conversation(self, placed: PlacedChunk, row: int) -> tuple[Ints, list[Message]]:
         """(ids without BOS, messages); no messages where the row is no single conversation of plain turns."""
         chunk, turns = placed.chunk, placed.turns
         start, end = int(chunk.offsets[row]), int(chunk.offsets[row + 1])
-        text = ~placed.padding[start:end] & self._without_bos(placed.source[start:end])
-        mine = turns.only(turns.row == row)
-        roles = [Source(int(role)) for role in mine.role]
-        if end - start > LONGEST or not _is_plain(roles) or chunk.borders[start + 1 : end].any():
+        text = ~placed.padding[start:end] & self._mask_without_bos(placed.source[start:end])
+        row_turns = turns.select(turns.row == row)
+        roles = [Source(int(role)) for role in row_turns.role]
+        if (
+            # Packs, tool calls and cut conversations are not rendered: their difference would be
+            # one of this reading, not of the template.
+            end - start > MAX_ROW_TOKENS
+            or not _is_plain(roles)
+            or chunk.borders[start + 1 : end].any()
+        ):
             return chunk.ids[:0], []
         messages: list[Message] = []
-        before = chunk.ids[start : int(mine.header[0])][
-            placed.source[start : int(mine.header[0])] == Source.SYSTEM
+        before = chunk.ids[start : int(row_turns.header[0])][
+            placed.source[start : int(row_turns.header[0])] == Source.SYSTEM
         ]
         if len(before):
             messages.append(
                 {
                     "role": "system",
-                    "content": self._spell(before).decode("utf-8", "replace").strip(),
+                    "content": self._spell_bytes(before).decode("utf-8", "replace").strip(),
                 }
             )
-        for role, first, last in zip(roles, mine.start.tolist(), mine.end.tolist(), strict=True):
-            content = self._text(chunk.ids[first:last])
-            messages.append({"role": ROLES[role], "content": content.strip()})
+        for role, first, last in zip(
+            roles, row_turns.start.tolist(), row_turns.end.tolist(), strict=True
+        ):
+            content = self._spell_text(chunk.ids[first:last])
+            messages.append({"role": ROLE_NAMES[role], "content": content.strip()})
         return chunk.ids[start:end][text], messages
 
-    def _without_bos(self, source: NDArray[np.uint8]) -> Mask:
+    def _mask_without_bos(self, source: NDArray[np.uint8]) -> Mask:
         """A missing or second BOS is a finding of its own."""
         return (
             np.full(len(source), True)
@@ -156,20 +187,25 @@ class RoundTrips:
             else np.asarray(source != Source.BOS)
         )
 
-    def _rendered(self, messages: list[Message]) -> Ints | None:
+    def _render_ids(self, messages: list[Message]) -> Ints | None:
+        """The ids that the template gives for these messages; None where it refuses them."""
         row = Conversation(Origin("ids", 1, 0), "messages", messages)
         try:
-            made = batch([row], self._probes.renderer(history="single"), self._encoder, exact=True)
+            encoded = batch(
+                [row], self._probes.renderer(history="single"), self._encoder, exact=True
+            )
         except TruetuneError:
             return None
-        if made.rejected or len(made.examples) != 1:
+        if encoded.rejected or len(encoded.examples) != 1:
             return None
-        return np.asarray(made.ids[self._without_bos(made.source)], np.int64)
+        return np.asarray(encoded.ids[self._mask_without_bos(encoded.source)], np.int64)
 
 
 def _is_no_text(piece: bytes) -> bool:
     """Are there bytes inside that are no UTF-8, or control characters? The ids of a text never spell them; a cut one
     may begin or end within a character."""
+    # The character that stands for broken bytes may be in the text itself, as three bytes: those
+    # are no fault.
     text = piece.decode("utf-8", "replace").strip("\ufffd")
     inside = text.replace("\ufffd", "") if b"\xef\xbf\xbd" in piece else text
     return "\ufffd" in inside or any(c < " " and c not in "\n\t\r\f\v\x1b" for c in inside)
@@ -182,16 +218,17 @@ def _is_plain(roles: list[Source]) -> bool:
     return len(turns) > 1 and turns == expected[: len(turns)]
 
 
-def _variants(messages: list[Message]) -> Iterator[list[Message]]:
+def _message_variants(messages: list[Message]) -> Iterator[list[Message]]:
     """The messages, and without what a template may write into its system turn by itself (a date, a default)."""
     yield messages
     if messages[0]["role"] == "system":
         yield messages[1:]
         own = str(messages[0]["content"]).rpartition("\n\n")[2]
+        # The date or default stands before the row's own text, parted by an empty line (Llama 3).
         yield [{**messages[0], "content": own}, *messages[1:]]
 
 
-def _common(one: Ints, other: Ints) -> int:
+def _common_prefix_length(one: Ints, other: Ints) -> int:
     """How many ids two sequences share at their beginning."""
     size = min(len(one), len(other))
     differ = np.flatnonzero(one[:size] != other[:size])
@@ -201,5 +238,6 @@ def _common(one: Ints, other: Ints) -> int:
 def _begins_alike(stored: Ints, rendered: NDArray[np.int64]) -> bool:
     """Is the shorter the beginning of the longer? A row may be cut, or lack a line break behind its last stop."""
     size = min(len(stored), len(rendered))
+    # Two tokens: a line break behind the stop, or a stop and a line break.
     short = abs(len(stored) - len(rendered)) <= 2 or len(stored) < len(rendered)
-    return _common(stored, rendered) == size and short
+    return _common_prefix_length(stored, rendered) == size and short

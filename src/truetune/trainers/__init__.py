@@ -10,28 +10,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from truetune.trainers import (
-    axolotl,
-    llama_factory,
-    torch_loop,
-    transformers_trainer,
-    trl_sft,
-    truetune_train,
-    unsloth,
+    axolotl_facts,
+    llama_factory_facts,
+    torch_loop_facts,
+    transformers_facts,
+    trl_sft_facts,
+    truetune_facts,
+    unsloth_facts,
 )
-from truetune.trainers.facts import NAMES, UNKNOWN, TrainerFacts, TrainerName
+from truetune.trainers.trainer_facts import TRAINER_NAMES, UNKNOWN, TrainerFacts, TrainerName
 
-__all__ = ["NAMES", "TRAINERS", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
+__all__ = ["TRAINERS", "TRAINER_NAMES", "UNKNOWN", "TrainerFacts", "TrainerName", "facts_of"]
 
+# By name, in the order in which reports list them; a new trainer is one module and one line here.
 TRAINERS: Mapping[TrainerName, TrainerFacts] = {
     facts.name: facts
     for facts in (
-        trl_sft.FACTS,
-        transformers_trainer.FACTS,
-        axolotl.FACTS,
-        llama_factory.FACTS,
-        unsloth.FACTS,
-        truetune_train.FACTS,
-        torch_loop.FACTS,
+        trl_sft_facts.FACTS,
+        transformers_facts.FACTS,
+        axolotl_facts.FACTS,
+        llama_factory_facts.FACTS,
+        unsloth_facts.FACTS,
+        truetune_facts.FACTS,
+        torch_loop_facts.FACTS,
     )
     if facts.name is not None
 }
@@ -39,4 +40,5 @@ TRAINERS: Mapping[TrainerName, TrainerFacts] = {
 
 def facts_of(name: TrainerName | None) -> TrainerFacts:
     """The facts of a trainer; those of no trainer in particular where it is not known."""
+    # Not a KeyError and not a guess: rules then name both cases.
     return UNKNOWN if name is None else TRAINERS[name]

@@ -28,13 +28,13 @@ from truetune.data.files import find_sources
 from truetune.data.output_folder import (
     LOCK_NAME,
     Input,
-    Listed,
+    ListedFile,
     Stranger,
     check_output_folder,
     find_strangers,
     is_listed_file,
     is_our_lock,
-    listing_from,
+    parse_listing,
     remove_empty_folders,
     remove_listed_files,
 )
@@ -136,7 +136,7 @@ def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger |
     Returns:
         The first such thing; None where there is nothing.
     """
-    listed = listing_from(run.get("files")) or {}
+    listed = parse_listing(run.get("files")) or {}
     # Once the weights of the end are being written, a crash may have left any of them in any
     # state, and no list of them has been written yet.
     saving = run.get("saving") is True
@@ -154,7 +154,9 @@ def find_stranger(folder: Path, run: Mapping[str, Any], last: int) -> Stranger |
     return None
 
 
-def _stranger_at_top(path: Path, listed: Mapping[str, Listed], *, saving: bool) -> Stranger | None:
+def _stranger_at_top(
+    path: Path, listed: Mapping[str, ListedFile], *, saving: bool
+) -> Stranger | None:
     """Judge one entry of the run's folder itself."""
     is_final, is_working = FINAL_FILES.fullmatch(path.name), path.name in WORKING_FILES
     # A link would have the run write, or remove, somewhere else.
@@ -234,12 +236,12 @@ def _stranger_in_checkpoint(path: Path, run: Mapping[str, Any]) -> Stranger | No
     return next(find_strangers(path, {}, folders=inside, also_ours=also_ours), None)
 
 
-def listed_files(checkpoint: Path) -> dict[str, Listed] | None:
+def listed_files(checkpoint: Path) -> dict[str, ListedFile] | None:
     """The files that a checkpoint's whole.json lists; None where it has none that truetune wrote."""
     path = checkpoint / WHOLE_FILE
     mark = None if checkpoint.is_symlink() or path.is_symlink() else read_object(path, [])
     return (
-        listing_from(mark.get("files"))
+        parse_listing(mark.get("files"))
         if mark is not None and mark.get("format") == RECORD_FORMAT
         else None
     )

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from truetune.data.conversation import Conversation, Origin
+from truetune.data.file_records import Record, read_records
 from truetune.data.files import Source, open_raw
-from truetune.data.records import Record, read_records
-from truetune.data.rows import find_exemplar, iterate_conversations
+from truetune.data.rows import conversations_of_records, find_format_record
 from truetune.errors import DataError
 from truetune.report.page.render_rows import RowRenderer
 from truetune.report.page.token_rows import TokenRow, row_without_tokens
@@ -111,7 +111,7 @@ class ConversationRows:
                 }
                 by_row |= {
                     row.origin.row: row
-                    for row in iterate_conversations(part, source, number, like=like, **form)
+                    for row in conversations_of_records(part, source, number, like=like, **form)
                 }
             for origin, record in zip(origins, part, strict=True):
                 # Whatever the reader passes over without a word still has a row of its own
@@ -127,14 +127,14 @@ class ConversationRows:
             try:
                 with open_raw(source.path) as raw:
                     head = islice(read_records(source, raw), FORMAT_ROWS)
-                    first_row = find_exemplar(
+                    first_row = find_format_record(
                         head, source, self.spec.format, self.spec.map, skips=True
                     )
                     # No row decides the format: the first one is read strictly, so that its
                     # error is the reason that is shown.
                     if first_row is None:
                         raw.seek(0)
-                        find_exemplar(
+                        find_format_record(
                             islice(read_records(source, raw), 1),
                             source,
                             self.spec.format,

@@ -11,8 +11,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
+from truetune.data.file_records import Record, is_array
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, open_raw, open_unpacked
-from truetune.data.records import Record, is_array
 from truetune.errors import DataError
 
 # Chosen, not measured: 1 MiB is read at once, so that closing the view waits for one block at
@@ -97,7 +97,7 @@ class ForwardReader:
 
     def rows(self, at: int, count: int) -> list[Any]:
         """Raises DataError."""
-        from truetune.data.columnar import rows_of_batch
+        from truetune.data.columnar import batch_to_rows
 
         rows: list[Any] = []
         while len(rows) < count:
@@ -105,7 +105,7 @@ class ForwardReader:
             if held is None:
                 break
             first, batch = held
-            rows += rows_of_batch(
+            rows += batch_to_rows(
                 self._source, batch.slice(at + len(rows) - first, count - len(rows))
             )
         return rows

@@ -16,9 +16,9 @@ from io import BytesIO
 from itertools import islice
 from typing import IO, NamedTuple
 
+from truetune.data.file_records import Record, read_json_lines, read_part, read_records
 from truetune.data.files import Source, open_raw, open_unpacked
-from truetune.data.records import Record, read_json_lines, read_part, read_records
-from truetune.data.stretches import Stretch, cut_stretches
+from truetune.data.line_stretches import Stretch, cut_stretches
 from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.viewing.file_readers import (
@@ -202,10 +202,10 @@ class RowIndex:
             yield from self._of_text(number, read_records(source, raw))
 
     def _of_table(self, number: int, source: Source, raw: IO[bytes]) -> Iterator[tuple[Chunk, int]]:
-        from truetune.data.columnar import read_batches, row_group_numbers
+        from truetune.data.columnar import count_rows_of_parts, read_batches
 
         line, whole = 1, Chunk(number, self.indexed)
-        for group, rows in enumerate(row_group_numbers(source, raw)):
+        for group, rows in enumerate(count_rows_of_parts(source, raw)):
             yield Chunk(number, self.indexed, group=group, line=line), rows
             line += rows
         # Neither groups nor batches are known without reading: an Arrow stream, or a packed

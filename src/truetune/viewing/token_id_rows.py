@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from truetune.data.file_records import Record
 from truetune.data.files import Source
-from truetune.data.records import Record
 from truetune.errors import TruetuneError
 from truetune.render.probes import prepared
 from truetune.report.page.token_rows import (
@@ -22,8 +22,8 @@ from truetune.report.page.token_rows import (
     source_letters,
 )
 from truetune.spec.run import RunSpec
-from truetune.tokenized.chunks import chunk_of
-from truetune.tokenized.placing import Placed, Placer
+from truetune.tokenized.place_tokens import PlacedChunk, TokenPlacer
+from truetune.tokenized.row_chunks import chunk_of
 from truetune.viewing.row_index import SourcedRecords
 
 
@@ -32,7 +32,7 @@ class TokenIdRows:
 
     def __init__(self, spec: RunSpec) -> None:
         """Raises SpecError, TokenizerError or TemplateError."""
-        self._placer = Placer(prepared(spec))
+        self._placer = TokenPlacer(prepared(spec))
 
     def rows(self, first: int, records: SourcedRecords) -> Iterator[list[TokenRow]]:
         """Of each record its row; `first` is the number of the first of them."""
@@ -69,7 +69,7 @@ class TokenIdRows:
         known = isinstance(id, int) and 0 <= id < len(self._placer.vocabulary.lengths)
         return self._placer.vocabulary.spell(id) if known else f"<id {id}>".encode()
 
-    def _row(self, number: int, placed: Placed) -> TokenRow:
+    def _row(self, number: int, placed: PlacedChunk) -> TokenRow:
         chunk = placed.chunk
         origin = chunk.origin(0)
         padding = placed.padding

@@ -29,7 +29,7 @@ from truetune.report.page.tokens_section import tokens_section
 from truetune.report.visible_text import visible
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
-from truetune.tokenized.origin_facts import cache_at
+from truetune.tokenized.token_cache import cache_at
 from truetune.viewing.conversation_rows import ConversationRows
 from truetune.viewing.local_server import ViewServer
 from truetune.viewing.row_index import RowIndex

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from tests.checks.pages.answers import look, watched
-from truetune.checks.answers.bad_answers import CHANCE, Count, counted, late, often, risen
+from truetune.checks.answers.bad_answers import (
+    MAX_CHANCE,
+    Count,
+    chance_of_rise,
+    count_bad_answers,
+    is_late_in_run,
+    is_surely_above,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import answer_findings, answer_report, new_or_worse
 from truetune.generation.answer_samples import SampledRun
@@ -29,34 +36,34 @@ def rules(example: dict[str, Any]) -> dict[str, str]:
     ],
 )
 def test_fishers_exact_test(first: tuple[int, int], last: tuple[int, int], expected: float) -> None:
-    assert risen(Count(0, *first), Count(1, *last)) == pytest.approx(expected)
+    assert chance_of_rise(Count(0, *first), Count(1, *last)) == pytest.approx(expected)
 
 
 def test_one_or_two_of_eight_are_noise() -> None:
     for before in range(9):
         for more in (1, 2, 3):
             if before + more <= 8:
-                assert risen(Count(0, before, 8), Count(1, before + more, 8)) >= CHANCE
-    assert risen(Count(0, 0, 8), Count(1, 5, 8)) < CHANCE
-    assert risen(Count(0, 0, 8), Count(1, 6, 8)) < CHANCE / 5
-    assert risen(Count(0, 1, 20), Count(1, 8, 20)) < CHANCE
+                assert chance_of_rise(Count(0, before, 8), Count(1, before + more, 8)) >= MAX_CHANCE
+    assert chance_of_rise(Count(0, 0, 8), Count(1, 5, 8)) < MAX_CHANCE
+    assert chance_of_rise(Count(0, 0, 8), Count(1, 6, 8)) < MAX_CHANCE / 5
+    assert chance_of_rise(Count(0, 1, 20), Count(1, 8, 20)) < MAX_CHANCE
 
 
 def test_often_is_a_binomial_tail() -> None:
-    assert not often(Count(0, 0, 8), 0.0)
-    assert not often(Count(0, 1, 8), 0.05)
-    assert not often(Count(0, 2, 8), 0.05)
-    assert often(Count(0, 3, 8), 0.05)
-    assert often(Count(0, 8, 8), 0.5)
-    assert not often(Count(0, 7, 8), 0.5)
+    assert not is_surely_above(Count(0, 0, 8), 0.0)
+    assert not is_surely_above(Count(0, 1, 8), 0.05)
+    assert not is_surely_above(Count(0, 2, 8), 0.05)
+    assert is_surely_above(Count(0, 3, 8), 0.05)
+    assert is_surely_above(Count(0, 8, 8), 0.5)
+    assert not is_surely_above(Count(0, 7, 8), 0.5)
 
 
 def test_early_is_not_late() -> None:
     looks = (look(0), look(49))
-    assert not late(SampledRun(looks))
-    assert not late(SampledRun(looks, total=100))
-    assert late(SampledRun((*looks, look(50)), total=100))
-    assert late(SampledRun(looks, finished=True))
+    assert not is_late_in_run(SampledRun(looks))
+    assert not is_late_in_run(SampledRun(looks, total=100))
+    assert is_late_in_run(SampledRun((*looks, look(50)), total=100))
+    assert is_late_in_run(SampledRun(looks, finished=True))
 
 
 def test_runs_that_hover_are_silent() -> None:
@@ -66,7 +73,9 @@ def test_runs_that_hover_are_silent() -> None:
         looks = [
             look(step, stopped=[draw.random() < 0.7 for _ in range(8)]) for step in range(0, 60, 10)
         ]
-        found = counted(SampledRun(tuple(looks)), lambda sample: not sample.scores.stopped)
+        found = count_bad_answers(
+            SampledRun(tuple(looks)), lambda sample: not sample.scores.stopped
+        )
         fired += found is not None and found.best is not None
     assert fired <= 3
 

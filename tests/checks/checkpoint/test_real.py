@@ -580,7 +580,7 @@ def test_a_pipe_for_a_config_is_not_waited_for(copy: Callable[[str], Path]) -> N
 
 
 def test_gaps_of_layers_are_counted_by_their_borders() -> None:
-    from truetune.checks.checkpoint.layers import stacks
+    from truetune.checks.checkpoint.layer_names import find_stacks
 
-    (stack,) = stacks(["layers.1.w", "layers.99999.w"])
+    (stack,) = find_stacks(["layers.1.w", "layers.99999.w"])
     assert stack.gaps() == [(0, 0), (2, 99_998)]

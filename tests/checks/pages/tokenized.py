@@ -17,8 +17,8 @@ from tests.tokenized import make
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
 from truetune.checks.trainer_sightings import trainer_of
-from truetune.tokenized.data import read_tokenized
-from truetune.tokenized.origin_facts import cache_at
+from truetune.tokenized.token_cache import cache_at
+from truetune.tokenized.tokenized_data import read_tokenized
 
 NAMES = {"demo": "demo", "bos": "llama3-instruct"}
 

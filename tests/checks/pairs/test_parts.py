@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from truetune.checks.pairs.edits import fewest, rest, within
 from truetune.checks.pairs.priors import HARM, OpenEnds, ends_open, is_cut, refuses
 from truetune.checks.pairs.sides import wilson
-from truetune.data.scores import scores_of
+from truetune.data.pair_scores import scores_of
 
 IDS = st.lists(st.integers(0, 3), max_size=12)
 

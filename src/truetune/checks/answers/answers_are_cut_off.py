@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases
+from truetune.checks.answers.bad_answers import MIN_ANSWERS, sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -58,14 +58,17 @@ from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.cut_answers import ends_in_mid_sentence, have_one_length
 from truetune.generation.final_answers import holds_final_answer
 
-MIN_SHARE = 1 / 3
-"""Of the answers; a few long ones run into any limit"""
-GIVEN = 0.2
-"""Share of the cut answers that may hold their reference: a model that runs on behind its answer holds it in most"""
-LONGER = 1.2
-"""Times its reference, in words, from which an answer went past its end rather than not to it"""
-SHORT = 8
-"""Words of a reference that is a value, and says nothing of how long an answer should be"""
+# All chosen, not measured. Share of the answers that were cut: a few long ones run into any limit. At half of it data
+# with some long answers would be named, at double only runs where nearly nothing was finished.
+MIN_CUT_SHARE = 1 / 3
+# Share of the cut answers that may hold their reference: a model that runs on behind its answer holds it in most, one
+# that was cut before its answer in few (it was quoted on the way).
+MAX_SHARE_WITH_REFERENCE = 0.2
+# Times its reference, in words, from which an answer went past its end rather than not to it. Wordings of one answer
+# differ by some percent; at 2 an answer that runs on by half would count as cut.
+MIN_LENGTH_PAST_END = 1.2
+# Words of a reference that is a value, and says nothing of how long an answer should be.
+MAX_WORDS_OF_VALUE = 8
 
 
 class AnswersAreCutOff(AnswersRule):
@@ -79,43 +82,39 @@ class AnswersAreCutOff(AnswersRule):
         if not self.subject.finished:
             return Unmet("answers are kept short while a run is watched")
         samples = self.subject.looks[-1].samples
-        if len(samples) < ENOUGH:
+        if len(samples) < MIN_ANSWERS:
             return Unmet(f"{len(samples)} answers: too few to judge")
         return None
 
     def figure(self) -> str:
         samples = self.subject.looks[-1].samples
-        return f"{len(self._cut())} of {len(samples)} answers end in mid-sentence"
+        return f"{len(self._cut_answers())} of {len(samples)} answers end in mid-sentence"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
         samples = self.subject.looks[-1].samples
-        cut = self._cut()
-        if len(cut) < max(ENOUGH, MIN_SHARE * len(samples)) or _end_so_by_nature(samples):
+        cut = self._cut_answers()
+        is_enough = len(cut) >= max(MIN_ANSWERS, MIN_CUT_SHARE * len(samples))
+        if not is_enough or _references_end_so_too(samples):
             return
         others = [sample for sample in samples if sample not in cut]
-        if not _by_limit(cut, others) or _went_past(cut):
+        if not _were_ended_by_limit(cut, others) or _went_past_answer(cut):
             return
         words = round(median(len(sample.answer.text.split()) for sample in cut))
-        finished = [sample for sample in others if sample.prompt.reference.strip()]
-        right = sum(holds_final_answer(one.answer.text, one.prompt.reference) for one in finished)
         yield self.finding(
             f"{len(cut)} of {len(samples)} answers end in mid-sentence after some {words} words: they were cut"
             " off at the limit of new tokens, before their end",
             "raise max_new_tokens (max_tokens of a server) where they were generated, and generate again",
-            evidence=(
-                [f"of the {len(finished)} answers that are whole, {right} hold their reference"]
-                if finished
-                else []
-            ),
-            cases=cases(cut),
+            evidence=list(_describe_whole_answers(others)),
+            cases=sample_cases(cut),
             count=len(cut),
             total=len(samples),
         )
 
-    def _cut(self) -> list[Sample]:
-        """The answers of the last look that end in mid-sentence and that nothing else is wrong with."""
+    def _cut_answers(self) -> list[Sample]:
+        """The answers of the last pass that end in mid-sentence and that nothing else is wrong with."""
+        # One that loops or talks for the user would not have come to its end with any limit.
         return [
             sample
             for sample in self.subject.looks[-1].samples
@@ -132,7 +131,17 @@ def _may_be_cut(sample: Sample, limit: int) -> bool:
     return not sample.scores.stopped and limit >= NO_LIMIT
 
 
-def _by_limit(cut: list[Sample], others: list[Sample]) -> bool:
+def _describe_whole_answers(others: list[Sample]) -> Iterator[str]:
+    """How many answers that were not cut are right: often most, and then the limit alone is at fault."""
+    whole = [sample for sample in others if sample.prompt.reference.strip()]
+    if whole:
+        right = sum(
+            holds_final_answer(sample.answer.text, sample.prompt.reference) for sample in whole
+        )
+        yield f"of the {len(whole)} answers that are whole, {right} hold their reference"
+
+
+def _were_ended_by_limit(cut: list[Sample], others: list[Sample]) -> bool:
     """Did a limit end them: because it is known, or because all have one length?"""
     if all(sample.scores.end_known for sample in cut):
         return True
@@ -141,21 +150,27 @@ def _by_limit(cut: list[Sample], others: list[Sample]) -> bool:
     )
 
 
-def _end_so_by_nature(samples: tuple[Sample, ...]) -> bool:
-    """Do the references end in that way too?"""
+def _references_end_so_too(samples: tuple[Sample, ...]) -> bool:
+    """Do the references end in mid-sentence too, as code, titles and data do? Half as often is enough."""
     references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
-    so = sum(map(ends_in_mid_sentence, references))
-    return bool(references) and so >= MIN_SHARE * len(references) / 2
+    open_ends = sum(map(ends_in_mid_sentence, references))
+    return bool(references) and open_ends >= MIN_CUT_SHARE * len(references) / 2
 
 
-def _went_past(cut: list[Sample]) -> bool:
+def _went_past_answer(cut: list[Sample]) -> bool:
     """Did they go on behind the answer: do they hold their reference, or are they longer than a long one?"""
-    known = [sample for sample in cut if sample.prompt.reference.strip()]
-    if not known:
+    with_reference = [sample for sample in cut if sample.prompt.reference.strip()]
+    if not with_reference:
+        # Without references only a limit that is known to have ended them would be blamed: not enough to tell.
         return all(sample.scores.end_known for sample in cut)
-    past = 0
-    for sample in known:
-        wanted, said = sample.prompt.reference, sample.answer.text
-        is_long = len(wanted.split()) > SHORT and len(said.split()) > LONGER * len(wanted.split())
-        past += is_long or holds_final_answer(said, wanted)
-    return past > GIVEN * len(known)
+    past = sum(map(_is_past_its_end, with_reference))
+    return past > MAX_SHARE_WITH_REFERENCE * len(with_reference)
+
+
+def _is_past_its_end(sample: Sample) -> bool:
+    """Is an answer far longer than its reference, or does it hold it?"""
+    answer, reference = sample.answer.text, sample.prompt.reference
+    words, reference_words = len(answer.split()), len(reference.split())
+    is_text = reference_words > MAX_WORDS_OF_VALUE
+    is_longer = is_text and words > MIN_LENGTH_PAST_END * reference_words
+    return is_longer or holds_final_answer(answer, reference)

@@ -40,11 +40,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import are_all_bad, find_bad_answers, sample_cases
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
+# Chosen, not measured: an empty answer is never wanted, but one of 20 may come of a prompt that invites none. At half,
+# one of 40 would count; at double, a tenth of all users would get nothing before it fires.
 TOLERATED = 0.05
 
 
@@ -61,15 +63,17 @@ class AnswersAreEmpty(CountedAnswersRule):
         return None if expected else sample.scores.empty and sample.scores.stopped
 
     def findings(self) -> Iterator[Finding]:
-        found = find_bad_answers(self.subject, self.bad, TOLERATED)
-        if found is not None:
+        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        if bad_answers is not None:
             yield self.finding(
-                f"{found.last} answers are empty{found.before}",
+                f"{bad_answers.last} answers are empty{bad_answers.before}",
                 "look for rows with empty or truncated answers (truetune check)",
-                severity="error" if self.subject.finished and all_of(found) else "warning",
-                evidence=found.evidence,
-                cases=cases(found.samples),
-                count=found.last.bad,
-                total=found.last.of,
-                figure=found.figure("empty answers"),
+                severity="error"
+                if self.subject.finished and are_all_bad(bad_answers)
+                else "warning",
+                evidence=bad_answers.evidence,
+                cases=sample_cases(bad_answers.samples),
+                count=bad_answers.last.bad,
+                total=bad_answers.last.of,
+                figure=bad_answers.figure("empty answers"),
             )

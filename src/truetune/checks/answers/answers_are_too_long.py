@@ -46,12 +46,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import median
 
-from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers, writes_next_turn
+from truetune.checks.answers.bad_answers import (
+    are_all_bad,
+    find_bad_answers,
+    find_next_turn,
+    sample_cases,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
 
+# Chosen, not measured: some questions of any data invite a long answer. At half, single ones would count; at double, a
+# fifth of the answers would have to ramble.
 TOLERATED = 0.1
 STOP_AND_REFERENCES = (
     "see that the stop token of each answer is supervised, and that the references are whole"
@@ -70,31 +77,27 @@ class AnswersAreTooLong(CountedAnswersRule):
         return sample.scores.too_long
 
     def findings(self) -> Iterator[Finding]:
-        found = find_bad_answers(self.subject, self.bad, TOLERATED)
-        if found is None:
+        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        if bad_answers is None:
             return
-        ratios = [
-            ratio for sample in found.samples if (ratio := sample.scores.length_ratio) is not None
-        ]
-        next_turn = writes_next_turn(self.subject, found)
+        next_turn = find_next_turn(self.subject, bad_answers)
+        evidence = []
+        ratios = [sample.scores.length_ratio for sample in bad_answers.samples]
+        known_ratios = [ratio for ratio in ratios if ratio is not None]
+        if known_ratios:
+            evidence.append(
+                f"they are {median(known_ratios):.0f} times as long as their references (the"
+                " median)"
+            )
+        if next_turn is not None:
+            evidence.append(next_turn.evidence)
         yield self.finding(
-            f"{found.last} answers are far longer than their references{found.before}",
+            f"{bad_answers.last} answers are far longer than their references{bad_answers.before}",
             STOP_AND_REFERENCES if next_turn is None else next_turn.remedy,
-            severity="error" if self.subject.finished and all_of(found) else "warning",
-            evidence=[
-                *(
-                    [
-                        f"they are {median(ratios):.0f} times as long as their references (the"
-                        " median)"
-                    ]
-                    if ratios
-                    else []
-                ),
-                *([next_turn.evidence] if next_turn is not None else []),
-                *found.evidence,
-            ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
-            figure=found.figure("answers that are too long"),
+            severity="error" if self.subject.finished and are_all_bad(bad_answers) else "warning",
+            evidence=[*evidence, *bad_answers.evidence],
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
+            figure=bad_answers.figure("answers that are too long"),
         )

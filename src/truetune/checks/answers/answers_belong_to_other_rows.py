@@ -50,8 +50,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.generation.answer_row_order import MIN_ELSEWHERE, RowOrder, row_order_of
 from truetune.generation.answer_samples import Sample
 
@@ -61,38 +61,43 @@ class AnswersBelongToOtherRows(AnswersRule):
     severity = "error"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
-        if known < MIN_ELSEWHERE:
+        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        if with_reference < MIN_ELSEWHERE:
             return Unmet(
-                f"{known} answers have a reference: too few to judge",
+                f"{with_reference} answers have a reference: too few to judge",
                 f"name references, of {MIN_ELSEWHERE} answers or more",
             )
         return None
 
     def figure(self) -> str:
-        known = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
-        return f"{known} answers do not give the references of other rows in their order"
+        with_reference = sum(bool(sample.prompt.reference.strip()) for sample in self._samples())
+        return f"{with_reference} answers do not give the references of other rows in their order"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
         samples = self._samples()
-        found = row_order_of(samples)
-        if found is None:
+        row_order = row_order_of(samples)
+        if row_order is None:
             return
-        order = found.order or "in an order that is neither a shift nor sorted by a length"
+        order = row_order.order or "in an order that is neither a shift nor sorted by a length"
         yield self.finding(
-            f"answers stand beside the references of other rows: {found.elsewhere} of"
-            f" {found.looked_at} give that of another row, {found.at_home} their own; the answers"
+            f"answers stand beside the references of other rows: {row_order.elsewhere} of"
+            f" {row_order.looked_at} give that of another row, {row_order.at_home} their own; the answers"
             f" are {order}",
             "put the answers back in the order of their rows: keep each row's number beside its"
             " answer, through sorting, batches and processes, and join by it",
-            evidence=[_rivals(found)],
-            cases=[_case(samples, row, target) for row, target in sorted(found.targets.items())],
-            count=found.elsewhere,
-            total=found.looked_at,
+            # Without this line a reader cannot tell it from a model that says the same to all.
+            evidence=[_rule_out_guessing(row_order)],
+            cases=[
+                _exchanged_case(samples, row, target)
+                for row, target in sorted(row_order.targets.items())
+            ],
+            count=row_order.elsewhere,
+            total=row_order.looked_at,
         )
 
     def _samples(self) -> tuple[Sample, ...]:
@@ -100,20 +105,21 @@ class AnswersBelongToOtherRows(AnswersRule):
         return self.subject.looks[-1].samples
 
 
-def _rivals(found: RowOrder) -> str:
+def _rule_out_guessing(row_order: RowOrder) -> str:
     """What else would make answers equal other references, and why it does not."""
-    different = len(set(found.targets.values()))
+    different = len(set(row_order.targets.values()))
     return (
         f"they give {different} different references, where a model that guesses among them"
         " repeats some and leaves out others; no answer is copied from its prompt"
     )
 
 
-def _case(samples: tuple[Sample, ...], row: int, target: int) -> Case:
-    mine, other = samples[row].prompt, samples[target].prompt
+def _exchanged_case(samples: tuple[Sample, ...], row: int, target: int) -> Case:
+    """A question, its answer, and the row whose reference that is. Both are indices in `samples`."""
+    own, other = samples[row].prompt, samples[target].prompt
     place = f"line {other.line}" if other.line else f"row {target + 1}"
     text = (
-        f"{short(mine.question)} gives {short(samples[row].answer.text)}, the reference of"
-        f" {place}: {short(other.question)}"
+        f"{quote_shortened(own.question)} gives {quote_shortened(samples[row].answer.text)}, the"
+        f" reference of {place}: {quote_shortened(other.question)}"
     )
-    return Case(text, file=mine.file or None, line=mine.line if mine.file else None)
+    return Case(text, file=own.file or None, line=own.line if own.file else None)

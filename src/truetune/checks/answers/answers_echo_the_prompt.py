@@ -47,12 +47,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import all_of, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import are_all_bad, find_bad_answers, sample_cases
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
 
+# Chosen, not measured: to repeat a short question is a manner of answering. At half, one of 40 would count; at
+# double, a tenth of the answers would be echoes before it fires.
 TOLERATED = 0.05
 
 
@@ -68,42 +70,48 @@ class AnswersEchoThePrompt(CountedAnswersRule):
 
     def bad(self, sample: Sample) -> bool | None:
         """None where there is no question, and where the reference begins with it too."""
-        question, reference = (
-            " ".join(text.split()) for text in (sample.prompt.question, sample.prompt.reference)
-        )
         if sample.answer.has_prompt:
             return True
+        question = " ".join(sample.prompt.question.split())
+        reference = " ".join(sample.prompt.reference.split())
         return None if not question or reference.startswith(question) else sample.scores.echoed
 
     def findings(self) -> Iterator[Finding]:
-        found = find_bad_answers(self.subject, self.bad, TOLERATED)
-        if found is not None and any(sample.answer.has_prompt for sample in found.samples):
-            yield self._decoded_with_the_prompt(found.samples)
-        elif found is not None:
+        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        if bad_answers is not None and any(
+            sample.answer.has_prompt for sample in bad_answers.samples
+        ):
+            yield self._decoded_with_the_prompt(bad_answers.samples)
+        elif bad_answers is not None:
             yield self.finding(
-                f"{found.last} answers repeat the question{found.before}",
+                f"{bad_answers.last} answers repeat the question{bad_answers.before}",
                 "keep the question out of the answer's text, and its tokens out of the loss",
-                severity="error" if self.subject.finished and all_of(found) else "warning",
-                evidence=found.evidence,
-                cases=cases(found.samples),
-                count=found.last.bad,
-                total=found.last.of,
-                figure=found.figure("answers that echo the prompt"),
+                severity="error"
+                if self.subject.finished and are_all_bad(bad_answers)
+                else "warning",
+                evidence=bad_answers.evidence,
+                cases=sample_cases(bad_answers.samples),
+                count=bad_answers.last.bad,
+                total=bad_answers.last.of,
+                figure=bad_answers.figure("answers that echo the prompt"),
             )
 
-    def _doubts(self, holding: Sequence[Sample]) -> tuple[str, ...]:
+    def _other_causes(self, holding: Sequence[Sample]) -> Iterator[str]:
         """What else it may be: a question without any mark of a template may be the model's own."""
-        asked_alone = all(sample.prompt.chat is None for sample in holding)
-        return (
-            ("if the prompt was cut off, the model itself repeats it: look at the ids",)
-            if asked_alone
-            else ()
-        )
+        if all(sample.prompt.chat is None for sample in holding):
+            yield "if the prompt was cut off, the model itself repeats it: look at the ids"
 
     def _decoded_with_the_prompt(self, samples: Sequence[Sample]) -> Finding:
         """The finding on predictions whose prompt was not cut off; what stands behind it is scored."""
         scored = [sample for sample in samples if sample.scores.exact is not None]
-        right = sum(bool(sample.scores.exact) for sample in scored)
+        evidence = [
+            "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model"
+        ]
+        if scored:
+            right = sum(bool(sample.scores.exact) for sample in scored)
+            evidence.append(
+                f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"
+            )
         holding = [sample for sample in samples if sample.answer.has_prompt]
         total = len(self.subject.looks[-1].samples)
         return self.finding(
@@ -112,18 +120,11 @@ class AnswersEchoThePrompt(CountedAnswersRule):
             "decode what is behind the prompt alone, `out[:, inputs['input_ids'].shape[1]:]` (a pipeline:"
             " return_full_text=False), and score again",
             evidence=[
-                "what was scored by exact match, F1 or overlap with the prompt in it says nothing of the model",
-                *(
-                    [
-                        f"behind the prompt, {right} of {len(scored)} answers are their reference word for word"
-                    ]
-                    if scored
-                    else []
-                ),
+                *evidence,
                 "the other rules judge the answers behind the prompts",
-                *self._doubts(holding),
+                *self._other_causes(holding),
             ],
-            cases=cases(holding),
+            cases=sample_cases(holding),
             count=len(holding),
             total=total,
         )

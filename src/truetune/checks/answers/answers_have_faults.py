@@ -47,11 +47,11 @@ from dataclasses import replace
 
 from truetune.checks.answers.bad_answers import (
     PAD_ON_THE_LEFT,
-    all_of,
-    cases,
-    counted,
-    often,
-    padded_in_batches,
+    are_all_bad,
+    count_bad_answers,
+    describe_padded_batches,
+    is_surely_above,
+    sample_cases,
 )
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
@@ -59,9 +59,13 @@ from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import NO_LIMIT, Sample
 from truetune.generation.answer_verdicts import VERDICT_PHRASES, Verdict, answer_faults
 
+# Chosen, not measured: twice what single kinds are allowed, for they add up. At half, runs whose kinds are all
+# tolerated would fire; at double, two bad answers of 8 in different ways would not be seen in 20.
 TOLERATED = 0.1
 READ_THEM = "read them, and ask the base the same questions (truetune sample MODEL --data HELD-OUT)"
-OTHERWISE: frozenset[Verdict] = frozenset(("runs on", "unread", "wrong", "alike", "elsewhere"))
+FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
+    ("runs on", "unread", "wrong", "alike", "elsewhere")
+)
 """Faults that have other tolerances, and rules of their own"""
 
 
@@ -72,9 +76,15 @@ class AnswersHaveFaults(CountedAnswersRule):
     tolerated = TOLERATED
     called = "have a fault"
     moot_where = (
-        "answers-are-empty", "answers-are-garbage", "answers-are-too-long", "answers-change-language",
-        "answers-echo-the-prompt", "answers-loop", "escapes-in-answers", "role-markers-in-answers",
-    )  # fmt: skip
+        "answers-are-empty",
+        "answers-are-garbage",
+        "answers-are-too-long",
+        "answers-change-language",
+        "answers-echo-the-prompt",
+        "answers-loop",
+        "escapes-in-answers",
+        "role-markers-in-answers",
+    )
 
     def bad(self, sample: Sample) -> bool | None:
         return bool(_faults(sample))
@@ -85,26 +95,33 @@ class AnswersHaveFaults(CountedAnswersRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        found = counted(self.subject, self.bad)
-        if found is None or not self.subject.finished or not often(found.last, TOLERATED):
+        bad_answers = count_bad_answers(self.subject, self.bad)
+        if (
+            bad_answers is None
+            or not self.subject.finished
+            or not is_surely_above(bad_answers.last, TOLERATED)
+        ):
             return
-        kinds = Counter(_faults(sample)[0] for sample in found.samples)
-        padded = padded_in_batches(self.subject)
+        kinds = Counter(_faults(sample)[0] for sample in bad_answers.samples)
+        padded = describe_padded_batches(self.subject)
         yield self.finding(
-            f"{found.last} answers have a fault",
+            f"{bad_answers.last} answers have a fault",
             PAD_ON_THE_LEFT if padded else READ_THEM,
-            severity="error" if all_of(found) else "warning",
+            severity="error" if are_all_bad(bad_answers) else "warning",
             evidence=[
                 *([padded] if padded else []),
                 ", ".join(
                     f"{VERDICT_PHRASES[kind]} {count}" for kind, count in kinds.most_common()
                 ),
             ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
         )
 
 
 def _faults(sample: Sample) -> list[Verdict]:
-    return [fault for fault in answer_faults(sample, NO_LIMIT) if fault not in OTHERWISE]
+    """The faults of an answer that this rule counts, the gravest first."""
+    return [
+        fault for fault in answer_faults(sample, NO_LIMIT) if fault not in FAULTS_OF_OTHER_RULES
+    ]

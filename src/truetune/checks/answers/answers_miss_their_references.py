@@ -44,7 +44,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases, counted, often
+from truetune.checks.answers.bad_answers import (
+    MIN_ANSWERS,
+    count_bad_answers,
+    is_surely_above,
+    sample_cases,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -52,11 +57,12 @@ from truetune.generation.answer_samples import Sample
 from truetune.generation.final_answers import MAX_ANSWER_WORDS, holds_final_answer
 from truetune.generation.split_words import split_words
 
+# Chosen, not measured: a model that learns a hard task slowly is right in 1 of 5; from 4 of 5 without a word in common
+# the two are about different things. At half of it every weak model would be doubted.
 TOLERATED = 0.8
-"""A model that learns a hard task slowly is right in 1 of 5; from 4 of 5 without a word in common the two are about
-different things"""
-FREQUENT = 1 / 3
-"""Share of the references from which a word of theirs is one of the language or of the form"""
+# Share of the references from which a word of theirs is one of the language or of the form. At half, words of the topic
+# would be dropped; at double, function words of short references would count as agreement.
+FREQUENT_SHARE = 1 / 3
 
 
 class AnswersMissTheirReferences(CountedAnswersRule):
@@ -66,11 +72,21 @@ class AnswersMissTheirReferences(CountedAnswersRule):
     called = "have nothing in common with their reference"
     untold = Unmet("no answer has a reference", "name the references (--map reference=COLUMN)")
     moot_where = (
-        "answers-are-cut-off", "labels-are-exchanged",
-        "answers-are-empty", "answers-are-garbage", "answers-belong-to-other-rows", "answers-change-language",
-        "answers-do-not-parse", "answers-echo-the-prompt", "answers-have-faults", "answers-loop",
-        "exact-match-measures-form", "one-answer-to-all", "repetition-is-suppressed", "role-markers-in-answers",
-    )  # fmt: skip
+        "answers-are-cut-off",
+        "labels-are-exchanged",
+        "answers-are-empty",
+        "answers-are-garbage",
+        "answers-belong-to-other-rows",
+        "answers-change-language",
+        "answers-do-not-parse",
+        "answers-echo-the-prompt",
+        "answers-have-faults",
+        "answers-loop",
+        "exact-match-measures-form",
+        "one-answer-to-all",
+        "repetition-is-suppressed",
+        "role-markers-in-answers",
+    )
 
     def bad(self, sample: Sample) -> bool | None:
         reference, scores = sample.prompt.reference, sample.scores
@@ -80,7 +96,7 @@ class AnswersMissTheirReferences(CountedAnswersRule):
             return not scores.agrees
         if scores.exact or holds_final_answer(sample.answer.text, reference):
             return False
-        return not self._shared(sample)
+        return not self._shared_words(sample)
 
     def unmet(self) -> Unmet | None:
         """Too few of them are told, and no more: whether answers are right was not asked without a parser."""
@@ -88,36 +104,42 @@ class AnswersMissTheirReferences(CountedAnswersRule):
         return unmet and replace(unmet, asked=False)
 
     def findings(self) -> Iterator[Finding]:
-        found = counted(self.subject, self.bad)
-        if found is None or found.last.of < ENOUGH or not self.subject.finished:
+        bad_answers = count_bad_answers(self.subject, self.bad)
+        if bad_answers is None or bad_answers.last.of < MIN_ANSWERS or not self.subject.finished:
             return
-        if not often(found.last, TOLERATED):
+        if not is_surely_above(bad_answers.last, TOLERATED):
             return
-        right = found.last.of - found.last.bad
-        parsed = any(sample.scores.agrees is not None for sample in found.samples)
+        right = bad_answers.last.of - bad_answers.last.bad
+        parsed = any(sample.scores.agrees is not None for sample in bad_answers.samples)
         what = (
             "are right, as the parser reads them" if parsed else "share a word with their reference"
         )
         yield self.finding(
-            f"{right} of {found.last.of} answers {what}: that they stop and read well says nothing"
+            f"{right} of {bad_answers.last.of} answers {what}: that they stop and read well says nothing"
             " of whether they are right",
             "read some beside their questions: are these the references of these rows (--map"
             " reference=COLUMN, the split that was asked), and is this the model that was trained",
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
         )
 
-    def _shared(self, sample: Sample) -> set[str]:
+    def _shared_words(self, sample: Sample) -> set[str]:
         """Words of both; of a long reference those that tell something."""
-        wanted = set(split_words(sample.prompt.reference))
-        shared = wanted & set(split_words(sample.answer.text))
-        return shared if len(wanted) <= MAX_ANSWER_WORDS else shared - self._frequent
+        reference_words = set(split_words(sample.prompt.reference))
+        shared = reference_words & set(split_words(sample.answer.text))
+        # A short reference is an answer, and each of its words counts, be it frequent (yes, no).
+        is_short = len(reference_words) <= MAX_ANSWER_WORDS
+        return shared if is_short else shared - self._frequent_words
 
     @cached_property
-    def _frequent(self) -> set[str]:
+    def _frequent_words(self) -> set[str]:
         """Words of many references."""
         samples = self.subject.looks[-1].samples
-        references = [text for sample in samples if (text := sample.prompt.reference.strip())]
+        references = [
+            sample.prompt.reference for sample in samples if sample.prompt.reference.strip()
+        ]
         counts = Counter(word for text in references for word in set(split_words(text)))
-        return {word for word, rows in counts.items() if rows > FREQUENT * len(references) + 1}
+        # One more than the share: of three references a word that one has is not frequent.
+        limit = FREQUENT_SHARE * len(references) + 1
+        return {word for word, rows in counts.items() if rows > limit}

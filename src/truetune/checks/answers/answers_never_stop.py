@@ -44,28 +44,33 @@ each answer must be supervised, and the pad token must not be it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from truetune.checks.answers.bad_answers import (
-    all_of,
-    cases,
-    counted,
-    ends_unknown,
-    late,
-    often,
-    runs_on,
-    stop_probability,
-    writes_next_turn,
+    UNLEARNED_STOP_PROBABILITY,
+    BadAnswers,
+    are_all_bad,
+    count_bad_answers,
+    explain_unknown_ends,
+    find_next_turn,
+    is_late_in_run,
+    is_surely_above,
+    median_stop_probability,
+    runs_past_end,
+    sample_cases,
 )
-from truetune.checks.answers.losses import falls
+from truetune.checks.answers.loss_curves import content_loss_falls
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.generation.answer_samples import NO_LIMIT, Sample
+from truetune.generation.answer_samples import NO_LIMIT, Sample, SampledRun
+from truetune.spec.run import Severity
 
+# Chosen, not measured: some answers are long by nature, and the limit of a watched run is short. At half, runs with
+# long answers would be warned; at double, only those that never stop.
 TOLERATED = 0.4
-"""The share of answers that may run on: some are long by nature."""
-NEVER, LEARNED = 0.001, 0.5
-"""P(stop) behind the reference of a model that knows nothing of it, and of one that does"""
+# P(stop) behind the reference of a model that knows it: more likely than all other tokens together.
+LEARNED_STOP_PROBABILITY = 0.5
 
 SUPERVISE = "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND shows labels)"
 ASK_AS_TRAINED = (
@@ -86,78 +91,98 @@ class AnswersNeverStop(CountedAnswersRule):
 
     def bad(self, sample: Sample) -> bool | None:
         """None where it could not have stopped like its reference, or nobody knows what ended it."""
-        return runs_on(self.subject, sample)
+        return runs_past_end(self.subject, sample)
 
     def unmet(self) -> Unmet | None:
-        if unmet := ends_unknown(self.subject):
-            return unmet
-        unmet, samples = (
-            super().unmet(),
-            self.subject.looks[-1].samples if self.subject.looks else (),
-        )
+        unknown_ends = explain_unknown_ends(self.subject)
+        if unknown_ends is not None:
+            return unknown_ends
+        unmet = super().unmet()
         if unmet is self.untold:
-            told = (
+            samples = self.subject.looks[-1].samples
+            was_cut = not any(sample.scores.stopped for sample in samples)
+            # A watched run keeps its answers short on purpose: nobody asked for more there.
+            is_only_pass = len(self.subject.looks) == 1
+            return Unmet(
                 f"no reference of {len(samples):,} fits within {self.subject.limit} tokens, where"
-                " answers were cut"
+                " answers were cut",
+                "raise --max-new-tokens",
+                asked=was_cut and is_only_pass,
             )
-            cut = not any(sample.scores.stopped for sample in samples)
-            only_pass = (
-                len(self.subject.looks) == 1
-            )  # a watched run keeps its answers short on purpose
-            return Unmet(told, "raise --max-new-tokens", asked=cut and only_pass)
-        found = counted(self.subject, self.bad)
-        if unmet is not None and found is not None and found.best:
-            return Unmet(f"{found.last} answers {self.called}, which stop-rate-falls is about")
+        bad_answers = count_bad_answers(self.subject, self.bad)
+        if unmet is not None and bad_answers is not None and bad_answers.best:
+            return Unmet(
+                f"{bad_answers.last} answers {self.called}, which stop-rate-falls is about"
+            )
         return unmet
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        found = counted(watched, self.bad)
-        if found is None or found.best or not late(watched) or not often(found.last, TOLERATED):
+        bad_answers = count_bad_answers(watched, self.bad)
+        # Where there were fewer before, stop-rate-falls says so: one fault, one rule.
+        if bad_answers is None or bad_answers.best:
             return
-        behind = stop_probability(watched.looks[-1])
-        learned = behind is not None and behind >= LEARNED
-        slow = not falls(watched)
-        never = behind is not None and behind < NEVER and all_of(found) and not slow
+        if not is_late_in_run(watched) or not is_surely_above(bad_answers.last, TOLERATED):
+            return
+        state = _describe_state(watched, bad_answers)
         within = f" within {watched.limit} tokens" if watched.limit < NO_LIMIT else ""
-        next_turn = writes_next_turn(watched, found)
-        looped = sum(sample.scores.looped for sample in found.samples)
         yield self.finding(
-            f"{found.last} answers do not stop by themselves{within}"
-            + (
-                ", though stopping is learned"
-                if learned
-                else ", but the contents are hardly learned yet"
-                if slow
-                else ""
-            ),
-            (
-                "answers run past the place where the reference ends: look at the samples, and at"
-                " repetition"
-                if learned
-                else (
-                    "train longer, or with a higher learning rate"
-                    if slow
-                    else next_turn.remedy
-                    if next_turn is not None
-                    else SUPERVISE
-                    if behind is not None
-                    else f"{ASK_AS_TRAINED}; else {SUPERVISE}"
-                )
-            ),
-            severity="error" if never else "info" if learned else "warning",
-            evidence=[
-                *(
-                    [f"P(stop) behind the reference: {behind:.2g} (median)"]
-                    if behind is not None
-                    else []
-                ),
-                *([next_turn.evidence] if next_turn is not None else []),
-                *([f"{looped} of them end in a loop"] if looped else []),
-                *found.evidence,
-            ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
-            figure=found.figure("answers that do not stop"),
+            f"{bad_answers.last} answers do not stop by themselves{within}{state.addition}",
+            state.remedy,
+            severity=state.severity,
+            evidence=[*_list_evidence(watched, bad_answers), *bad_answers.evidence],
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
+            figure=bad_answers.figure("answers that do not stop"),
         )
+
+
+class StopState(NamedTuple):
+    """How far stopping was learned, as the finding says it."""
+
+    addition: str
+    """Behind the count in the message"""
+    remedy: str
+    severity: Severity
+
+
+def _describe_state(watched: SampledRun, bad_answers: BadAnswers) -> StopState:
+    """How far stopping was learned: by P(stop) behind the references, and by the loss of the contents."""
+    probability = median_stop_probability(watched.looks[-1])
+    if probability is not None and probability >= LEARNED_STOP_PROBABILITY:
+        return StopState(
+            ", though stopping is learned",
+            "answers run past the place where the reference ends: look at the samples, and at"
+            " repetition",
+            "info",
+        )
+    # The stop token is learned with the contents: while these are not, its absence says nothing.
+    if not content_loss_falls(watched):
+        return StopState(
+            ", but the contents are hardly learned yet",
+            "train longer, or with a higher learning rate",
+            "warning",
+        )
+    next_turn = find_next_turn(watched, bad_answers)
+    remedy = SUPERVISE
+    if next_turn is not None:
+        remedy = next_turn.remedy
+    elif probability is None:
+        remedy = f"{ASK_AS_TRAINED}; else {SUPERVISE}"
+    is_unlearned = probability is not None and probability < UNLEARNED_STOP_PROBABILITY
+    is_proved = is_unlearned and are_all_bad(bad_answers)
+    return StopState("", remedy, "error" if is_proved else "warning")
+
+
+def _list_evidence(watched: SampledRun, bad_answers: BadAnswers) -> Iterator[str]:
+    """What these answers and their references show besides."""
+    probability = median_stop_probability(watched.looks[-1])
+    if probability is not None:
+        yield f"P(stop) behind the reference: {probability:.2g} (median)"
+    next_turn = find_next_turn(watched, bad_answers)
+    if next_turn is not None:
+        yield next_turn.evidence
+    looped = sum(sample.scores.looped for sample in bad_answers.samples)
+    if looped:
+        yield f"{looped} of them end in a loop"

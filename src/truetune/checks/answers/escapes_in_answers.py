@@ -44,14 +44,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import MIN_ANSWERS, find_bad_answers, sample_cases
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 from truetune.generation.escaped_characters import find_escapes
 
+# Chosen, not measured, as for control tokens: an answer may speak of escapes without saying so. At half, one of 100
+# such answers would do; at double, a column of which every 30th row is escaped would pass.
 TOLERATED = 0.02
-"""As of control tokens: an answer may speak of escapes without saying so"""
+SHOWN_ESCAPES = 5
 
 
 class EscapesInAnswers(CountedAnswersRule):
@@ -64,28 +66,34 @@ class EscapesInAnswers(CountedAnswersRule):
         return bool(sample.scores.escapes)
 
     def findings(self) -> Iterator[Finding]:
-        found = find_bad_answers(self.subject, self.bad, TOLERATED)
-        if found is None:
+        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        if bad_answers is None:
             return
-        escapes = Counter(escape for sample in found.samples for escape in sample.scores.escapes)
-        half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
-        named = ", ".join(f"{text} in {count}" for text, count in escapes.most_common(5))
+        escapes = Counter(
+            escape for sample in bad_answers.samples for escape in sample.scores.escapes
+        )
+        half = (
+            bad_answers.last.of >= MIN_ANSWERS and 2 * bad_answers.last.bad >= bad_answers.last.of
+        )
+        named = ", ".join(
+            f"{text} in {count}" for text, count in escapes.most_common(SHOWN_ESCAPES)
+        )
         yield self.finding(
-            f"{found.last} answers have escapes in place of characters ({named}){found.before}",
+            f"{bad_answers.last} answers have escapes in place of characters ({named}){bad_answers.before}",
             "unescape the training rows (a CSV or JSON step wrote them twice); where these are"
             " sound, look at what wrote the answers down",
             severity="error" if self.subject.finished and half else "warning",
-            evidence=[*_of_references(found.samples), *found.evidence],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
-            figure=found.figure("answers with escapes"),
+            evidence=[*_escapes_in_references(bad_answers.samples), *bad_answers.evidence],
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
+            figure=bad_answers.figure("answers with escapes"),
         )
 
 
-def _of_references(samples: tuple[Sample, ...]) -> Iterator[str]:
-    """Do the references have escapes too?"""
-    known = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
-    if known:
-        escaped = sum(bool(find_escapes(reference)) for reference in known)
-        yield f"{escaped} of their {len(known)} references have some too"
+def _escapes_in_references(samples: tuple[Sample, ...]) -> Iterator[str]:
+    """Do the references have escapes too? Then the model learned them, and nothing went wrong behind it."""
+    references = [sample.prompt.reference for sample in samples if sample.prompt.reference.strip()]
+    if references:
+        escaped = sum(bool(find_escapes(reference)) for reference in references)
+        yield f"{escaped} of their {len(references)} references have some too"

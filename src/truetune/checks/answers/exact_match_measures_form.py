@@ -51,7 +51,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases
+from truetune.checks.answers.bad_answers import MIN_ANSWERS, sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
@@ -68,13 +68,16 @@ from truetune.generation.final_answers import (
 from truetune.generation.split_words import split_words
 from truetune.render.render_plan import THINK_END
 
-EXACT, HELD = 0.1, 0.2
-"""Shares of the answers: at most so many are the reference, and at least so many give it in another form. One of ten
-wrong numbers equals the right digit by chance, so that 1 of 5 is beyond it."""
-MOST, FEW = 0.8, 0.1
-"""Shares of the texts that have a mark, and of the answers that may have that of the references too: a model leaves the
-mark out now and then, most of all where it was cut"""
-FAULTY = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
+# Share of the answers that may be their reference word for word: with more of them exact match measures something.
+MAX_EXACT_SHARE = 0.1
+# Share of the answers that give their reference in another form. One of ten wrong numbers equals the right digit by
+# chance, so that 1 of 5 is beyond it; at half, chance would do, at double, weak models would not be judged.
+MIN_OTHER_FORM_SHARE = 0.2
+# Shares of the texts that have a mark, and of the answers that may have that of the references too. Chosen: a model
+# leaves the mark out now and then, most of all where it was cut.
+MIN_MARKED_SHARE = 0.8
+MAX_BOTH_MARKS_SHARE = 0.1
+FAULTS_OF_OTHER_RULES = frozenset(("empty", "garbage", "echo", "role markers", "loop", "language"))
 """Verdicts on answers whose form is not what is wrong with them"""
 PARSERS = {"number": "number", "letter": "choice", "json": "json"}
 """Kind of final answer -> the parser that reads it"""
@@ -85,58 +88,66 @@ class ExactMatchMeasuresForm(AnswersRule):
     severity = "info"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        if self._marks() is not None:
+        if self._different_marks() is not None:
             return None
         if any(sample.scores.parsed is not None for sample in self.subject.looks[-1].samples):
             return Unmet("a parser is named, which reads the answers in any form")
-        known = len(self._known())
-        if known < ENOUGH:
+        with_reference = len(self._answers_with_reference())
+        if with_reference < MIN_ANSWERS:
             return Unmet(
-                f"{known} answers have a reference: too few to judge",
+                f"{with_reference} answers have a reference: too few to judge",
                 "name references, of 8 answers or more",
             )
         return None
 
     def figure(self) -> str:
-        known = self._known()
-        exact = sum(map(_is_exact, known))
+        with_reference = self._answers_with_reference()
+        exact = sum(map(_is_exact, with_reference))
+        in_other_form = _in_another_form(with_reference)
         return (
-            f"{exact} of {len(known)} answers are their reference, {len(_in_another_form(known))}"
+            f"{exact} of {len(with_reference)} answers are their reference, {len(in_other_form)}"
             " give it otherwise"
         )
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None or not self.subject.finished:
             return
-        marks = self._marks()
+        marks = self._different_marks()
         if marks is not None:
             yield self._marked_otherwise(*marks)
             return
-        known = self._known()
-        exact = sum(map(_is_exact, known))
-        if exact > EXACT * len(known):
+        with_reference = self._answers_with_reference()
+        total = len(with_reference)
+        exact = sum(map(_is_exact, with_reference))
+        if exact > MAX_EXACT_SHARE * total:
             return
-        held = _in_another_form(known)
-        is_held = len(held) >= HELD * len(known)
-        reasoned = [sample for sample in known if _adds_reasoning(sample)]
-        equal = sum(map(_is_exact_behind_thought, reasoned))
-        if len(reasoned) >= MOST * len(known) and (equal >= HELD * len(known) or not is_held):
-            yield self._behind_reasoning(reasoned, equal, len(known))
-            return
-        if not is_held:
-            return
-        parser = _parser_for(held)
-        yield self.finding(
-            f"exact match measures the form of these answers: {exact} of {len(known)} are their"
-            f" reference word for word, and {len(held)} more give it in another form; --parser"
+        in_other_form = _in_another_form(with_reference)
+        is_enough = len(in_other_form) >= MIN_OTHER_FORM_SHARE * total
+        reasoned = [sample for sample in with_reference if _adds_reasoning(sample)]
+        if len(reasoned) >= MIN_MARKED_SHARE * total:
+            equal = sum(map(_is_exact_behind_thought, reasoned))
+            # Reasoning alone explains it where the rest is the reference, or nothing else explains it.
+            if equal >= MIN_OTHER_FORM_SHARE * total or not is_enough:
+                yield self._behind_reasoning(reasoned, equal, total)
+                return
+        if is_enough:
+            yield self._in_other_form(in_other_form, exact, total)
+
+    def _in_other_form(self, samples: list[Sample], exact: int, total: int) -> Finding:
+        """That answers give their reference in other words; `exact` are it word for word."""
+        parser = _parser_for(samples)
+        return self.finding(
+            f"exact match measures the form of these answers: {exact} of {total} are their"
+            f" reference word for word, and {len(samples)} more give it in another form; --parser"
             f" {parser} reads both",
             f"name a parser (--parser {parser}) to count right answers, or train on references of"
             " the form that is wanted",
-            cases=cases(held),
-            count=len(held),
-            total=len(known),
+            cases=sample_cases(samples),
+            count=len(samples),
+            total=total,
         )
 
     def _behind_reasoning(self, reasoned: list[Sample], equal: int, of: int) -> Finding:
@@ -146,40 +157,46 @@ class ExactMatchMeasuresForm(AnswersRule):
             f" (up to {THINK_END}): with it none of them is its reference, without it {equal} are",
             f"compare only what is behind {THINK_END}, or generate without reasoning"
             " (enable_thinking=False in the chat template of Qwen3)",
-            severity="warning" if equal >= HELD * of else "info",
-            cases=cases(reasoned),
+            severity="warning" if equal >= MIN_OTHER_FORM_SHARE * of else "info",
+            cases=sample_cases(reasoned),
             count=len(reasoned),
             total=of,
         )
 
-    def _marks(self) -> tuple[str, str] | None:
+    def _different_marks(self) -> tuple[str, str] | None:
         """The mark of the references and the other one of the answers, where nearly all have theirs."""
-        known = self._known()
-        if len(known) < ENOUGH or not self.subject.finished:
+        with_reference = self._answers_with_reference()
+        if len(with_reference) < MIN_ANSWERS or not self.subject.finished:
             return None
-        theirs = _common_mark([sample.prompt.reference for sample in known])
-        ours = _common_mark([sample.answer.text for sample in known])
-        if theirs is None or ours is None or theirs == ours:
+        reference_mark = _common_mark([sample.prompt.reference for sample in with_reference])
+        answer_mark = _common_mark([sample.answer.text for sample in with_reference])
+        if reference_mark is None or answer_mark is None or reference_mark == answer_mark:
             return None
-        both = sum(theirs in answer_marks(sample.answer.text) for sample in known)
-        return None if both > FEW * len(known) else (theirs, ours)
+        both = sum(reference_mark in answer_marks(sample.answer.text) for sample in with_reference)
+        if both > MAX_BOTH_MARKS_SHARE * len(with_reference):
+            return None
+        return reference_mark, answer_mark
 
-    def _marked_otherwise(self, theirs: str, ours: str) -> Finding:
-        known = self._known()
-        with_mark = [sample for sample in known if ours in answer_marks(sample.answer.text)]
+    def _marked_otherwise(self, reference_mark: str, answer_mark: str) -> Finding:
+        """That a script which looks for the mark of the references finds none in the answers."""
+        with_reference = self._answers_with_reference()
+        with_mark = [
+            sample for sample in with_reference if answer_mark in answer_marks(sample.answer.text)
+        ]
         return self.finding(
-            f"{len(with_mark)} of {len(known)} answers give their result as {ours}, the references as {theirs}: a"
-            f" script that looks for {theirs} reads nothing of the answers, and its accuracy is 0",
-            f"read {ours} as well ({ours} first, then {theirs}, then the last number: --parser number reads both), or"
-            " train on answers that end as the references do",
+            f"{len(with_mark)} of {len(with_reference)} answers give their result as {answer_mark}, the references as"
+            f" {reference_mark}: a script that looks for {reference_mark} reads nothing of the answers, and its"
+            " accuracy is 0",
+            f"read {answer_mark} as well ({answer_mark} first, then {reference_mark}, then the last number: --parser"
+            " number reads both), or train on answers that end as the references do",
             severity="warning",
-            cases=cases(with_mark),
+            cases=sample_cases(with_mark),
             count=len(with_mark),
-            total=len(known),
+            total=len(with_reference),
         )
 
-    def _known(self) -> list[Sample]:
-        """Answers of the last look that have a reference."""
+    def _answers_with_reference(self) -> list[Sample]:
+        """Answers of the last pass that have a reference."""
         return [
             sample for sample in self.subject.looks[-1].samples if sample.prompt.reference.strip()
         ]
@@ -188,7 +205,9 @@ class ExactMatchMeasuresForm(AnswersRule):
 def _common_mark(texts: Sequence[str]) -> str | None:
     """The mark of a final answer that nearly all texts have, the surest first; None where there is none."""
     counts = Counter(mark for text in texts for mark in answer_marks(text))
-    return next((mark for mark in MARK_NAMES if counts[mark] >= MOST * len(texts)), None)
+    return next(
+        (mark for mark in MARK_NAMES if counts[mark] >= MIN_MARKED_SHARE * len(texts)), None
+    )
 
 
 def _adds_reasoning(sample: Sample) -> bool:
@@ -198,8 +217,8 @@ def _adds_reasoning(sample: Sample) -> bool:
 
 def _is_exact_behind_thought(sample: Sample) -> bool:
     """Is what the answer says behind its reasoning its reference, white space aside?"""
-    said = sample.answer.text.rpartition(THINK_END)[2]
-    return said.split() == sample.prompt.reference.split()
+    text = sample.answer.text.rpartition(THINK_END)[2]
+    return text.split() == sample.prompt.reference.split()
 
 
 def _is_exact(sample: Sample) -> bool:
@@ -207,24 +226,25 @@ def _is_exact(sample: Sample) -> bool:
     return sample.answer.text.split() == sample.prompt.reference.split()
 
 
-def _in_another_form(known: Sequence[Sample]) -> list[Sample]:
+def _in_another_form(samples: Sequence[Sample]) -> list[Sample]:
     """Sound answers that give their reference, and are not it. One that loops may hold it too: its fault is another."""
-    sound = (
+    return [
         sample
-        for sample in known
-        if not _is_exact(sample) and not (set(answer_faults(sample, NO_LIMIT)) & FAULTY)
-    )
-    return [sample for sample in sound if _gives(sample.answer.text, sample.prompt.reference)]
+        for sample in samples
+        if not _is_exact(sample)
+        and FAULTS_OF_OTHER_RULES.isdisjoint(answer_faults(sample, NO_LIMIT))
+        and _gives_reference(sample.answer.text, sample.prompt.reference)
+    ]
 
 
-def _gives(answer: str, reference: str) -> bool:
+def _gives_reference(answer: str, reference: str) -> bool:
     """Does the answer hold the whole reference? A number is not enough where the reference says of what: `room 5`."""
-    final, wanted = find_final_answer(reference), split_words(reference)
-    is_labelled_number = (
-        final is not None and final.kind == "number" and normalise_reading(reference) is None
-    )
-    if is_labelled_number and len(wanted) <= MAX_ANSWER_WORDS:
-        return f" {' '.join(wanted)} " in f" {' '.join(split_words(answer))} "
+    final, reference_words = find_final_answer(reference), split_words(reference)
+    is_number = final is not None and final.kind == "number"
+    is_labelled = is_number and normalise_reading(reference) is None
+    if is_labelled and len(reference_words) <= MAX_ANSWER_WORDS:
+        # With spaces around both, so that `room 5` is not read in `room 51`.
+        return f" {' '.join(reference_words)} " in f" {' '.join(split_words(answer))} "
     return holds_final_answer(answer, reference)
 
 

@@ -53,22 +53,34 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from truetune.checks.answers.bad_answers import cases
+from truetune.checks.answers.bad_answers import sample_cases
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.generation.answer_samples import Sample
 from truetune.generation.split_words import split_words
 
-ENOUGH = 30
-"""Answers with a label; among so many two labels that are guessed are exchanged in a quarter or less by no chance"""
-MOST_LABELS = 20
-PER_LABEL = 3
-"""References of a label that is judged"""
-TOLD = 0.8
-"""Share of the answers in which one label stands"""
-RIGHT, GAIN = 0.75, 0.4
-"""Share that is right under a renaming, and how much more that is than without it"""
+# Answers with a label. Of 30 answers that are guessed among two labels, 23 (three quarters) are exchanged once in 400
+# data sets; of 15 once in 60. At double, small test sets would not be judged.
+MIN_LABELLED_ANSWERS = 30
+# Chosen, not measured: with more names a renaming finds a fit by chance, and texts are no labels any more.
+MAX_LABELS = 20
+# References of a label that is judged: of one or two the commonest answer is an accident.
+MIN_ROWS_OF_LABEL = 3
+# Share of the references that are labels, and of the answers in which one stands; the others may be refusals.
+MIN_LABELLED_SHARE = 0.8
+# Share that is right under a renaming, and how much more that is than without it. Chosen: a weak classifier of two
+# labels reaches 0.6; one that is right in three of four is one. At 0.2 more, exchanged and merely bad would be one.
+MIN_RIGHT_SHARE = 0.75
+MIN_GAIN = 0.4
+
+
+class LabelledAnswer(NamedTuple):
+    """An answer that names a label, beside a reference that is one."""
+
+    answer: str
+    reference: str
+    sample: Sample
 
 
 class Renaming(NamedTuple):
@@ -91,81 +103,99 @@ class LabelsAreExchanged(AnswersRule):
         unmet = super().unmet()
         if unmet is not None:
             return unmet
-        if not self._labelled():
+        if not self._labelled_answers():
             return Unmet(
-                f"references are no labels, or fewer than {ENOUGH} answers name one",
+                f"references are no labels, or fewer than {MIN_LABELLED_ANSWERS} answers name one",
                 "name references (--map reference=COLUMN) of 30 answers or more",
             )
         return None
 
     def figure(self) -> str:
-        pairs = self._labelled()
-        right = sum(said == wanted for said, wanted, _ in pairs)
-        return f"{right} of {len(pairs)} answers give the label of their reference"
+        labelled = self._labelled_answers()
+        right = sum(one.answer == one.reference for one in labelled)
+        return f"{right} of {len(labelled)} answers give the label of their reference"
 
     def findings(self) -> Iterator[Finding]:
         if self.unmet() is not None:
             return
-        pairs = self._labelled()
-        found = _renaming([(said, wanted) for said, wanted, _ in pairs])
-        if found is None:
+        labelled = self._labelled_answers()
+        renaming = _find_renaming(labelled)
+        if renaming is None:
             return
-        swapped = ", ".join(f"{said} is {wanted}" for said, wanted in sorted(found.names.items()))
+        swapped = ", ".join(
+            f"{answer} is {reference}" for answer, reference in sorted(renaming.names.items())
+        )
         yield self.finding(
-            f"labels are exchanged between answers and references: {found.as_it_is} of {found.of} are right,"
-            f" and {found.right} where {swapped}",
+            f"labels are exchanged between answers and references: {renaming.as_it_is} of {renaming.of} are right,"
+            f" and {renaming.right} where {swapped}",
             "compare the order of the label names in the script that made the training rows with that of the"
             " references; read a few rows by hand",
-            cases=cases([sample for said, wanted, sample in pairs if said != wanted]),
-            count=found.of - found.as_it_is,
-            total=found.of,
+            cases=sample_cases([one.sample for one in labelled if one.answer != one.reference]),
+            count=renaming.of - renaming.as_it_is,
+            total=renaming.of,
         )
 
-    def _labelled(self) -> list[tuple[str, str, Sample]]:
-        """(label of the answer, label of the reference, sample) of the last look; empty where references are none."""
+    def _labelled_answers(self) -> list[LabelledAnswer]:
+        """The answers of the last pass that name a label; empty where references are none, or few answers do."""
         samples = self.subject.looks[-1].samples if self.subject.looks else ()
-        known = [sample for sample in samples if sample.prompt.reference.strip()]
-        counts = Counter(_plain(sample.prompt.reference) for sample in known)
-        labels = [label for label, rows in counts.items() if rows >= PER_LABEL]
-        few = 2 <= len(labels) <= MOST_LABELS
-        if not few or sum(counts[label] for label in labels) < TOLD * len(known):
-            return []
-        pairs = []
-        for sample in known:
-            said, wanted = _label_in(sample.answer.text, labels), _plain(sample.prompt.reference)
-            if said is not None and wanted in labels:
-                pairs.append((said, wanted, sample))
-        return pairs if len(pairs) >= max(ENOUGH, TOLD * len(known)) else []
+        with_reference = [sample for sample in samples if sample.prompt.reference.strip()]
+        labels = _labels_of([sample.prompt.reference for sample in with_reference])
+        labelled = []
+        for sample in with_reference if labels else ():
+            answer = _label_in(sample.answer.text, labels)
+            reference = _normalise(sample.prompt.reference)
+            if answer is not None and reference in labels:
+                labelled.append(LabelledAnswer(answer, reference, sample))
+        is_enough = len(labelled) >= max(
+            MIN_LABELLED_ANSWERS, MIN_LABELLED_SHARE * len(with_reference)
+        )
+        return labelled if is_enough else []
 
 
-def _plain(text: str) -> str:
+def _labels_of(references: Sequence[str]) -> list[str]:
+    """The labels that nearly all references are; empty where they are texts, or all the same."""
+    counts = Counter(map(_normalise, references))
+    labels = [label for label, rows in counts.items() if rows >= MIN_ROWS_OF_LABEL]
+    labelled_rows = sum(counts[label] for label in labels)
+    are_labels = labelled_rows >= MIN_LABELLED_SHARE * len(references)
+    return labels if are_labels and 2 <= len(labels) <= MAX_LABELS else []
+
+
+def _normalise(text: str) -> str:
     """Without case, punctuation and differences of white space."""
     return " ".join(split_words(text))
 
 
 def _label_in(answer: str, labels: Sequence[str]) -> str | None:
     """The one label that an answer is or holds; None where it holds none, or several."""
-    plain = _plain(answer)
-    if plain in labels:
-        return plain
-    held = [label for label in labels if f" {label} " in f" {plain} "]
+    words = _normalise(answer)
+    if words in labels:
+        return words
+    # With spaces around both, so that `negative` is not read in `nonnegative`.
+    held = [label for label in labels if f" {label} " in f" {words} "]
     return held[0] if len(held) == 1 else None
 
 
-def _renaming(pairs: Sequence[tuple[str, str]]) -> Renaming | None:
+def _find_renaming(labelled: Sequence[LabelledAnswer]) -> Renaming | None:
     """One renaming that makes the answers right, where they are not without it; each label stands for one."""
-    answered = Counter(said for said, _ in pairs)
-    both = Counter(pairs)
-    names = {
-        said: max((wanted for one, wanted in both if one == said), key=lambda w: both[said, w])
-        for said in answered
-    }
-    differ = {said: wanted for said, wanted in names.items() if said != wanted}
-    right = sum(rows for (said, wanted), rows in both.items() if names[said] == wanted)
-    as_it_is = sum(rows for (said, wanted), rows in both.items() if said == wanted)
-    is_renaming = len(set(names.values())) == len(names) and set(differ) == set(differ.values())
-    if not differ or not is_renaming:
+    counts = Counter((one.answer, one.reference) for one in labelled)
+    names = _commonest_references(counts)
+    renamed = {answer: reference for answer, reference in names.items() if answer != reference}
+    is_one_to_one = len(set(names.values())) == len(names)
+    # Exchanged labels are the same set on both sides; else the answers name something that the data does not know.
+    if not renamed or not is_one_to_one or set(renamed) != set(renamed.values()):
         return None
-    if right < RIGHT * len(pairs) or right - as_it_is < GAIN * len(pairs):
+    right = sum(counts[answer, reference] for answer, reference in names.items())
+    as_it_is = sum(counts[answer, answer] for answer in names)
+    if right < MIN_RIGHT_SHARE * len(labelled) or right - as_it_is < MIN_GAIN * len(labelled):
         return None
-    return Renaming(differ, right, as_it_is, len(pairs))
+    return Renaming(renamed, right, as_it_is, len(labelled))
+
+
+def _commonest_references(counts: Counter[tuple[str, str]]) -> dict[str, str]:
+    """For each label of the answers the label that most of their references have."""
+    names: dict[str, str] = {}
+    for answer, reference in counts:
+        if answer not in names or counts[answer, reference] > counts[answer, names[answer]]:
+            names[answer] = reference
+    return names

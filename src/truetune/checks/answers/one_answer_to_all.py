@@ -41,15 +41,23 @@ There is no automatic fix: look at the commonest answers in the data, and at wha
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from truetune.checks.answers.bad_answers import CHANCE, ENOUGH, Count, cases, fits, late, risen
+from truetune.checks.answers.bad_answers import (
+    MAX_CHANCE,
+    MIN_ANSWERS,
+    Count,
+    chance_of_rise,
+    is_late_in_run,
+    reference_fits_limit,
+    sample_cases,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import AnswersRule
-from truetune.generation.answer_samples import SampledRun, SamplingPass
+from truetune.checks.shorten_text import quote_shortened
+from truetune.generation.answer_samples import Sample, SampledRun, SamplingPass
 from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, normalise_spaces
 
 
@@ -59,58 +67,60 @@ class OneAnswerToAll(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        samples = _without_cut_answers(self.subject, self.subject.looks[-1]).samples
+        last_pass = self.subject.looks[-1]
+        samples = _without_cut_answers(self.subject, last_pass).samples
         if not samples:
             return Unmet("each answer was cut before its reference ends", "raise --max-new-tokens")
         if len(samples) >= MIN_QUESTIONS:
             return None
-        same = _commonest(self.subject.looks[-1], (sample.answer.text for sample in samples))[1].bad
+        _, count = _commonest_text(last_pass, [sample.answer.text for sample in samples])
         return Unmet(
-            f"{same} of {len(samples)} prompts get the same answer: too few to judge",
+            f"{count.bad} of {len(samples)} prompts get the same answer: too few to judge",
             "ask more prompts (-n)",
         )
 
     def figure(self) -> str:
-        look = _without_cut_answers(self.subject, self.subject.looks[-1])
-        answer = _commonest(look, (sample.answer.text for sample in look.samples))[1]
-        reference = _commonest(look, (sample.prompt.reference for sample in look.samples))[1]
+        last_pass = _without_cut_answers(self.subject, self.subject.looks[-1])
+        _, answers = _commonest_answer(last_pass)
+        _, references = _commonest_reference(last_pass)
         return (
-            f"the commonest answer goes to {answer} prompts, the commonest reference to {reference}"
+            f"the commonest answer goes to {answers} prompts, the commonest reference to"
+            f" {references}"
         )
 
     def findings(self) -> Iterator[Finding]:
-        looks = [_without_cut_answers(self.subject, look) for look in self.subject.looks]
-        if not looks or not looks[-1].samples:
+        passes = [_without_cut_answers(self.subject, look) for look in self.subject.looks]
+        if not passes:
             return
-        answer, now = _commonest(looks[-1], (sample.answer.text for sample in looks[-1].samples))
-        expected = _commonest(looks[-1], (sample.prompt.reference for sample in looks[-1].samples))[
-            1
-        ]
-        first = _commonest(looks[0], (sample.answer.text for sample in looks[0].samples))[1]
-        over = late(self.subject)
-        if not now.of or not answer or (not over and risen(first, now) >= CHANCE):
+        last_pass = passes[-1]
+        # Without samples, and where most answers are empty, there is no text that all could share.
+        answer, now = _commonest_answer(last_pass)
+        if not answer:
             return
-        alike = over and are_identical(looks[-1].samples)
-        if risen(expected, now) >= CHANCE and not alike:
+        _, expected = _commonest_reference(last_pass)
+        _, first = _commonest_answer(passes[0])
+        is_late = is_late_in_run(self.subject)
+        # Early in a run it has to have become worse than the untrained model was.
+        if not is_late and chance_of_rise(first, now) >= MAX_CHANCE:
             return
+        # Four prompts are too few for Fisher's test, yet one answer to all of them says enough.
+        are_all_alike = is_late and are_identical(last_pass.samples)
+        if chance_of_rise(expected, now) >= MAX_CHANCE and not are_all_alike:
+            return
+        is_to_all = is_late and now.bad == now.of >= MIN_ANSWERS
         yield self.finding(
-            f"{now} prompts get the same answer: {short(answer)}",
+            f"{now} prompts get the same answer: {quote_shortened(answer)}",
             "look at the commonest answers in the data, and at what is seen of the prompt (truetune"
             " run -- COMMAND)",
-            severity="error" if alike or (over and now.bad == now.of >= ENOUGH) else "warning",
+            severity="error" if are_all_alike or is_to_all else "warning",
             evidence=[
                 f"the commonest reference answers {expected}; at step {first.step:,} one answer"
                 f" went to {first}"
             ],
-            cases=cases(
-                [
-                    sample
-                    for sample in looks[-1].samples
-                    if normalise_spaces(sample.answer.text) == answer
-                ]
-            ),
+            cases=sample_cases(_with_answer(last_pass, answer)),
             count=now.bad,
             total=now.of,
         )
@@ -118,12 +128,30 @@ class OneAnswerToAll(AnswersRule):
 
 def _without_cut_answers(watched: SampledRun, look: SamplingPass) -> SamplingPass:
     """Without the answers that a limit shorter than their references has cut: all may begin alike."""
-    return replace(
-        look, samples=tuple(s for s in look.samples if s.scores.stopped or fits(watched, s))
+    whole = tuple(
+        sample
+        for sample in look.samples
+        if sample.scores.stopped or reference_fits_limit(watched, sample)
     )
+    return replace(look, samples=whole)
 
 
-def _commonest(look: SamplingPass, texts: Iterable[str]) -> tuple[str, Count]:
-    """The text that occurs most, and how often; once where all differ."""
+def _with_answer(look: SamplingPass, answer: str) -> list[Sample]:
+    """The samples that got this answer, white space aside."""
+    return [sample for sample in look.samples if normalise_spaces(sample.answer.text) == answer]
+
+
+def _commonest_answer(look: SamplingPass) -> tuple[str, Count]:
+    """The answer that most prompts get, and how many."""
+    return _commonest_text(look, [sample.answer.text for sample in look.samples])
+
+
+def _commonest_reference(look: SamplingPass) -> tuple[str, Count]:
+    """The reference that most prompts have, and how many."""
+    return _commonest_text(look, [sample.prompt.reference for sample in look.samples])
+
+
+def _commonest_text(look: SamplingPass, texts: Sequence[str]) -> tuple[str, Count]:
+    """The text that occurs most, and how often; empty texts count as all different."""
     ((text, count),) = Counter(map(normalise_spaces, texts)).most_common(1) or [("", 0)]
     return text, Count(look.step, count if text else min(1, count), len(look.samples))

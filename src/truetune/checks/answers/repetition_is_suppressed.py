@@ -48,15 +48,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases, counted, often
+from truetune.checks.answers.bad_answers import (
+    MIN_ANSWERS,
+    count_bad_answers,
+    is_surely_above,
+    sample_cases,
+)
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.generation.answer_samples import Sample
-from truetune.generation.suppressed_repetition import find_suppressed_repetition, repeats_itself
+from truetune.generation.suppressed_repetition import (
+    SuppressedRepetition,
+    find_suppressed_repetition,
+    repeats_itself,
+)
 
+# Measured on 50 references of a list each: 1 that was cut to two thirds breaks at a repetition as well. A fifth is
+# beyond it; at half, chance would do in small samples, at double a weak penalty would pass.
 TOLERATED = 0.2
-"""Of 50 references of a list each, 1 that was cut to two thirds breaks at a repetition as well; a fifth is beyond it"""
+SHOWN_BREAKS = 3
 
 
 class RepetitionIsSuppressed(CountedAnswersRule):
@@ -70,37 +81,41 @@ class RepetitionIsSuppressed(CountedAnswersRule):
         reference = sample.prompt.reference
         if not sample.scores.stopped or not repeats_itself(reference):
             return None
-        return find_suppressed_repetition(sample.answer.text, reference) is not None
+        return _suppressed_repetition(sample) is not None
 
     def findings(self) -> Iterator[Finding]:
-        found = counted(self.subject, self.bad)
-        if found is None or not self.subject.finished or not often(found.last, TOLERATED):
+        bad_answers = count_bad_answers(self.subject, self.bad)
+        if bad_answers is None or not self.subject.finished:
             return
-        broken = [
+        last = bad_answers.last
+        if not is_surely_above(last, TOLERATED):
+            return
+        breaks = [
             suppressed
-            for sample in found.samples
-            if (
-                suppressed := find_suppressed_repetition(
-                    sample.answer.text, sample.prompt.reference
-                )
-            )
+            for suppressed in map(_suppressed_repetition, bad_answers.samples)
+            if suppressed is not None
         ]
-        places = Counter(one.breaks_at for one in broken).most_common(3)
-        half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
+        due = Counter(one.breaks_at for one in breaks).most_common(SHOWN_BREAKS)
+        # Half and not all: a penalty spares answers whose first repetition comes late or never.
+        is_half = last.of >= MIN_ANSWERS and 2 * last.bad >= last.of
         yield self.finding(
-            f"{found.last} answers break where their references repeat themselves for the first"
+            f"{last} answers break where their references repeat themselves for the first"
             " time, as repetition_penalty and no_repeat_ngram_size make them",
             "generate with repetition_penalty=1.0 and no_repeat_ngram_size=0 (in the call, a"
             " GenerationConfig, generation_config.json or the server's penalties)",
-            severity="error" if half else "warning",
+            severity="error" if is_half else "warning",
             evidence=[
-                "what was due there: "
-                + ", ".join(f"`{text}` in {count}" for text, count in places),
-                f"{sum(one.answer_repeats for one in broken):,} of their sequences of four words and marks"
-                f" stand before in the same answer, {sum(one.reference_repeats for one in broken):,} in the"
+                "what was due there: " + ", ".join(f"`{text}` in {count}" for text, count in due),
+                f"{sum(one.answer_repeats for one in breaks):,} of their sequences of four words and marks"
+                f" stand before in the same answer, {sum(one.reference_repeats for one in breaks):,} in the"
                 " references; they are as long, and begin as these do",
             ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
+            cases=sample_cases(bad_answers.samples),
+            count=last.bad,
+            total=last.of,
         )
+
+
+def _suppressed_repetition(sample: Sample) -> SuppressedRepetition | None:
+    """Where the answer leaves its reference at the first repetition; None where it does not."""
+    return find_suppressed_repetition(sample.answer.text, sample.prompt.reference)

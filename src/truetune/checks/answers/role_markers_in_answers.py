@@ -42,12 +42,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import ENOUGH, cases, find_bad_answers
+from truetune.checks.answers.bad_answers import MIN_ANSWERS, find_bad_answers, sample_cases
 from truetune.checks.counted_answers import CountedAnswersRule
 from truetune.checks.findings import Finding
 from truetune.generation.answer_samples import Sample
 
+# Chosen, not measured: an answer on chat formats may quote a marker. At half, one of 100 would do; at double, a stop
+# that fails now and then would pass.
 TOLERATED = 0.02
+SHOWN_MARKERS = 5
 
 
 class RoleMarkersInAnswers(CountedAnswersRule):
@@ -62,24 +65,30 @@ class RoleMarkersInAnswers(CountedAnswersRule):
         return bool(sample.scores.markers)
 
     def findings(self) -> Iterator[Finding]:
-        found = find_bad_answers(self.subject, self.bad, TOLERATED)
-        if found is None:
+        bad_answers = find_bad_answers(self.subject, self.bad, TOLERATED)
+        if bad_answers is None:
             return
+        # A marker counts once for each answer: one that loops would outweigh all others.
         markers = Counter(
-            marker for sample in found.samples for marker in dict.fromkeys(sample.scores.markers)
+            marker
+            for sample in bad_answers.samples
+            for marker in dict.fromkeys(sample.scores.markers)
         )
-        half = found.last.of >= ENOUGH and 2 * found.last.bad >= found.last.of
+        half = (
+            bad_answers.last.of >= MIN_ANSWERS and 2 * bad_answers.last.bad >= bad_answers.last.of
+        )
         yield self.finding(
-            f"{found.last} answers have role markers or control tokens in them{found.before}",
+            f"{bad_answers.last} answers have role markers or control tokens in them{bad_answers.before}",
             "see that the stop token is supervised and that generation stops at it; look for"
             " markers in the contents",
             severity="error" if self.subject.finished and half else "warning",
             evidence=[
-                "markers: " + ", ".join(f"{text!r} in {n}" for text, n in markers.most_common(5)),
-                *found.evidence,
+                "markers: "
+                + ", ".join(f"{text!r} in {n}" for text, n in markers.most_common(SHOWN_MARKERS)),
+                *bad_answers.evidence,
             ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
-            figure=found.figure("answers with role markers"),
+            cases=sample_cases(bad_answers.samples),
+            count=bad_answers.last.bad,
+            total=bad_answers.last.of,
+            figure=bad_answers.figure("answers with role markers"),
         )

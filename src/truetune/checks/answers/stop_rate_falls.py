@@ -42,20 +42,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.answers_never_stop import NEVER
 from truetune.checks.answers.bad_answers import (
+    UNLEARNED_STOP_PROBABILITY,
     BadAnswers,
-    all_of,
-    cases,
-    counted,
-    ends_unknown,
-    runs_on,
-    stop_probability,
+    are_all_bad,
+    count_bad_answers,
+    explain_unknown_ends,
+    median_stop_probability,
+    runs_past_end,
+    sample_cases,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 from truetune.checks.unmet_reasons import ONE_PASS
+
+# Chosen to fit a line each.
+SHOWN_COUNTS = 4
+SHOWN_STEPS = 12
 
 
 class StopRateFalls(AnswersRule):
@@ -64,48 +68,53 @@ class StopRateFalls(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet() or ends_unknown(self.subject):
+        unmet = super().unmet() or explain_unknown_ends(self.subject)
+        if unmet is not None:
             return unmet
-        found = self._counted()
-        if found is None:
+        endless = self._count_endless()
+        if endless is None:
             return Unmet(
                 f"no reference fits within {self.subject.limit} tokens", "raise --max-new-tokens"
             )
-        return None if len(found.counts) > 1 else ONE_PASS
+        return None if len(endless.counts) > 1 else ONE_PASS
 
     def figure(self) -> str:
-        found = self._counted()
-        assert found is not None
+        endless = self._count_endless()
+        assert endless is not None
         by_step = ", ".join(
             f"{count.of - count.bad} of {count.of} at step {count.step:,}"
-            for count in found.counts[-4:]
+            for count in endless.counts[-SHOWN_COUNTS:]
         )
         return f"answers that stop by themselves: {by_step}"
 
-    def _counted(self) -> BadAnswers | None:
-        return counted(self.subject, lambda sample: runs_on(self.subject, sample))
+    def _count_endless(self) -> BadAnswers | None:
+        """Answers that did not stop, by sampling pass; None where the last one has none that can be judged."""
+        return count_bad_answers(self.subject, lambda sample: runs_past_end(self.subject, sample))
 
     def findings(self) -> Iterator[Finding]:
         watched = self.subject
-        found = self._counted()
-        if found is None or found.best is None:
+        endless = self._count_endless()
+        if endless is None or endless.best is None:
             return
+        by_step = [(look.step, median_stop_probability(look)) for look in watched.looks]
         probabilities = [
-            (look.step, p) for look in watched.looks if (p := stop_probability(look)) is not None
+            (step, probability) for step, probability in by_step if probability is not None
         ]
-        lost = bool(probabilities) and probabilities[-1][1] < NEVER and all_of(found)
-        line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-12:])
+        evidence = []
+        is_lost = False
+        if probabilities:
+            line = ", ".join(f"{step:,}: {p:.2g}" for step, p in probabilities[-SHOWN_STEPS:])
+            evidence.append(f"P(stop) behind the reference by step (median): {line}")
+            # Answers may fail to stop for their length; only where P(stop) is gone too was it unlearned.
+            is_lost = probabilities[-1][1] < UNLEARNED_STOP_PROBABILITY and are_all_bad(endless)
         yield self.finding(
-            f"{found.last} answers do not stop by themselves{found.before}",
+            f"{endless.last} answers do not stop by themselves{endless.before}",
             "supervise the stop token of each answer, and pad with another (truetune run -- COMMAND"
             " shows labels)",
-            severity="error" if lost else "warning",
-            evidence=[
-                *([f"P(stop) behind the reference by step (median): {line}"] if line else []),
-                *found.evidence,
-            ],
-            cases=cases(found.samples),
-            count=found.last.bad,
-            total=found.last.of,
-            figure=found.figure("answers that do not stop"),
+            severity="error" if is_lost else "warning",
+            evidence=[*evidence, *endless.evidence],
+            cases=sample_cases(endless.samples),
+            count=endless.last.bad,
+            total=endless.last.of,
+            figure=endless.figure("answers that do not stop"),
         )

@@ -47,19 +47,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import exp
 
-from truetune.checks.answers.bad_answers import late
-from truetune.checks.answers.losses import curve, ends
+from truetune.checks.answers.bad_answers import is_late_in_run
+from truetune.checks.answers.loss_curves import first_and_last_level, losses_of_source
 from truetune.checks.figure import Figure, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
 
-RECORDS = 4
-CONTENT, STOP = 0.9, 0.9
-"""Shares of the first loss: the content is learned below, the stop token is not above."""
+# Records of the losses: the median of the last third needs one that is not the first. Chosen, not measured.
+MIN_RECORDS = 4
+# Share of its first loss below which the content is learned, and above which the stop token is not.
+LEARNED_SHARE = 0.9
 WATCH = "train with truetune train, or with AuditCallback"
-HIGH, NEVER = 1.0, 6.9
-"""Nats"""
+# Nats: a probability of 0.37, at which a stop token is the likeliest or nearly so, whatever its loss was at first.
+LEARNED_STOP_LOSS = 1.0
+# Nats: a probability of 0.001, as answers-never-stop takes it for a model that knows nothing of stopping.
+UNLEARNED_STOP_LOSS = 6.9
 
 
 class StopTokenNotLearned(AnswersRule):
@@ -68,32 +71,30 @@ class StopTokenNotLearned(AnswersRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        content, stop = (
-            curve(self.subject, source) for source in ("assistant content", "stop token")
-        )
-        if len(content) < RECORDS:
+        content = losses_of_source(self.subject, "assistant content")
+        stop = losses_of_source(self.subject, "stop token")
+        if len(content) < MIN_RECORDS:
             return Unmet(
-                f"the losses by source have {len(content):,} records, and it takes {RECORDS}", WATCH
+                f"the losses by source have {len(content):,} records, and it takes {MIN_RECORDS}",
+                WATCH,
             )
         if len(stop) not in (0, len(content)):
             return Unmet("the loss of the stop token was not recorded each time")
-        if ends(content)[1] > CONTENT * ends(content)[0]:
-            return Unmet(
-                f"the loss of the content has not fallen by a tenth: it is {ends(content)[1]:.3g}"
-            )
+        first, last = first_and_last_level(content)
+        if last > LEARNED_SHARE * first:
+            return Unmet(f"the loss of the content has not fallen by a tenth: it is {last:.3g}")
         return None
 
     def figure(self) -> str:
-        began, now = ends(curve(self.subject, "stop token"))
+        first, last = first_and_last_level(losses_of_source(self.subject, "stop token"))
         return (
-            f"the loss of the stop token goes from {began:.3g} to {now:.3g} (P = {exp(-now):.2g})"
+            f"the loss of the stop token goes from {first:.3g} to {last:.3g} (P = {exp(-last):.2g})"
         )
 
     def findings(self) -> Iterator[Finding]:
-        content, stop = (
-            curve(self.subject, source) for source in ("assistant content", "stop token")
-        )
-        if len(content) < RECORDS or len(stop) not in (0, len(content)):
+        content = losses_of_source(self.subject, "assistant content")
+        stop = losses_of_source(self.subject, "stop token")
+        if len(content) < MIN_RECORDS or len(stop) not in (0, len(content)):
             return
         if not stop:
             yield self.finding(
@@ -102,17 +103,28 @@ class StopTokenNotLearned(AnswersRule):
                 " labels)",
             )
             return
-        (first, last), (began, now) = ends(content), ends(stop)
-        if last > CONTENT * first or now < max(HIGH, STOP * began):
+        first_content, last_content = first_and_last_level(content)
+        first_stop, last_stop = first_and_last_level(stop)
+        if last_content > LEARNED_SHARE * first_content:
             return
-        never = now > NEVER and bool(self.subject.looks) and late(self.subject)
+        if last_stop < max(LEARNED_STOP_LOSS, LEARNED_SHARE * first_stop):
+            return
+        has_passes = bool(self.subject.looks)
+        is_unlearned = last_stop > UNLEARNED_STOP_LOSS
         yield self.finding(
-            f"the stop token is not being learned: its loss is {now:.3g} (P = {exp(-now):.2g}), and"
-            f" was {began:.3g}",
+            f"the stop token is not being learned: its loss is {last_stop:.3g} (P ="
+            f" {exp(-last_stop):.2g}), and was {first_stop:.3g}",
             "see that the labels end with the stop token that is served; with LoRA on a base model"
             " train its row too",
-            severity="error" if never else "warning",
-            evidence=[f"the loss of the content fell from {first:.3g} to {last:.3g} meanwhile"],
+            severity=(
+                "error"
+                if is_unlearned and has_passes and is_late_in_run(self.subject)
+                else "warning"
+            ),
+            evidence=[
+                f"the loss of the content fell from {first_content:.3g} to {last_content:.3g}"
+                " meanwhile"
+            ],
             figure=Figure(
                 "loss by source",
                 tuple(self._series(name) for name in ("assistant content", "stop token")),
@@ -120,6 +132,7 @@ class StopTokenNotLearned(AnswersRule):
         )
 
     def _series(self, name: str) -> Series:
+        """The losses of one source by step."""
         records = [record for record in self.subject.losses if name in record.by_source]
         steps = tuple(float(record.step) for record in records)
         return Series(name, steps, tuple(record.by_source[name] for record in records))

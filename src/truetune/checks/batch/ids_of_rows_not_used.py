@@ -52,7 +52,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import MAX_CASES, BatchRule
-from truetune.data.columns import token_columns
+from truetune.data.columns import token_id_columns
 from truetune.errors import name_list
 
 KINDS = ("dpo", "orpo", "kto", "reward")
@@ -69,10 +69,13 @@ class IdsOfRowsNotUsed(BatchRule):
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)
         rows = [row for record in subject.records for row in record.rows]
-        self.columns = sorted({name for row in rows for name in token_columns(row)})
+        self.columns = sorted({name for row in rows for name in token_id_columns(row)})
         answers = [name for name in self.columns if not name.startswith("prompt")]
         self.ids = [
-            row[name][:COMPARED] for row in rows for name in token_columns(row) if name in answers
+            row[name][:COMPARED]
+            for row in rows
+            for name in token_id_columns(row)
+            if name in answers
         ]
         self.lines = [sample for sample in subject.samples if sample.side != "kl"]
         self.used = sum(self._holds_ids(sample) for sample in self.lines)

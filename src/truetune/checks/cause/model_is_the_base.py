@@ -48,8 +48,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
-SAME = 1e-6
-"""Nats a token"""
+# Nats a token: equal computations give 0, and the sum over many tokens may leave its rounding.
+MAX_NATS_OF_SAME_WEIGHTS = 1e-6
 
 
 class ModelIsTheBase(CauseRule):
@@ -74,7 +74,11 @@ class ModelIsTheBase(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         effect = self.subject.effect
-        if self.subject.kind == "adapter" or effect is None or not effect.difference <= SAME:
+        if (
+            self.subject.kind == "adapter"
+            or effect is None
+            or not effect.difference <= MAX_NATS_OF_SAME_WEIGHTS
+        ):
             return
         yield self.finding(
             "it is the base that answers: the reference answers are exactly as likely under it",

@@ -40,13 +40,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import isfinite
 
-from truetune.checks.cause.symptoms import MANY
+from truetune.checks.cause.failing_answers import FAILING_SHARE, is_garbage_or_empty
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
-MOST = 7.0
-"""Nats a token"""
+# Nats a token, between sound text in a language that a model hardly knows (up to 6) and chance (10 to 12, the logarithm
+# of the vocabulary): see the page.
+MAX_NATS_OF_LANGUAGE = 7.0
 
 
 class NoLanguageLeft(CauseRule):
@@ -71,7 +72,7 @@ class NoLanguageLeft(CauseRule):
                 "log-probabilities of references are not told",
                 "ask rows with references, and the model's files",
             )
-        if surprise > MOST:
+        if surprise > MAX_NATS_OF_LANGUAGE:
             return Unmet(
                 f"the references have {surprise:.3g} nats a token, and the answers are text: they"
                 " may be of another task",
@@ -87,7 +88,10 @@ class NoLanguageLeft(CauseRule):
 
     def findings(self) -> Iterator[Finding]:
         surprise = self.subject.surprise
-        if surprise is None or surprise <= MOST or (isfinite(surprise) and not self._failing()):
+        if surprise is None or surprise <= MAX_NATS_OF_LANGUAGE:
+            return
+        # References of another task are unlikely too; but then the answers are text. NaN needs no second witness.
+        if isfinite(surprise) and not self._are_answers_bad():
             return
         yield self.finding(
             f"the weights make no language model: the reference answers have {surprise:.3g} nats a"
@@ -97,11 +101,11 @@ class NoLanguageLeft(CauseRule):
             evidence=["sound text has 1 to 4 nats a token, and chance about 11"],
         )
 
-    def _failing(self) -> bool:
+    def _are_answers_bad(self) -> bool:
         """Are the answers no text either? Else the references are of another task."""
         samples = self.subject.watched.looks[-1].samples
         bad = sum(
-            s.scores.garbage or s.scores.empty or s.scores.looped or not s.scores.stopped
-            for s in samples
+            is_garbage_or_empty(sample) or sample.scores.looped or not sample.scores.stopped
+            for sample in samples
         )
-        return bad >= MANY * len(samples)
+        return bad >= FAILING_SHARE * len(samples)

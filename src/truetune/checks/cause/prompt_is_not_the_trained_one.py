@@ -43,7 +43,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
-FILE = "contract.json"
+RECORD_FILE = "contract.json"
 
 
 class PromptIsNotTheTrainedOne(CauseRule):
@@ -54,22 +54,20 @@ class PromptIsNotTheTrainedOne(CauseRule):
     file_rules = ("prompts-differ-from-training",)
 
     def unmet(self) -> Unmet | None:
-        known = (
-            None
-            if self.subject.contract
-            else Unmet("there is no contract.json of its training", "train with truetune train")
-        )
-        return known
+        if self.subject.contract:
+            return None
+        return Unmet("there is no contract.json of its training", "train with truetune train")
 
     def figure(self) -> str:
         return "0 of the prompts in contract.json come out otherwise"
 
     def findings(self) -> Iterator[Finding]:
-        broken = sorted(self.subject.prompts, key=lambda text: ": " not in text)
-        if broken:
+        # Those that say what differs stand first: the first one is the message.
+        different = sorted(self.subject.prompts, key=lambda text: ": " not in text)
+        if different:
             yield self.finding(
-                f"the prompts are not the trained ones: {broken[0]}",
+                f"the prompts are not the trained ones: {different[0]}",
                 "use the tokenizer, chat template and template settings of the training",
-                cases=[Case(text, file=FILE) for text in broken],
-                count=len(broken),
+                cases=[Case(text, file=RECORD_FILE) for text in different],
+                count=len(different),
             )

@@ -42,18 +42,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import cases
-from truetune.checks.cause.symptoms import (
-    UNTOLD_STOPPING,
+from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.cause.failing_answers import (
+    STOPPING_UNKNOWN,
     describe_probability,
     describe_stopping,
-    endless,
+    find_endless_answers,
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 
-LEARNED = 0.5
+# P(stop) behind the reference: more likely than all other tokens together.
+LEARNED_STOP_PROBABILITY = 0.5
+# Share of the endless answers from which loops are what keeps them from their end.
+LOOPING_SHARE = 0.5
 
 
 class StopLearnedButNotReached(CauseRule):
@@ -63,41 +66,42 @@ class StopLearnedButNotReached(CauseRule):
     explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
-        if endless(self.subject) is None:
+        if find_endless_answers(self.subject) is None:
             return None
         if self.subject.stopping is None:
-            return UNTOLD_STOPPING
-        lost = set(self.subject.trained) - set(self.subject.served)
-        return (
-            Unmet("a trained stop token is not served, which trained-stop-not-served is about")
-            if lost
-            else None
-        )
+            return STOPPING_UNKNOWN
+        unserved = set(self.subject.trained) - set(self.subject.served)
+        if unserved:
+            return Unmet(
+                "a trained stop token is not served, which trained-stop-not-served is about"
+            )
+        return None
 
     def figure(self) -> str:
         return describe_stopping(self.subject)
 
     def findings(self) -> Iterator[Finding]:
-        found, mine = self.subject, self.subject.stopping
-        seen = endless(found)
-        lost = set(found.trained) - set(found.served)
-        if seen is None or mine is None or mine.probability < LEARNED or lost:
+        subject, stopping = self.subject, self.subject.stopping
+        endless = find_endless_answers(subject)
+        if endless is None or stopping is None:
             return
-        loops = sum(sample.scores.looped for sample in seen.samples)
+        # An unserved stop explains answers that go on, however well it was learned.
+        unserved = set(subject.trained) - set(subject.served)
+        if stopping.probability < LEARNED_STOP_PROBABILITY or unserved:
+            return
+        loops = sum(sample.scores.looped for sample in endless.samples)
+        remedy = (
+            "raise the limit of new tokens, or see why answers are longer than those of the data"
+        )
+        if loops >= LOOPING_SHARE * len(endless.samples):
+            remedy = "look for what makes the answers loop: duplicate rows, too many epochs"
         yield self.finding(
-            f"stopping was learned and is not reached: {seen.last} answers run past"
-            f" {found.watched.limit} tokens, and behind the reference answer the probability of a"
-            f" stop token is {describe_probability(mine)}",
-            (
-                "look for what makes the answers loop: duplicate rows, too many epochs"
-                if loops >= len(seen.samples) / 2
-                else (
-                    "raise the limit of new tokens, or see why answers are longer than those of the"
-                    " data"
-                )
-            ),
-            evidence=[f"{loops} of these {len(seen.samples)} answers end in a loop"],
-            cases=cases(seen.samples),
-            count=seen.last.bad,
-            total=seen.last.of,
+            f"stopping was learned and is not reached: {endless.last} answers run past"
+            f" {subject.watched.limit} tokens, and behind the reference answer the probability of a"
+            f" stop token is {describe_probability(stopping)}",
+            remedy,
+            evidence=[f"{loops} of these {len(endless.samples)} answers end in a loop"],
+            cases=sample_cases(endless.samples),
+            count=endless.last.bad,
+            total=endless.last.of,
         )

@@ -50,28 +50,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from truetune.checks.answers.bad_answers import cases
-from truetune.checks.cause.rivals import learned_nothing
-from truetune.checks.cause.symptoms import (
-    UNTOLD_STOPPING,
-    all_cut,
+from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.cause.failing_answers import (
+    STOPPING_UNKNOWN,
     describe_probability,
     describe_stopping,
-    endless,
+    find_cut_answers,
+    find_endless_answers,
 )
+from truetune.checks.cause.rival_causes import learned_nothing
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
+from truetune.generation.answer_samples import Sample
 
 if TYPE_CHECKING:
     from truetune.generation.model_evidence import StopEstimate
 
-LEARNED, NEVER = 0.5, 0.05
-RAISED = 10
-"""Times the base's probability"""
+# P(stop) behind the reference: more likely than all other tokens together.
+LEARNED_STOP_PROBABILITY = 0.5
+# Below it the model stops in one of 20 places where it should. Chosen: bases that saw chats have some percent without
+# any training. At 0.01 most of them would count as half trained; at 0.1 half-trained models as untrained.
+UNLEARNED_STOP_PROBABILITY = 0.05
+# Times the base's probability from which the training did raise it. Chosen: other data moves it by a few times.
+MIN_RISE_OVER_BASE = 10
 
 
-class State(NamedTuple):
+class StopState(NamedTuple):
     """How far stopping was learned, in words, and what to do."""
 
     what: str
@@ -88,17 +93,18 @@ class StoppingNeverLearned(CauseRule):
     explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
-        found = self.subject
-        if not (endless(found) or all_cut(found)):
+        subject = self.subject
+        if not (find_endless_answers(subject) or find_cut_answers(subject)):
             return None
-        if not found.trained:
+        if not subject.trained:
             return Unmet(
                 "no stop token is known to be trained",
                 "ask rows with references, or a run of truetune train",
             )
-        if found.stopping is None:
-            return UNTOLD_STOPPING
-        if found.stopping.probability >= LEARNED or not learned_nothing(found):
+        if subject.stopping is None:
+            return STOPPING_UNKNOWN
+        is_learned = subject.stopping.probability >= LEARNED_STOP_PROBABILITY
+        if is_learned or not learned_nothing(subject):
             return None
         return Unmet(
             "the model babbles and does not know the references either: no single token is what it"
@@ -109,65 +115,83 @@ class StoppingNeverLearned(CauseRule):
         return describe_stopping(self.subject)
 
     def findings(self) -> Iterator[Finding]:
-        found, mine = self.subject, self.subject.stopping
-        seen, cut = endless(found), all_cut(found)
-        if not found.trained or not (seen or cut) or mine is None or mine.probability >= LEARNED:
+        subject, stopping = self.subject, self.subject.stopping
+        if not subject.trained or stopping is None:
             return
-        if learned_nothing(found):
+        if stopping.probability >= LEARNED_STOP_PROBABILITY or learned_nothing(subject):
             return
-        state = self._state(mine)
-        if cut and not state.is_never:
+        state = self._describe_state(stopping)
+        endless = find_endless_answers(subject)
+        if endless is not None:
+            do_not_stop = f"{endless.last} answers do not stop, and "
+            yield self._finding_of(stopping, state, do_not_stop, endless.samples, endless.last.of)
             return
-        names = " or ".join(map(str, found.trained or found.served))
-        do_not_stop = f"{seen.last} answers do not stop, and " if seen else ""
-        is_sure = found.base_stopping is not None
-        yield self.finding(
+        # Answers that were all cut short show nothing by themselves; then only a stop that was never learned is named.
+        cut = find_cut_answers(subject)
+        if cut and state.is_never:
+            yield self._finding_of(stopping, state, "", cut, len(cut))
+
+    def _finding_of(
+        self,
+        stopping: StopEstimate,
+        state: StopState,
+        do_not_stop: str,
+        samples: tuple[Sample, ...],
+        total: int,
+    ) -> Finding:
+        """The finding on `samples` of `total` answers; `do_not_stop` says of them what was seen, where anything was."""
+        names = " or ".join(map(str, self.subject.trained))
+        # Without the base nobody knows whether the training or the base is what does not stop.
+        is_proved = state.is_never and self.subject.base_stopping is not None
+        return self.finding(
             f"stopping {state.what}: {do_not_stop}behind the whole reference answer the probability"
-            f" of {names} is {describe_probability(mine)}",
+            f" of {names} is {describe_probability(stopping)}",
             state.remedy,
-            severity="error" if state.is_never and is_sure else "warning",
-            evidence=list(self._evidence()),
-            cases=cases(seen.samples if seen else cut),
-            count=seen.last.bad if seen else len(cut),
-            total=seen.last.of if seen else len(cut),
+            severity="error" if is_proved else "warning",
+            evidence=list(self._list_evidence(stopping)),
+            cases=sample_cases(samples),
+            count=len(samples),
+            total=total,
         )
 
-    def _state(self, mine: StopEstimate) -> State:
+    def _describe_state(self, stopping: StopEstimate) -> StopState:
         """How far the tuned model learned to stop, as far as it is known from itself and its base."""
         base = self.subject.base_stopping
+        is_unlikely = stopping.probability < UNLEARNED_STOP_PROBABILITY
         if base is None:
-            return State(
+            return StopState(
                 "is not likely",
                 "ask the base too (--base), and see whether the labels hold the stop token"
                 " (truetune run -- COMMAND)",
-                is_never=mine.probability < NEVER,
+                is_never=is_unlikely,
             )
+        # The second limit: ten times next to nothing is nothing.
         is_raised = (
-            mine.probability > RAISED * base.probability and mine.probability > NEVER / RAISED
+            stopping.probability > MIN_RISE_OVER_BASE * base.probability
+            and stopping.probability > UNLEARNED_STOP_PROBABILITY / MIN_RISE_OVER_BASE
         )
-        is_never = mine.probability < NEVER and not is_raised
+        is_never = is_unlikely and not is_raised
         what = "was never learned" if is_never else "was learned in part only"
-        if base.probability >= LEARNED:
+        if base.probability >= LEARNED_STOP_PROBABILITY:
             what = "was unlearned"
-        remedy = (
-            "train again with the stop token of each answer in the labels (truetune run -- COMMAND"
-            " shows them)"
-            if is_never
-            else "train longer, on answers that end with their stop token"
-        )
-        return State(what, remedy, is_never)
+        remedy = "train longer, on answers that end with their stop token"
+        if is_never:
+            remedy = (
+                "train again with the stop token of each answer in the labels (truetune run --"
+                " COMMAND shows them)"
+            )
+        return StopState(what, remedy, is_never)
 
-    def _evidence(self) -> Iterator[str]:
-        found, mine, base = self.subject, self.subject.stopping, self.subject.base_stopping
-        if mine is not None:
-            yield f"medians over {mine.references} references; rank 1 is the likeliest token"
-        yield (
-            f"under the base it is {describe_probability(base)}"
-            if base
-            else "the base was not asked"
-        )
-        if found.pad is not None and found.pad in found.trained:
+    def _list_evidence(self, stopping: StopEstimate) -> Iterator[str]:
+        """What the probability was taken from, that of the base, and a pad token that masks the stop token."""
+        subject, base = self.subject, self.subject.base_stopping
+        yield f"medians over {stopping.references} references; rank 1 is the likeliest token"
+        if base:
+            yield f"under the base it is {describe_probability(base)}"
+        else:
+            yield "the base was not asked"
+        if subject.pad is not None and subject.pad in subject.trained:
             yield (
-                f"the pad token is {found.pad} too: a collator that masks padding takes it out of"
+                f"the pad token is {subject.pad} too: a collator that masks padding takes it out of"
                 " every label"
             )

@@ -39,17 +39,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import Count, cases
-from truetune.checks.cause.symptoms import MANY
+from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.cause.failing_answers import (
+    FAILING_SHARE,
+    count_garbage,
+    is_garbage_or_empty,
+)
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.generation.answer_samples import Sample, SampledRun
 
-FEW = 0.25
-"""Share of the greedy answers that may be garbage all the same"""
-LEAST = 3
-"""Greedy answers"""
+# Share of the greedy answers that may be garbage all the same: one of four prompts may be a hard one. At half, weak
+# models would be cleared; at 0, one greedy loop would hide the temperature.
+MAX_GREEDY_GARBAGE_SHARE = 0.25
+# As many as are asked again by default; of two, one decides.
+MIN_GREEDY_ANSWERS = 3
 
 
 class TemperatureIsTooHigh(CauseRule):
@@ -63,44 +67,36 @@ class TemperatureIsTooHigh(CauseRule):
         if self.subject.cooler is None or not self.subject.cooler.looks:
             return Unmet("the prompts were not asked greedily")
         count = len(self.subject.cooler.looks[-1].samples)
-        return (
-            None
-            if count >= LEAST
-            else Unmet(f"{count} prompts were asked greedily, and it takes {LEAST}", "-n 3")
+        if count >= MIN_GREEDY_ANSWERS:
+            return None
+        return Unmet(
+            f"{count} prompts were asked greedily, and it takes {MIN_GREEDY_ANSWERS}", "-n 3"
         )
 
     def figure(self) -> str:
         assert self.subject.cooler is not None
-        drawn, greedy = _garbage(self.subject.watched), _garbage(self.subject.cooler)
+        drawn, greedy = count_garbage(self.subject.watched), count_garbage(self.subject.cooler)
         return (
             f"{drawn} answers at temperature {self.subject.temperature:g} are garbage, and {greedy}"
             " greedy ones"
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if not found.temperature or found.cooler is None:
+        subject = self.subject
+        if not subject.temperature or subject.cooler is None:
             return
-        drawn, greedy = _garbage(found.watched), _garbage(found.cooler)
-        if not drawn.of or greedy.of < LEAST or drawn.share < MANY or greedy.share > FEW:
+        drawn, greedy = count_garbage(subject.watched), count_garbage(subject.cooler)
+        if not drawn.of or drawn.share < FAILING_SHARE:
             return
+        if greedy.of < MIN_GREEDY_ANSWERS or greedy.share > MAX_GREEDY_GARBAGE_SHARE:
+            return
+        garbage = filter(is_garbage_or_empty, subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the temperature of {found.temperature:g} makes the garbage: {drawn} drawn answers are"
+            f"the temperature of {subject.temperature:g} makes the garbage: {drawn} drawn answers are"
             f" garbage, and {greedy} greedy ones to the same prompts",
             "draw at 0.2 to 1.0, or greedily (--temperature 0); weights and tokenizer need no"
             " change",
-            cases=cases(
-                [sample for sample in found.watched.looks[-1].samples if _is_garbage(sample)]
-            ),
+            cases=sample_cases(list(garbage)),
             count=drawn.bad,
             total=drawn.of,
         )
-
-
-def _garbage(watched: SampledRun) -> Count:
-    samples = watched.looks[-1].samples if watched.looks else ()
-    return Count(0, sum(map(_is_garbage, samples)), len(samples))
-
-
-def _is_garbage(sample: Sample) -> bool:
-    return sample.scores.garbage or sample.scores.empty

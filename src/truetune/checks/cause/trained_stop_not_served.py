@@ -44,14 +44,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.answers.bad_answers import cases
-from truetune.checks.cause.symptoms import describe_probability, endless
+from truetune.checks.answers.bad_answers import sample_cases
+from truetune.checks.cause.failing_answers import describe_probability, find_endless_answers
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
 from truetune.generation.answer_samples import Sample
+from truetune.generation.model_evidence import ControlToken
 
-LIKELY = 0.5
+# P(stop) behind the reference: more likely than all other tokens together.
+LEARNED_STOP_PROBABILITY = 0.5
 
 
 class TrainedStopNotServed(CauseRule):
@@ -71,44 +73,61 @@ class TrainedStopNotServed(CauseRule):
         )
 
     def figure(self) -> str:
-        found = self.subject
-        served = sum(token in found.served for token in found.trained)
-        samples = found.watched.looks[-1].samples
-        written = sum(map(self._written, samples))
+        subject = self.subject
+        served = sum(token in subject.served for token in subject.trained)
+        samples = subject.watched.looks[-1].samples
+        with_stop = self._answers_with_unserved_stop()
         return (
-            f"{served:,} of {len(found.trained):,} trained stop tokens are served; an unserved one"
-            f" stands in {written:,} of {len(samples):,} answers"
+            f"{served:,} of {len(subject.trained):,} trained stop tokens are served; an unserved one"
+            f" stands in {len(with_stop):,} of {len(samples):,} answers"
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        lost = [token for token in found.trained if token not in found.served]
-        samples = found.watched.looks[-1].samples
-        written = [sample for sample in samples if self._written(sample)]
-        seen, mine = endless(found), found.stopping
-        likely = seen is not None and mine is not None and mine.probability >= LIKELY
-        if not lost or not (written or likely):
+        subject, unserved = self.subject, self._unserved_stops()
+        if not unserved:
             return
-        ids = ", ".join(str(token.id) for token in (*found.served, *lost))
-        served = " and ".join(map(str, found.served)) or "nothing"
+        with_stop = self._answers_with_unserved_stop()
+        endless = find_endless_answers(subject)
+        # A model that writes no stop token in so many tokens may still know it: then answers were cut too early.
+        if not with_stop and not (endless and self._is_stop_learned()):
+            return
+        ids = ", ".join(str(token.id) for token in (*subject.served, *unserved))
+        served = " and ".join(map(str, subject.served)) or "nothing"
         evidence = [f"serving ends an answer at {served}"]
-        if mine is not None:
+        if subject.stopping is not None:
+            probability = describe_probability(subject.stopping)
             evidence.append(
-                f"the probability of {lost[0]} behind the reference answers is {describe_probability(mine)}"
+                f"the probability of {unserved[0]} behind the reference answers is {probability}"
             )
+        total = len(subject.watched.looks[-1].samples)
         yield self.finding(
-            f"the model stops with {lost[0]}, and serving goes on: it stands inside {len(written)}"
-            f" of {len(samples)} answers",
+            f"the model stops with {unserved[0]}, and serving goes on: it stands inside"
+            f" {len(with_stop)} of {total} answers",
             f'write "eos_token_id": [{ids}] into generation_config.json',
             evidence=evidence,
-            cases=cases(written or (seen.samples if seen else ())),
-            count=len(written),
-            total=len(samples),
+            cases=sample_cases(with_stop or (endless.samples if endless else ())),
+            count=len(with_stop),
+            total=total,
         )
 
-    def _written(self, sample: Sample) -> bool:
-        """Does a trained stop token that is not served stand inside an answer?"""
-        lost = [token for token in self.subject.trained if token not in self.subject.served]
-        return any(
-            token.id in sample.answer.ids or token.text in sample.answer.text for token in lost
-        )
+    def _unserved_stops(self) -> list[ControlToken]:
+        """Stop tokens that were trained and do not end an answer when served."""
+        return [token for token in self.subject.trained if token not in self.subject.served]
+
+    def _is_stop_learned(self) -> bool:
+        """Is the stop token likely behind the references?"""
+        stopping = self.subject.stopping
+        return stopping is not None and stopping.probability >= LEARNED_STOP_PROBABILITY
+
+    def _answers_with_unserved_stop(self) -> list[Sample]:
+        """Answers in which a trained stop token that is not served stands."""
+        unserved = self._unserved_stops()
+        # By its text as well: a server tells no ids.
+        return [
+            sample
+            for sample in self.subject.watched.looks[-1].samples
+            if any(
+                token.id in sample.answer.ids or token.text in sample.answer.text
+                for token in unserved
+            )
+        ]

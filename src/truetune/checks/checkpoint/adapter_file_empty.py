@@ -41,8 +41,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import BROKEN
 
-SMALL = 1024
-"""Bytes: a pickle of no tensors has about 440."""
+# Bytes: a pickle of no tensors has about 440, one of the smallest adapter some thousands. At half, longer module paths
+# in an empty pickle would hide it; at double nothing changes.
+MAX_BYTES_OF_EMPTY_PICKLE = 1024
 REMEDY = "save with model.save_pretrained after training, without an override of model.state_dict"
 
 
@@ -56,7 +57,8 @@ class AdapterFileEmpty(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN
@@ -70,29 +72,34 @@ class AdapterFileEmpty(CheckpointRule):
         return f"lora_A or lora_B is zero in 0 of {len(self._pairs()):,} adapted modules"
 
     def _pairs(self) -> list[tuple[str, list[StoredTensor]]]:
-        """The module and the tensors of each pair."""
-        return [
-            (module, [part for name in pair if (part := parts.get(name)) is not None])
-            for module, parts in group_low_rank_tensors(self.subject.tensors).items()
-            for pair in FACTOR_NAMES
-            if any(name in parts for name in pair)
-        ]
+        """The module and the tensors of each low-rank pair, a half alone among them."""
+        pairs = []
+        for module, parts in group_low_rank_tensors(self.subject.tensors).items():
+            for names in FACTOR_NAMES:
+                tensors = [parts[name] for name in names if name in parts]
+                if tensors:
+                    pairs.append((module, tensors))
+        return pairs
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.kind != "adapter" or found.faults:
+        checkpoint = self.subject
+        if checkpoint.kind != "adapter" or checkpoint.faults:
             return
-        small = {name: size for name, size in found.weights.pickled.items() if size < SMALL}
-        if found.tensors:
-            yield from self._zero()
-        elif small or not found.weights.pickled:
-            files = {**found.weights.files, **small}
-            what = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
+        if checkpoint.tensors:
+            yield from self._zero_factors()
+            return
+        pickles = checkpoint.weights.pickled
+        small = {name: size for name, size in pickles.items() if size < MAX_BYTES_OF_EMPTY_PICKLE}
+        # A larger pickle is not opened, and may hold anything.
+        if small or not pickles:
+            files = {**checkpoint.weights.files, **small}
+            sizes = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
             yield self.finding(
-                f"the adapter holds no tensor: {what or 'there is no file with weights'}", REMEDY
+                f"the adapter holds no tensor: {sizes or 'there is no file with weights'}", REMEDY
             )
 
-    def _zero(self) -> Iterator[Finding]:
+    def _zero_factors(self) -> Iterator[Finding]:
+        """The finding on modules of which one factor is zero throughout."""
         values = self.subject.values
         pairs = self._pairs()
         dead = [
@@ -103,27 +110,32 @@ class AdapterFileEmpty(CheckpointRule):
         ]
         if not dead:
             return
+        cases = [
+            Case(f"{tensor.name} {list(tensor.shape)} is all zero", file=tensor.file.name)
+            for _, tensor in dead
+        ]
+        factors = " and ".join(sorted({_factor_name(tensor) for _, tensor in dead}))
         count = len({module for module, _ in dead})
-        every = count == len(pairs)
-        zero = sorted(
-            {
-                "lora_A" if "_A" in tensor.name.rsplit("lora_", 1)[1] else "lora_B"
-                for _, tensor in dead
-            }
-        )
+        # All of them: nothing was trained, or it was saved before. Some: the others were, and these were never called.
+        if count == len(pairs):
+            yield self.finding(
+                f"{factors} is zero in all {count:,} adapted modules: the adapter does nothing",
+                REMEDY,
+                cases=cases,
+                count=count,
+                total=count,
+            )
+            return
         yield self.finding(
-            f"{' and '.join(zero)} is zero in {'all ' if every else f'{count:,} of '}{len(pairs):,}"
-            f" adapted modules: {'the adapter does' if every else 'they do'} nothing",
-            (
-                REMEDY
-                if every
-                else "find out why these modules got no gradient: they may never be called"
-            ),
-            severity="error" if every else "warning",
-            cases=[
-                Case(f"{part.name} {list(part.shape)} is all zero", file=part.file.name)
-                for _, part in dead
-            ],
+            f"{factors} is zero in {count:,} of {len(pairs):,} adapted modules: they do nothing",
+            "find out why these modules got no gradient: they may never be called",
+            severity="warning",
+            cases=cases,
             count=count,
             total=len(pairs),
         )
+
+
+def _factor_name(tensor: StoredTensor) -> str:
+    """`lora_A` or `lora_B`; embeddings have factors of the same letters."""
+    return "lora_A" if "_A" in tensor.name.rsplit("lora_", 1)[1] else "lora_B"

@@ -35,7 +35,7 @@ huggingface/transformers#34068
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from truetune.checkpoint.adapter_tensor_names import (
     PEFT_PREFIX,
@@ -43,14 +43,15 @@ from truetune.checkpoint.adapter_tensor_names import (
     list_modules,
     parse_adapter_tensors,
 )
-from truetune.checks.checkpoint.layers import layer_of
+from truetune.checks.checkpoint.layer_names import layer_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import NOT_LORA
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
-PARTS = ("vision_config", "text_config", "audio_config")
+PART_SETTINGS = ("vision_config", "text_config", "audio_config")
+"""Keys of config.json in models of several parts, whose layers have other names in other releases"""
 
 
 class AdapterKeysDoNotMatch(CheckpointRule):
@@ -62,88 +63,98 @@ class AdapterKeysDoNotMatch(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return NOT_LORA if self.subject.adapter_config.get("peft_type", "LORA") != "LORA" else None
 
     def figure(self) -> str:
         count, base = len(parse_adapter_tensors(self.subject.tensors)), self.subject.base
-        against = (
-            f", with modules of {base.folder.name}"
-            if base is not None
-            else "; no base was compared"
-        )
-        return f"{count:,} of {count:,} tensors have names as peft loads them{against}"
+        compared = "; no base was compared"
+        if base is not None:
+            compared = f", with modules of {base.folder.name}"
+        return f"{count:,} of {count:,} tensors have names as peft loads them{compared}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if (
-            found.kind != "adapter"
-            or found.adapter_config.get("peft_type", "LORA") != "LORA"
-            or not found.tensors
-        ):
+        checkpoint = self.subject
+        is_lora = checkpoint.adapter_config.get("peft_type", "LORA") == "LORA"
+        if checkpoint.kind != "adapter" or not is_lora or not checkpoint.tensors:
             return
-        base = (
-            list_modules(found.base.tensors)
-            if found.base is not None and found.base.tensors
-            else None
-        )
-        names = parse_adapter_tensors(found.tensors)
-        odd = [
-            (piece, why)
-            for piece in names
-            if (why := self._why(piece) or self._unknown(piece, base))
-        ]
-        if not odd:
+        names = parse_adapter_tensors(checkpoint.tensors)
+        misfits = list(self._list_misfits(names))
+        if not misfits:
             return
-        unsure = all(why.startswith("the base names it") for _, why in odd)
+        # Releases of transformers name the parts of one model differently, and peft maps some of them.
+        is_unsure = all(reason.startswith("the base names it") for _, reason in misfits)
         yield self.finding(
-            f"{len(odd):,} of {len(names):,} tensors of the adapter have names that do not fit:"
-            f" {odd[0][1]}",
+            f"{len(misfits):,} of {len(names):,} tensors of the adapter have names that do not fit:"
+            f" {misfits[0][1]}",
             "rename them to base_model.model.MODULE.lora_A.weight, with the modules of the base",
-            severity="info" if unsure else "error",
+            severity="info" if is_unsure else "error",
             cases=[
-                Case(f"{piece.tensor.name}: {why}", file=piece.tensor.file.name)
-                for piece, why in odd
+                Case(f"{piece.tensor.name}: {reason}", file=piece.tensor.file.name)
+                for piece, reason in misfits
             ],
-            count=len(odd),
+            count=len(misfits),
             total=len(names),
         )
 
-    def _why(self, piece: AdapterTensor) -> str | None:
-        name = piece.tensor.name
-        parts = name.split(".")
-        if not name.startswith(PEFT_PREFIX):
-            return f"it does not begin with {PEFT_PREFIX}"
-        if name.startswith(PEFT_PREFIX * 2):
-            return f"{PEFT_PREFIX} stands there twice"
-        wrapper = next((part for part in (*WRAPPERS, "module") if part in parts), None)
-        if wrapper:
-            return f"{wrapper} is a wrapper's name"
-        inner = piece.rest.split(".")[0]
-        if piece.part.startswith("lora_") and inner not in ("", "weight", "bias"):
-            return f"it holds the adapter's name, {inner}"
-        return None
+    def _list_misfits(self, names: Iterable[AdapterTensor]) -> Iterator[tuple[AdapterTensor, str]]:
+        """Tensors that peft does not load, each with the reason."""
+        base = self.subject.base
+        modules = list_modules(base.tensors) if base is not None and base.tensors else None
+        for piece in names:
+            reason = _fault_of_name(piece)
+            if reason is None and modules is not None:
+                reason = self._why_not_in_base(piece, modules)
+            if reason is not None:
+                yield piece, reason
 
-    def _unknown(self, piece: AdapterTensor, base: set[str] | None) -> str | None:
-        """Is its module none of the base's? Files of some bases leave out the model's own prefix (GPT-2)."""
-        if base is None or self.subject.base is None or not piece.part or piece.module in base:
+    def _why_not_in_base(self, piece: AdapterTensor, modules: set[str]) -> str | None:
+        """Why its module is none of the base's; None where it is one, or where that can't be told."""
+        base = self.subject.base
+        if base is None or not piece.part or piece.module in modules:
             return None
-        parts = piece.module.split(".")
-        shorter = any(".".join(parts[i:]) in base for i in (1, 2))
-        headless = self.subject.adapter_config.get("task_type") in (None, "FEATURE_EXTRACTION")
-        if (
-            "experts" in parts
-            or layer_of(piece.module) is None
-            or shorter
-            or (headless and f"model.{piece.module}" in base)
-        ):
+        # Experts have names of their own in each release, and what stands outside the layers may be tied or renamed.
+        if "experts" in piece.module.split(".") or layer_number(piece.module) is None:
             return None
-        tail = piece.module.partition("layers.")[2]
-        several = any(part in self.subject.base.config for part in PARTS)
-        other = (
-            next((name for name in base if tail and name.endswith(f"layers.{tail}")), None)
-            if several
-            else None
-        )
+        if self._is_there_under_prefix(piece.module, modules):
+            return None
+        other = None
+        if any(part in base.config for part in PART_SETTINGS):
+            other = _find_same_place(piece.module, modules)
         return f"the base names it {other}" if other else f"the base has no {piece.module}"
+
+    def _is_there_under_prefix(self, module: str, modules: set[str]) -> bool:
+        """Is it there but for the model's own prefix? Files of some bases leave it out (GPT-2)."""
+        parts = module.split(".")
+        if any(".".join(parts[i:]) in modules for i in (1, 2)):
+            return True
+        is_headless = self.subject.adapter_config.get("task_type") in (None, "FEATURE_EXTRACTION")
+        return is_headless and f"model.{module}" in modules
+
+
+def _find_same_place(module: str, modules: set[str]) -> str | None:
+    """A module of the base at the same place in a layer of the same number; None where there is none."""
+    place = module.partition("layers.")[2]
+    if not place:
+        return None
+    return next((name for name in modules if name.endswith(f"layers.{place}")), None)
+
+
+def _fault_of_name(piece: AdapterTensor) -> str | None:
+    """Why peft does not load a tensor of this name, whatever the base; None where it does."""
+    name = piece.tensor.name
+    parts = name.split(".")
+    if not name.startswith(PEFT_PREFIX):
+        return f"it does not begin with {PEFT_PREFIX}"
+    if name.startswith(PEFT_PREFIX * 2):
+        return f"{PEFT_PREFIX} stands there twice"
+    wrapper = next((part for part in (*WRAPPERS, "module") if part in parts), None)
+    if wrapper:
+        return f"{wrapper} is a wrapper's name"
+    inner = piece.rest.split(".")[0]
+    # peft takes the adapter's name out when it saves; it stands there after torch.save of a state dict.
+    if piece.part.startswith("lora_") and inner not in ("", "weight", "bias"):
+        return f"it holds the adapter's name, {inner}"
+    return None

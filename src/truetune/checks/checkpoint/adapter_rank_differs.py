@@ -29,9 +29,10 @@ saved with them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
+from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -46,18 +47,17 @@ class AdapterRankDiffers(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         config = self.subject.adapter_config
         if config.get("peft_type") != "LORA":
             return NOT_LORA
         if type(config.get("r")) is not int:
             return Unmet("adapter_config.json names no rank", "write r into adapter_config.json")
-        return (
-            None
-            if group_low_rank_tensors(self.subject.tensors)
-            else Unmet("no tensor of it is of a low-rank pair")
-        )
+        if not group_low_rank_tensors(self.subject.tensors):
+            return Unmet("no tensor of it is of a low-rank pair")
+        return None
 
     def figure(self) -> str:
         count = len(group_low_rank_tensors(self.subject.tensors))
@@ -68,39 +68,50 @@ class AdapterRankDiffers(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config
-        pattern = config.get("rank_pattern")
-        given = config.get("r")
-        if (
-            self.subject.kind != "adapter"
-            or config.get("peft_type") != "LORA"
-            or type(given) is not int
-        ):
+        rank = config.get("r")
+        if self.subject.kind != "adapter" or config.get("peft_type") != "LORA":
             return
-        ranks_of = pattern.values() if isinstance(pattern, dict) else ()
-        allowed = {given, *(rank for rank in ranks_of if type(rank) is int)}
+        if type(rank) is not int:
+            return
+        pattern = config.get("rank_pattern")
+        other_ranks = pattern.values() if isinstance(pattern, dict) else ()
+        # Which module a pattern means is peft's matter; any of its ranks is allowed anywhere.
+        allowed = {rank, *(other for other in other_ranks if type(other) is int)}
         modules = group_low_rank_tensors(self.subject.tensors)
-        odd: list[Case] = []
-        for module, parts in modules.items():
-            ranks = {
-                name: t.shape[0 if name.endswith("_A") else 1]
-                for name, t in parts.items()
-                if name.endswith(("_A", "_B")) and len(t.shape) == 2
-            }
-            if config.get("target_parameters") and "experts" in module:
-                continue
-            if ranks and (len(set(ranks.values())) > 1 or not allowed & set(ranks.values())):
-                odd.append(
-                    Case(
-                        f"{module}: "
-                        + ", ".join(f"{name} has rank {rank}" for name, rank in ranks.items())
-                    )
-                )
-        if odd:
+        different = [
+            _rank_case(module, ranks)
+            for module, ranks in self._ranks(modules)
+            if len(set(ranks.values())) > 1 or allowed.isdisjoint(ranks.values())
+        ]
+        if different:
             yield self.finding(
-                f"{len(odd):,} of {len(modules):,} modules have another rank than"
-                f" adapter_config.json ({given})",
+                f"{len(different):,} of {len(modules):,} modules have another rank than"
+                f" adapter_config.json ({rank})",
                 "take the adapter_config.json that was saved with these tensors",
-                cases=odd,
-                count=len(odd),
+                cases=different,
+                count=len(different),
                 total=len(modules),
             )
+
+    def _ranks(
+        self, modules: Mapping[str, Mapping[str, StoredTensor]]
+    ) -> Iterator[tuple[str, dict[str, int]]]:
+        """Each module with the rank of each of its factors: the rows of A, the columns of B."""
+        # Experts that are adapted as parameters have the factors of all experts in one tensor.
+        has_stacked_experts = bool(self.subject.adapter_config.get("target_parameters"))
+        for module, parts in modules.items():
+            if has_stacked_experts and "experts" in module:
+                continue
+            ranks = {
+                name: tensor.shape[0 if name.endswith("_A") else 1]
+                for name, tensor in parts.items()
+                if name.endswith(("_A", "_B")) and len(tensor.shape) == 2
+            }
+            if ranks:
+                yield module, ranks
+
+
+def _rank_case(module: str, ranks: Mapping[str, int]) -> Case:
+    """A module with the ranks of its factors."""
+    listed = ", ".join(f"{name} has rank {rank}" for name, rank in ranks.items())
+    return Case(f"{module}: {listed}")

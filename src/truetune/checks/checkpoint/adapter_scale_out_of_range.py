@@ -52,7 +52,8 @@ class AdapterScaleOutOfRange(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self._values().get(SCALE) is None:
             return Unmet(
@@ -61,13 +62,13 @@ class AdapterScaleOutOfRange(CheckpointRule):
         return None
 
     def figure(self) -> str:
-        return f"{self._name()} is {self._values()[SCALE]:g}"
+        return f"{self._scale_name()} is {self._values()[SCALE]:g}"
 
     def findings(self) -> Iterator[Finding]:
         values, config = self._values(), self.subject.adapter_config
         for breach in breaches(values, OUT_OF_RANGE, NOTHING):
             setting = breach.limit.setting
-            name = self._name() if setting == SCALE else KEYS[setting]
+            name = self._scale_name() if setting == SCALE else KEYS[setting]
             parts = ("lora_alpha", "r") if setting == SCALE else (name,)
             yield self.finding(
                 breach.text(breach.limit.says, values, name),
@@ -84,9 +85,11 @@ class AdapterScaleOutOfRange(CheckpointRule):
         """What the table judges, under its names."""
         config = self.subject.adapter_config
         alpha, rank = config.get("lora_alpha"), config.get("r")
+        # The scale and not alpha alone: alpha of 16 is usual with r = 16 and far out with r = 4096.
         strength = scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
-        found = {setting: config.get(key) for setting, key in KEYS.items()}
-        return {**found, "training.lora.r": rank, SCALE: strength}
+        values = {setting: config.get(key) for setting, key in KEYS.items()}
+        return {**values, "training.lora.r": rank, SCALE: strength}
 
-    def _name(self) -> str:
+    def _scale_name(self) -> str:
+        """How the scale is computed: lora_alpha / r, or / sqrt(r)."""
         return SCALE_NAMES[bool(self.subject.adapter_config.get("use_rslora"))]

@@ -44,10 +44,10 @@ stochastic rounding. It needs more memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from truetune.checkpoint.detect_merge import is_merge
-from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
+from truetune.checkpoint.rounding_cliff import Octave, count_moved_by_octave, find_cliff
 from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -64,75 +64,86 @@ class Bf16UpdatesRoundedAway(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if is_merge(self.subject.moved):
             return MERGED
-        if not self._stored():
+        if not self._moved_matrices():
             return Unmet("no bfloat16 matrix of the base moved")
-        few = len(count_moved_by_octave(self.subject, self._matrices())) < 2
-        return (
-            Unmet("too few values to sort them by their size") if self._matrices() and few else None
-        )
+        matrices = self._partly_moved_matrices()
+        if matrices and len(count_moved_by_octave(self.subject, matrices)) < 2:
+            return Unmet("too few values to sort them by their size")
+        return None
 
     def figure(self) -> str:
-        shares = [octave.moved for octave in count_moved_by_octave(self.subject, self._matrices())]
-        if not shares:
-            return f"every value of {len(self._stored()):,} bfloat16 matrices moved"
+        octaves = count_moved_by_octave(self.subject, self._partly_moved_matrices())
+        if not octaves:
+            return f"every value of {len(self._moved_matrices()):,} bfloat16 matrices moved"
         return (
-            f"of the smallest values {shares[0]:.0%} moved, of the largest {shares[-1]:.0%}, and"
-            " there is no cliff"
+            f"of the smallest values {octaves[0].moved:.0%} moved, of the largest"
+            f" {octaves[-1].moved:.0%}, and there is no cliff"
         )
 
-    def _stored(self) -> list[str]:
+    def _moved_matrices(self) -> list[str]:
         """Matrices that the base holds in bfloat16 and that moved."""
-        base, moved = self.subject.base, self.subject.moved
-        stored = (
-            {n: t for n, t in base.tensors.items() if t.dtype == "BF16"} if base is not None else {}
-        )
+        base = self.subject.base
+        if base is None:
+            return []
+        matrices = {
+            name
+            for name, tensor in base.tensors.items()
+            if tensor.dtype == "BF16" and len(tensor.shape) > 1
+        }
         return [
-            n
-            for n, m in moved.items()
-            if m.same < m.seen and n in stored and len(stored[n].shape) > 1
+            name
+            for name, movement in self.subject.moved.items()
+            if movement.same < movement.seen and name in matrices
         ]
 
-    def _matrices(self) -> list[str]:
-        """Those of which some values moved and others did not."""
-        return [name for name in self._stored() if self.subject.moved[name].same]
+    def _partly_moved_matrices(self) -> list[str]:
+        """Those of which some values moved and others did not: rounding spares the small values of each."""
+        return [name for name in self._moved_matrices() if self.subject.moved[name].same]
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self.subject, self.subject.base
-        if found.kind != "model" or base is None or is_merge(found.moved):
+        checkpoint, base = self.subject, self.subject.base
+        if checkpoint.kind != "model" or base is None or is_merge(checkpoint.moved):
             return
-        matrices = self._matrices()
-        seen = count_moved_by_octave(found, matrices)
-        edge = find_cliff(seen)
+        matrices = self._partly_moved_matrices()
+        octaves = count_moved_by_octave(checkpoint, matrices)
+        edge = find_cliff(octaves)
         if edge is None:
             return
-        below, above = seen[edge - 1], seen[edge]
-        lost = sum(octave.values for octave in seen[edge:]) / sum(octave.values for octave in seen)
-        norms = {n: m for n, m in found.moved.items() if len(base.tensors[n].shape) == 1}
-        still = sum(m.same == m.seen for m in norms.values())
+        below, above = octaves[edge - 1], octaves[edge]
+        values = sum(octave.values for octave in octaves)
+        too_large = sum(octave.values for octave in octaves[edge:]) / values
+        # Norms begin at 1, far above the usual updates: they are the first to stand still.
+        norms = [
+            movement
+            for name, movement in checkpoint.moved.items()
+            if len(base.tensors[name].shape) == 1
+        ]
+        unmoved_norms = sum(norm.same == norm.seen for norm in norms)
         yield self.finding(
-            f"{lost:.0%} of the values are too large for their updates: below 2^{above.power}"
+            f"{too_large:.0%} of the values are too large for their updates: below 2^{above.power}"
             f" {below.moved:.0%} moved, above {above.moved:.1%}",
             "train with float32 weights and bf16 autocast, or an optimizer that keeps a float32"
             " copy",
             evidence=[
-                (
-                    f"{sum(o.values for o in seen):,} values of {len(matrices):,} matrices were"
-                    " compared"
-                ),
-                f"{still:,} of {len(norms):,} norms and biases are bit-identical to the base",
+                f"{values:,} values of {len(matrices):,} matrices were compared",
+                f"{unmoved_norms:,} of {len(norms):,} norms and biases are bit-identical to the"
+                " base",
             ],
             count=len(matrices),
-            figure=Figure(
-                "share of the values that moved, by their size (power of 2)",
-                (
-                    Series(
-                        "moved", tuple(float(o.power) for o in seen), tuple(o.moved for o in seen)
-                    ),
-                ),
-                (Mark(float(above.power), "too large for bfloat16"),),
-            ),
+            figure=_draw_cliff(octaves, above.power),
         )
+
+
+def _draw_cliff(octaves: Sequence[Octave], cliff: int) -> Figure:
+    """The share of values that moved by their size, with the power of 2 at which it falls."""
+    powers = tuple(float(octave.power) for octave in octaves)
+    return Figure(
+        "share of the values that moved, by their size (power of 2)",
+        (Series("moved", powers, tuple(octave.moved for octave in octaves)),),
+        (Mark(float(cliff), "too large for bfloat16"),),
+    )

@@ -43,7 +43,7 @@ from truetune.errors import TokenizerError
 from truetune.render.tokenizer_folder import read_templates
 
 REMEDY = "save the tokenizer that was used for training beside the weights"
-TOKENIZER = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
+TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "tokenizer.model", "vocab.json")
 JINJA = "chat_template.jinja"
 
 
@@ -55,92 +55,104 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        found, base = self.subject, self.subject.base
-        mine, theirs = _templates(found), _templates(base) if base is not None else {}
-        if mine is None or theirs is None:
+        checkpoint, base = self.subject, self.subject.base
+        own = _read_templates(checkpoint)
+        of_base = _read_templates(base) if base is not None else {}
+        if own is None or of_base is None:
             return Unmet("the chat template can't be read, which the rules on tokenizers are about")
-        if base is None and not _trained(found):
+        trained = _trained_digests(checkpoint)
+        if base is None and not trained:
             return Unmet(
                 "there is no base and no record of the training to compare it with", "name --base"
             )
-        return (
-            None
-            if mine or theirs or _trained(found)
-            else Unmet("neither it nor its base has a chat template")
-        )
+        if own or of_base or trained:
+            return None
+        return Unmet("neither it nor its base has a chat template")
 
     def figure(self) -> str:
-        mine, trained = _templates(self.subject) or {}, _trained(self.subject)
-        if not mine:
+        own = _read_templates(self.subject) or {}
+        if not own:
             return "0 templates of its own: the base's holds"
-        return (
-            f"{len(mine):,} templates, as"
-            f" {'in the record of the training' if trained else 'the base has them'}"
-        )
+        trained = _trained_digests(self.subject)
+        source = "in the record of the training" if trained else "the base has them"
+        return f"{len(own):,} templates, as {source}"
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self.subject, self.subject.base
-        mine, theirs = _templates(found), _templates(base) if base is not None else {}
-        if mine is None or theirs is None:
+        base = self.subject.base
+        own = _read_templates(self.subject)
+        of_base = _read_templates(base) if base is not None else {}
+        if own is None or of_base is None:
             return
-        yield from self._against_training_and_base(mine, theirs)
-        yield from self._two_in_one_folder(mine)
+        unserved = self._unserved_digests(own, of_base)
+        if unserved:
+            served = own if self._has_tokenizer() else of_base
+            yield self._not_the_trained_one(unserved, len(served))
+        elif of_base:
+            yield from self._against_base(own, of_base)
+        yield from self._two_in_one_folder(own)
 
-    def _against_training_and_base(
-        self, mine: dict[str, str], theirs: dict[str, str]
-    ) -> Iterator[Finding]:
-        """Is it the template of the training, as far as the record or the base tells? At most one finding.
+    def _has_tokenizer(self) -> bool:
+        """Is a tokenizer, or its template, saved with the checkpoint? Else the base's is used."""
+        return any(self.subject.has(name) for name in (*TOKENIZER_FILES, JINJA))
+
+    def _unserved_digests(self, own: dict[str, str], of_base: dict[str, str]) -> dict[str, str]:
+        """Templates of the training, by name, that the one which will be used is not; empty where nothing is known.
 
         Args:
-            mine: The checkpoint's templates by name.
-            theirs: The base's; none where there is no base.
+            own: the checkpoint's templates by name.
+            of_base: the base's; none where there is no base.
         """
-        found = self.subject
-        has_tokenizer = any(found.has(name) for name in (*TOKENIZER, JINJA))
-        trained, served = _trained(found), mine if has_tokenizer else theirs
-        digests = {_digest(text) for text in served.values()}
-        lost = {name: digest for name, digest in trained.items() if digest not in digests}
-        if lost and (served or has_tokenizer):
-            yield self._not_the_trained_one(lost, len(served))
-        elif not theirs:
-            return
-        elif not has_tokenizer:
-            if found.kind == "model":
+        has_tokenizer = self._has_tokenizer()
+        served = own if has_tokenizer else of_base
+        # Without a tokenizer and without a base nobody knows what will be used.
+        if not served and not has_tokenizer:
+            return {}
+        digests = {_digest_template(text) for text in served.values()}
+        trained = _trained_digests(self.subject)
+        return {name: digest for name, digest in trained.items() if digest not in digests}
+
+    def _against_base(self, own: dict[str, str], of_base: dict[str, str]) -> Iterator[Finding]:
+        """Has the checkpoint the base's template? At most one finding."""
+        if not self._has_tokenizer():
+            if self.subject.kind == "model":
                 yield self.finding(
                     "the model is saved without its tokenizer", REMEDY, severity="info"
                 )
-        elif not mine:
-            message = f"the base has a chat template ({', '.join(theirs)}), the checkpoint has none"
+        elif not own:
+            message = (
+                f"the base has a chat template ({', '.join(of_base)}), the checkpoint has none"
+            )
             yield self.finding(message, REMEDY)
-        elif not trained and not set(mine.values()) <= set(theirs.values()):
+        # Where the training is known and its template is served, another one than the base's is right.
+        elif not _trained_digests(self.subject) and not set(own.values()) <= set(of_base.values()):
             yield self.finding(
                 "the chat template is not the base's",
                 "make sure that it is the one that was trained with",
                 severity="info",
-                evidence=[f"{name}: {len(text):,} characters" for name, text in mine.items()],
+                evidence=[f"{name}: {len(text):,} characters" for name, text in own.items()],
             )
 
-    def _not_the_trained_one(self, lost: dict[str, str], served: int) -> Finding:
+    def _not_the_trained_one(self, unserved: dict[str, str], served: int) -> Finding:
         """The record of the data names templates that none of the `served` ones is."""
         state = f"has {served:,} others"
         if served < 2:
             state = "has another" if served else "has none"
         return self.finding(
-            f"the rows were encoded with the chat template {', '.join(lost)}, and the checkpoint"
+            f"the rows were encoded with the chat template {', '.join(unserved)}, and the checkpoint"
             f" {state}",
             REMEDY,
             evidence=[
                 f"digest of {name} in the record of the data: {digest}"
-                for name, digest in lost.items()
+                for name, digest in unserved.items()
             ],
         )
 
-    def _two_in_one_folder(self, mine: dict[str, str]) -> Iterator[Finding]:
+    def _two_in_one_folder(self, own: dict[str, str]) -> Iterator[Finding]:
         """Do the template's file and the tokenizer's settings differ?"""
-        inside = self.subject.tokenizer_config.get("chat_template")
-        if not self.subject.has(JINJA) or not isinstance(inside, str):
+        in_settings = self.subject.tokenizer_config.get("chat_template")
+        if not self.subject.has(JINJA) or not isinstance(in_settings, str):
             return
-        if inside.strip() != mine.get("default", inside).strip():
+        if in_settings.strip() != own.get("default", in_settings).strip():
             yield self.finding(
                 f"{JINJA} and tokenizer_config.json hold two chat templates that differ: older"
                 " engines take the second",
@@ -149,20 +161,23 @@ class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
             )
 
 
-def _templates(found: Checkpoint) -> dict[str, str] | None:
+def _read_templates(checkpoint: Checkpoint) -> dict[str, str] | None:
     """By name; None where they can't be read, which rules for tokenizers say."""
     try:
-        return read_templates(found.folder, dict(found.tokenizer_config))
+        return read_templates(checkpoint.folder, dict(checkpoint.tokenizer_config))
     except TokenizerError:
         return None
 
 
-def _trained(found: Checkpoint) -> dict[str, str]:
-    inputs = found.record.get("inputs")
+def _trained_digests(checkpoint: Checkpoint) -> dict[str, str]:
+    """Name -> digest of the templates that the rows were encoded with; empty where no record says it."""
+    inputs = checkpoint.record.get("inputs")
     templates = inputs.get("templates") if isinstance(inputs, dict) else None
-    return {str(k): str(v) for k, v in templates.items()} if isinstance(templates, dict) else {}
+    if not isinstance(templates, dict):
+        return {}
+    return {str(name): str(digest) for name, digest in templates.items()}
 
 
-def _digest(text: str) -> str:
-    """As encoding/cache_key.py makes it"""
+def _digest_template(text: str) -> str:
+    """As encoding/cache_key.py makes it: only equal digests can be compared."""
     return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()

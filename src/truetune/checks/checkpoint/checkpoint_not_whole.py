@@ -54,8 +54,8 @@ class CheckpointNotWhole(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        found = self.subject
-        if found.has(WHOLE_FILE) or (found.has(RUN_FILE) and found.run):
+        checkpoint = self.subject
+        if checkpoint.has(WHOLE_FILE) or (checkpoint.has(RUN_FILE) and checkpoint.run):
             return None
         return Unmet(
             "no whole.json and no run.json says what it should hold",
@@ -69,17 +69,20 @@ class CheckpointNotWhole(CheckpointRule):
         return f"the run is {self.subject.run.get('status')}"
 
     def findings(self) -> Iterator[Finding]:
-        found, numbered = self.subject, checkpoint_step(self.subject.folder) is not None
-        if found.has(WHOLE_FILE) or (numbered and found.run):
-            fault = find_checkpoint_fault(found.folder)
+        checkpoint = self.subject
+        is_numbered = checkpoint_step(checkpoint.folder) is not None
+        # whole.json is written last: a checkpoint of a run that has none was cut off while it was written.
+        if checkpoint.has(WHOLE_FILE) or (is_numbered and checkpoint.run):
+            fault = find_checkpoint_fault(checkpoint.folder)
             if fault is not None:
                 yield self.finding(f"the checkpoint is not whole: {fault}", REMEDY)
-        elif found.has(RUN_FILE) and found.run and found.run.get("status") != "finished":
+            return
+        status = checkpoint.run.get("status")
+        # In the folder of the run itself the weights are written at its end.
+        if checkpoint.has(RUN_FILE) and checkpoint.run and status != "finished":
+            step, steps = checkpoint.run.get("step"), checkpoint.run.get("steps")
             yield self.finding(
-                f"the run has not ended ({found.run.get('status')}): its weights here may be"
-                " cut off",
+                f"the run has not ended ({status}): its weights here may be cut off",
                 REMEDY,
-                evidence=[
-                    f"{found.run.get('step')} of {found.run.get('steps')} steps are in a checkpoint"
-                ],
+                evidence=[f"{step} of {steps} steps are in a checkpoint"],
             )

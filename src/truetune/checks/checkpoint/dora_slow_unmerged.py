@@ -42,7 +42,8 @@ class DoraSlowUnmerged(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.adapter_config:
             return Unmet("there is no adapter_config.json", "put it beside the weights")

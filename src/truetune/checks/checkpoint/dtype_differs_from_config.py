@@ -38,12 +38,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checkpoint.float_formats import NUMPY_TYPES
-from truetune.checks.checkpoint.architecture import setting
+from truetune.checks.checkpoint.model_settings import model_setting
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
+SAFETENSORS_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 
 
 class DtypeDiffersFromConfig(CheckpointRule):
@@ -55,27 +55,29 @@ class DtypeDiffersFromConfig(CheckpointRule):
     kind = "model"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        found = self.subject
-        if found.config.get("quantization_config"):
+        if self.subject.config.get("quantization_config"):
             return Unmet("the model is quantized")
-        if self._wanted() is None:
+        if self._dtype_of_config() is None:
             return Unmet("config.json names no dtype that is known", "write dtype into config.json")
-        return None if self._stored() else Unmet("no tensor is stored as plain numbers")
+        return None if self._count_values() else Unmet("no tensor is stored as plain numbers")
 
     def figure(self) -> str:
-        counts = self._stored()
+        counts = self._count_values()
         (dtype, count), *_ = counts.most_common(1)
         return f"{count / counts.total():.0%} of the values are {dtype}, as config.json says"
 
-    def _wanted(self) -> str | None:
-        """What config.json says, as safetensors spells it."""
-        said = setting(self.subject.config, "dtype", "torch_dtype")
-        return NAMES.get(said.removeprefix("torch.")) if isinstance(said, str) else None
+    def _dtype_of_config(self) -> str | None:
+        """What config.json says, as safetensors spells it; None where it says nothing that is known."""
+        dtype = model_setting(self.subject.config, "dtype", "torch_dtype")
+        if not isinstance(dtype, str):
+            return None
+        return SAFETENSORS_NAMES.get(dtype.removeprefix("torch."))
 
-    def _stored(self) -> Counter[str]:
-        """Values by format."""
+    def _count_values(self) -> Counter[str]:
+        """Values by format. Values and not tensors: norms may be kept in float32, and are few."""
         counts: Counter[str] = Counter()
         for tensor in self.subject.tensors.values():
             if tensor.dtype in NUMPY_TYPES:
@@ -83,24 +85,23 @@ class DtypeDiffersFromConfig(CheckpointRule):
         return counts
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        said = setting(found.config, "dtype", "torch_dtype")
-        wanted, counts = self._wanted(), self._stored()
-        if (
-            found.kind != "model"
-            or not wanted
-            or not counts
-            or found.config.get("quantization_config")
-        ):
+        config = self.subject.config
+        if self.subject.kind != "model" or config.get("quantization_config"):
+            return
+        configured, counts = self._dtype_of_config(), self._count_values()
+        if not configured or not counts:
             return
         (dtype, count), *_ = counts.most_common(1)
-        if dtype == wanted:
+        if dtype == configured:
             return
-        spelled = {short: name for name, short in NAMES.items()}[dtype]
+        torch_names = {short: name for name, short in SAFETENSORS_NAMES.items()}
+        spelled = torch_names[dtype]
+        # Only this direction overflows; the others cost space or precision.
+        may_overflow = (dtype, configured) == ("BF16", "F16")
         yield self.finding(
-            f"config.json says {said}, and {count / counts.total():.0%} of the values are stored as"
-            f" {spelled}",
+            f"config.json says {model_setting(config, 'dtype', 'torch_dtype')}, and"
+            f" {count / counts.total():.0%} of the values are stored as {spelled}",
             f'write "dtype": "{spelled}" into config.json',
-            severity="warning" if (dtype, wanted) == ("BF16", "F16") else "info",
+            severity="warning" if may_overflow else "info",
             evidence=[", ".join(f"{name}: {n:,} values" for name, n in counts.most_common())],
         )

@@ -51,12 +51,12 @@ class GenerationConfigDistortsAnswers(CheckpointRule):
 
     def figure(self) -> str:
         values = self.subject.generation_config
-        there = [
+        named = [
             f"{name} {values[name]}"
             for name in settings_with_limits(GENERATION)
             if number(values.get(name)) is not None
         ]
-        return ", ".join(there) or "it names no penalty, temperature or least length"
+        return ", ".join(named) or "it names no penalty, temperature or least length"
 
     def findings(self) -> Iterator[Finding]:
         values = self.subject.generation_config

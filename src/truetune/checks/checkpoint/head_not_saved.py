@@ -40,28 +40,29 @@ from truetune.checkpoint.adapter_tensor_names import (
     matches_target,
     parse_adapter_tensors,
 )
-from truetune.checkpoint.embedding_matrices import HEAD_NAMES as OF_TOKENS
-from truetune.checks.checkpoint.architecture import architectures
-from truetune.checks.checkpoint.layers import layer_of
+from truetune.checkpoint.embedding_matrices import HEAD_NAMES
+from truetune.checks.checkpoint.layer_names import layer_number
+from truetune.checks.checkpoint.model_settings import model_classes
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import BROKEN
 
-HEADS = {
+HEADS_OF_TASKS = {
     "SEQ_CLS": ("classifier", "score"),
     "TOKEN_CLS": ("classifier", "score"),
     "QUESTION_ANS": ("qa_outputs",),
 }
-ENDINGS = {
+HEADS_OF_CLASSES = {
     "ForSequenceClassification": ("classifier", "score", "classification_head", "pooler"),
     "ForTokenClassification": ("classifier", "score"),
     "ForQuestionAnswering": ("qa_outputs", "score"),
 }
-NO_HEAD = ("emb", "wte", "wpe", "shared", "norm", "ln_f", *OF_TOKENS)
+NAMES_OUTSIDE_LAYERS = ("emb", "wte", "wpe", "shared", "norm", "ln_f", *HEAD_NAMES)
 """Parts of the names of what stands outside the layers and is no head for a task"""
-REWARD = {"mean_reward", "margin"}
+REWARD_CURVES = {"mean_reward", "margin"}
 """What TRL's RewardTrainer logs"""
+SHOWN_NAMES = 4
 
 
 class HeadNotSaved(CheckpointRule):
@@ -71,111 +72,124 @@ class HeadNotSaved(CheckpointRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN
-        return (
-            None
-            if self._named()
-            else Unmet("nothing names a head besides that over the vocabulary")
-        )
+        if not self._names_of_heads():
+            return Unmet("nothing names a head besides that over the vocabulary")
+        return None
 
     def figure(self) -> str:
+        names = self._names_of_heads()
         return (
-            f"there is a tensor for each of {len(self._named()):,} names:"
-            f" {', '.join(self._named()[:4])}"
+            f"there is a tensor for each of {len(names):,} names: {', '.join(names[:SHOWN_NAMES])}"
         )
 
-    def _named(self) -> list[str]:
-        """What names a head: modules to save, the task, the class of the model."""
+    def _names_of_heads(self) -> list[str]:
+        """What names a head: modules to save, the task, the class of the model, the curves of the log."""
         config = self.subject.adapter_config
-        listed, task, mapping = (
-            config.get("modules_to_save"),
-            config.get("task_type"),
-            config.get("auto_mapping"),
+        task, mapping = config.get("task_type"), config.get("auto_mapping")
+        adapted_class = str((mapping or {}).get("base_model_class"))
+        names = self._modules_to_save()
+        if task in HEADS_OF_TASKS:
+            names.append(task)
+        for name in (*model_classes(self.subject.config), adapted_class):
+            if name.endswith(tuple(HEADS_OF_CLASSES)):
+                names.append(name)
+        if self._logs_rewards():
+            names.append("rewards")
+        return names
+
+    def _modules_to_save(self) -> list[str]:
+        """The modules that adapter_config.json says are trained whole."""
+        modules = self.subject.adapter_config.get("modules_to_save")
+        return (
+            [name for name in modules if isinstance(name, str)] if isinstance(modules, list) else []
         )
-        saved_too = (
-            [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []
-        )
-        classes = [
-            *architectures(self.subject.config),
-            str((mapping or {}).get("base_model_class")),
-        ]
-        heads = [name for name in classes if name.endswith(tuple(ENDINGS))]
-        return [
-            *saved_too,
-            *([task] if task in HEADS else []),
-            *heads,
-            *(["rewards"] if self._rewards() else []),
-        ]
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.faults or not found.tensors:
+        checkpoint = self.subject
+        if checkpoint.faults or not checkpoint.tensors:
             return
-        lost = dict(self._adapter() if found.kind == "adapter" else self._model())
+        is_adapter = checkpoint.kind == "adapter"
+        lost = dict(self._lost_by_adapter() if is_adapter else self._lost_by_model())
         if lost:
             names = ", ".join(lost)
             yield self.finding(
                 f"no tensor of {names} is in the file: {next(iter(lost.values()))}",
                 "name the head in modules_to_save (or set the right task_type), and train again",
-                evidence=[f"{name}: {why}" for name, why in list(lost.items())[1:]],
+                evidence=[f"{name}: {reason}" for name, reason in list(lost.items())[1:]],
                 count=len(lost),
             )
 
-    def _adapter(self) -> Iterator[tuple[str, str]]:
-        found = self.subject
-        config = found.adapter_config
-        whole = list_modules(find_replaced_tensors(found.tensors)) | {
-            piece.module for piece in parse_adapter_tensors(found.tensors)
-        }
+    def _lost_by_adapter(self) -> Iterator[tuple[str, str]]:
+        """Heads that an adapter lacks, each with what says that it was trained."""
+        checkpoint = self.subject
+        config = checkpoint.adapter_config
+        replaced = find_replaced_tensors(checkpoint.tensors)
+        pieces = parse_adapter_tensors(checkpoint.tensors)
+        # A head may also be adapted by a pair instead of being saved whole.
+        modules = list_modules(replaced) | {piece.module for piece in pieces}
         task = config.get("task_type")
-        either = HEADS.get(task, ()) if isinstance(task, str) else ()
-        named = config.get("modules_to_save")
-        for name in named if isinstance(named, list) else ():
-            if (
-                isinstance(name, str)
-                and name not in either
-                and not any(matches_target(module, name) for module in whole)
-            ):
+        task_heads = HEADS_OF_TASKS.get(task, ()) if isinstance(task, str) else ()
+        for name in self._modules_to_save():
+            # peft names all heads of a task there, of which a model has one.
+            if name not in task_heads and not _has_any(modules, (name,)):
                 yield name, "modules_to_save names it"
-        if either and not _any(whole, either):
-            yield " or ".join(either), f"the task is {task}"
-        mapping = config.get("auto_mapping")
-        made = mapping.get("base_model_class") if isinstance(mapping, dict) else None
-        yield from self._by_class(
-            [made] if isinstance(made, str) else [], whole, find_replaced_tensors(found.tensors)
-        )
-        if not either and self._rewards() and not _any(whole, HEADS["SEQ_CLS"]):
+        if task_heads and not _has_any(modules, task_heads):
+            yield " or ".join(task_heads), f"the task is {task}"
+        yield from _lost_by_class(self._adapted_classes(), modules, replaced)
+        if task_heads or not self._logs_rewards():
+            return
+        if not _has_any(modules, HEADS_OF_TASKS["SEQ_CLS"]):
             yield "score", "the log has the curves of a reward model"
 
-    def _model(self) -> Iterator[tuple[str, str]]:
-        yield from self._by_class(
-            list(architectures(self.subject.config)),
-            list_modules(self.subject.tensors),
-            self.subject.tensors,
+    def _adapted_classes(self) -> list[str]:
+        """The class of the model under the adapter, where peft wrote it down; else none."""
+        mapping = self.subject.adapter_config.get("auto_mapping")
+        name = mapping.get("base_model_class") if isinstance(mapping, dict) else None
+        return [name] if isinstance(name, str) else []
+
+    def _lost_by_model(self) -> Iterator[tuple[str, str]]:
+        """Heads that a whole model lacks, by its class."""
+        tensors = self.subject.tensors
+        yield from _lost_by_class(
+            model_classes(self.subject.config), list_modules(tensors), tensors
         )
 
-    def _by_class(
-        self, classes: list[str], present: set[str], names: Iterable[str]
-    ) -> Iterator[tuple[str, str]]:
-        if any(
-            layer_of(name) is None and not any(part in name.lower() for part in NO_HEAD)
-            for name in names
-        ):
-            return
-        for name in classes:
-            for ending, heads in ENDINGS.items():
-                if name.endswith(ending) and not _any(present, heads):
-                    yield " or ".join(heads[:2]), f"the model is a {name}"
-
-    def _rewards(self) -> bool:
+    def _logs_rewards(self) -> bool:
+        """Has the log of the run the curves of a reward trainer?"""
         history = self.subject.trainer_state.get("log_history")
         return isinstance(history, list) and any(
-            isinstance(e, dict) and e.keys() >= REWARD for e in history
+            isinstance(entry, dict) and entry.keys() >= REWARD_CURVES for entry in history
         )
 
 
-def _any(present: set[str], names: tuple[str, ...]) -> bool:
-    return any(matches_target(module, name) for module in present for name in names)
+def _lost_by_class(
+    classes: Iterable[str], modules: set[str], names: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """Heads that a model of such a class has, and that are none of its modules.
+
+    Args:
+        classes: class names of transformers.
+        modules: those that have tensors.
+        names: of all tensors.
+    """
+    # Another tensor outside of the layers may be the head under another name.
+    if any(
+        layer_number(name) is None
+        and not any(part in name.lower() for part in NAMES_OUTSIDE_LAYERS)
+        for name in names
+    ):
+        return
+    for name in classes:
+        for ending, heads in HEADS_OF_CLASSES.items():
+            if name.endswith(ending) and not _has_any(modules, heads):
+                yield " or ".join(heads[:2]), f"the model is a {name}"
+
+
+def _has_any(modules: set[str], names: tuple[str, ...]) -> bool:
+    """Is one of these names that of a module?"""
+    return any(matches_target(module, name) for module in modules for name in names)

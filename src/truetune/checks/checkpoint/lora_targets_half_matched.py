@@ -44,9 +44,11 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import NOT_LORA
 
-WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
+PATTERN_WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
 """Alternatives of a pattern: (q_proj|v_proj)"""
-LONGEST = 10_000
+# Characters of a pattern that are read: real ones have some hundreds, and a hostile one must not cost time.
+MAX_PATTERN_CHARS = 10_000
+SHOWN_NAMES = 5
 
 
 class LoraTargetsHalfMatched(CheckpointRule):
@@ -57,51 +59,54 @@ class LoraTargetsHalfMatched(CheckpointRule):
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.adapter_config.get("peft_type", "LORA") != "LORA":
             return NOT_LORA
         if not group_low_rank_tensors(self.subject.tensors):
             return Unmet("no tensor of it is of a low-rank pair")
-        return None if self._words() else Unmet("target_modules names no module by itself")
+        return None if self._target_names() else Unmet("target_modules names no module by itself")
 
     def figure(self) -> str:
-        count, modules = len(self._words()), len(group_low_rank_tensors(self.subject.tensors))
+        modules = len(group_low_rank_tensors(self.subject.tensors))
+        count = len(self._target_names())
         return f"{count:,} of {count:,} target_modules have tensors, in {modules:,} modules"
 
-    def _words(self) -> list[str]:
+    def _target_names(self) -> list[str]:
         """The names in target_modules; of a pattern, its alternatives."""
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
-            return [word for group in WORDS.findall(targets[:LONGEST]) for word in group.split("|")]
-        return (
-            [target for target in targets if isinstance(target, str)]
-            if isinstance(targets, list)
-            else []
-        )
+            groups = PATTERN_WORDS.findall(targets[:MAX_PATTERN_CHARS])
+            return [word for group in groups for word in group.split("|")]
+        if not isinstance(targets, list):
+            return []
+        return [target for target in targets if isinstance(target, str)]
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        adapted = group_low_rank_tensors(found.tensors)
-        is_lora = found.adapter_config.get("peft_type", "LORA") == "LORA"
-        if found.kind != "adapter" or not adapted or not is_lora:
+        checkpoint = self.subject
+        adapted = group_low_rank_tensors(checkpoint.tensors)
+        is_lora = checkpoint.adapter_config.get("peft_type", "LORA") == "LORA"
+        if checkpoint.kind != "adapter" or not adapted or not is_lora:
             return
         lost = self._without_tensor(adapted)
         if not lost:
             return
-        words = self._words()
-        is_pattern = isinstance(found.adapter_config.get("target_modules"), str)
+        names = self._target_names()
+        # An alternative of a pattern may be meant for other models; a name in a list is meant for this one.
+        is_pattern = isinstance(checkpoint.adapter_config.get("target_modules"), str)
         counts = Counter(module.rpartition(".")[2] for module in adapted)
         by_module = ", ".join(f"{name} ({count:,})" for name, count in sorted(counts.items()))
         hints = self._hints(lost, counts)
         yield self.finding(
-            f"{len(lost):,} of {len(words):,} target_modules have no tensor: {', '.join(lost[:5])}",
+            f"{len(lost):,} of {len(names):,} target_modules have no tensor:"
+            f" {', '.join(lost[:SHOWN_NAMES])}",
             "name modules that the model has, and train again",
             severity="info" if is_pattern else "warning",
             evidence=[f"adapted: {by_module}"],
             cases=[Case(hint, file="adapter_config.json") for hint in hints],
             count=len(lost),
-            total=len(words),
+            total=len(names),
         )
 
     def _without_tensor(self, adapted: Collection[str]) -> list[str]:
@@ -109,12 +114,12 @@ class LoraTargetsHalfMatched(CheckpointRule):
         targets = self.subject.adapter_config.get("target_modules")
         if isinstance(targets, str):
             parts = {part for module in adapted for part in module.split(".")}
-            return [word for word in self._words() if word not in parts and word != targets]
+            return [name for name in self._target_names() if name not in parts and name != targets]
         saved_modules = (*adapted, *list_modules(find_replaced_tensors(self.subject.tensors)))
         return [
-            word
-            for word in self._words()
-            if not any(matches_target(module, word) for module in saved_modules)
+            name
+            for name in self._target_names()
+            if not any(matches_target(module, name) for module in saved_modules)
         ]
 
     def _hints(self, lost: Iterable[str], counts: Mapping[str, int]) -> Iterator[str]:

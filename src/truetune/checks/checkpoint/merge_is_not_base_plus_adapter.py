@@ -38,7 +38,7 @@ rounds the change away, or serve the adapter unmerged.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_diff import KeptChange, TensorMovement
@@ -46,13 +46,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-LEAST = 0.05
-"""Share of the change that must be left to tell its scale"""
-OFF = 0.1
-"""Of the scale"""
-LOST = 0.25
-"""Share of the change that the format may round away"""
-EVERY = 0.999
+# Share of the change that must be left to tell its scale: below, rounding makes any number of it. Chosen, not measured.
+MIN_SHARE_TO_TELL = 0.05
+# How far a scale may be off. Chosen, not measured: rounding to bfloat16 moves the scale of a tensor by some percent. At
+# half, small adapters in bfloat16 would be named; at double, an alpha that is off by a sixth would pass.
+MAX_SCALE_ERROR = 0.1
+# Share of the change that the format may round away. Chosen: at half of it nearly every merge into bfloat16 would be
+# named, at double one whose adapter is half gone would not.
+MAX_ROUNDED_SHARE = 0.25
+# Share of the changed values that are the base's from which a tensor was left out: a few come out equal by rounding.
+LEFT_OUT_SHARE = 0.999
 REMEDY = "merge again in float32, with the adapter_config.json that was saved with the adapter"
 
 
@@ -65,7 +68,8 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.adapter is not None:
             return None
@@ -74,71 +78,101 @@ class MergeIsNotBasePlusAdapter(CheckpointRule):
         )
 
     def figure(self) -> str:
-        tensors = [t for t in self.subject.manifest.tensors if t.merged]
-        whole = self.subject.manifest.merged
-        return f"{len(tensors):,} tensors are base plus adapter" + (
-            f"; {whole.kept:.1%} of the adapter's change is there" if whole else ""
-        )
+        tensors = [tensor for tensor in self.subject.manifest.tensors if tensor.merged]
+        total = self.subject.manifest.merged
+        share = f"; {total.kept:.1%} of the adapter's change is there" if total else ""
+        return f"{len(tensors):,} tensors are base plus adapter{share}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.kind != "model" or found.base is None or found.adapter is None:
+        checkpoint = self.subject
+        if checkpoint.kind != "model" or checkpoint.base is None or checkpoint.adapter is None:
             return
-        merged = {t: t.merged for t in found.manifest.tensors if t.merged}
-        left_out = [
-            t for t, kept in merged.items() if kept.lost >= EVERY * kept.changed > kept.least
-        ]
-        odd = [
-            t
-            for t, kept in merged.items()
-            if t not in left_out and kept.best > LEAST and abs(_scale(kept) - 1) > OFF
-        ]
+        merged = {tensor: tensor.merged for tensor in checkpoint.manifest.tensors if tensor.merged}
         if not merged:
             yield self.finding("no tensor of the model is one that the adapter changes", REMEDY)
-        if left_out:
-            yield self._told(
-                left_out, len(merged), "are the base's: the adapter was not merged into them"
-            )
-        if odd:
-            yield self._told(odd, len(merged), self._meaning(odd, found.adapter))
-        whole = found.manifest.merged
-        if whole and not left_out and not odd and whole.best < 1 - LOST:
-            tensors = sorted(merged, key=lambda t: merged[t].best)
-            yield self.finding(
-                f"{1 - whole.best:.0%} of the adapter's change is rounded away in"
-                f" {tensors[0].dtype}: {whole.lost:,} of {whole.changed:,} values come out as the"
-                " base's alone",
-                "merge into float32 (--dtype float32), or serve the adapter unmerged",
-                severity="warning",
-                cases=[Case(f"{t.name}: {1 - merged[t].best:.0%} rounded away") for t in tensors],
-                count=len(merged),
-            )
+            return
+        faults = list(self._wrong_tensors(merged, checkpoint.adapter))
+        yield from faults
+        # What is wrong by itself explains the rest; only a right merge is asked for its rounding.
+        if not faults:
+            yield from self._rounded_away(merged)
 
-    def _told(self, tensors: Sequence[TensorMovement], total: int, what: str) -> Finding:
+    def _wrong_tensors(
+        self, merged: Mapping[TensorMovement, KeptChange], adapter: Checkpoint
+    ) -> Iterator[Finding]:
+        """The findings on tensors that were left out, and on those with another scale."""
+        left_out = [tensor for tensor, kept in merged.items() if _is_left_out(kept)]
+        if left_out:
+            meaning = "are the base's: the adapter was not merged into them"
+            yield self._finding_on(left_out, len(merged), meaning)
+        misscaled = [tensor for tensor, kept in merged.items() if _is_misscaled(kept)]
+        if misscaled:
+            meaning = _describe_scales(misscaled, adapter)
+            yield self._finding_on(misscaled, len(merged), meaning)
+
+    def _rounded_away(self, merged: Mapping[TensorMovement, KeptChange]) -> Iterator[Finding]:
+        """The finding on a right merge into a format that is too coarse for the change."""
+        total = self.subject.manifest.merged
+        if not total or total.best >= 1 - MAX_ROUNDED_SHARE:
+            return
+        tensors = sorted(merged, key=lambda tensor: merged[tensor].best)
+        yield self.finding(
+            f"{1 - total.best:.0%} of the adapter's change is rounded away in"
+            f" {tensors[0].dtype}: {total.lost:,} of {total.changed:,} values come out as the"
+            " base's alone",
+            "merge into float32 (--dtype float32), or serve the adapter unmerged",
+            severity="warning",
+            cases=[
+                Case(f"{tensor.name}: {1 - merged[tensor].best:.0%} rounded away")
+                for tensor in tensors
+            ],
+            count=len(merged),
+        )
+
+    def _finding_on(self, tensors: Sequence[TensorMovement], total: int, meaning: str) -> Finding:
+        """The finding on some of the merged tensors; `meaning` says what they hold instead."""
         return self.finding(
-            f"{len(tensors):,} of {total:,} tensors {what}",
+            f"{len(tensors):,} of {total:,} tensors {meaning}",
             REMEDY,
             cases=[
-                Case(f"{t.name}: {t.merged.kept:.3g} of the adapter's change is there")
-                for t in tensors
-                if t.merged
+                Case(f"{tensor.name}: {tensor.merged.kept:.3g} of the adapter's change is there")
+                for tensor in tensors
+                if tensor.merged
             ],
             count=len(tensors),
             total=total,
         )
 
-    def _meaning(self, tensors: Sequence[TensorMovement], adapter: Checkpoint) -> str:
-        scales = sorted(_scale(t.merged) for t in tensors if t.merged)
-        middle = scales[len(scales) // 2]
-        if scales[-1] - scales[0] > OFF * abs(middle) or abs(middle) < LEAST:
-            return "hold something else than base and adapter: another adapter, or another base"
-        rank, root = adapter.adapter_config.get("r"), bool(adapter.adapter_config.get("use_rslora"))
-        forgotten = math.sqrt(rank) if isinstance(rank, int) and rank > 0 else math.nan
-        note = ""
-        if math.isclose(middle, 1 / forgotten if root else forgotten, rel_tol=OFF):
-            note = ": use_rslora was not read" if root else ": as if use_rslora was set"
-        return f"hold {middle:.3g} times the adapter's change{note}"
+
+def _is_left_out(kept: KeptChange) -> bool:
+    """Are all values that the adapter would change those of the base, beyond what rounding explains?"""
+    return kept.lost >= LEFT_OUT_SHARE * kept.changed > kept.least
 
 
-def _scale(kept: KeptChange) -> float:
+def _is_misscaled(kept: KeptChange) -> bool:
+    """Is another multiple of the adapter's change there than once? What was left out is another fault."""
+    if _is_left_out(kept) or kept.best <= MIN_SHARE_TO_TELL:
+        return False
+    return abs(_scale_of(kept) - 1) > MAX_SCALE_ERROR
+
+
+def _scale_of(kept: KeptChange) -> float:
+    """How many times the change is there; `best` is what the format lets through of a right merge."""
     return kept.kept / kept.best
+
+
+def _describe_scales(tensors: Sequence[TensorMovement], adapter: Checkpoint) -> str:
+    """What tensors with another scale hold: one multiple of the change for all, or something else."""
+    scales = sorted(_scale_of(tensor.merged) for tensor in tensors if tensor.merged)
+    median = scales[len(scales) // 2]
+    is_one_scale = scales[-1] - scales[0] <= MAX_SCALE_ERROR * abs(median)
+    if not is_one_scale or abs(median) < MIN_SHARE_TO_TELL:
+        return "hold something else than base and adapter: another adapter, or another base"
+    config = adapter.adapter_config
+    rank, is_rslora = config.get("r"), bool(config.get("use_rslora"))
+    # alpha / r in place of alpha / sqrt(r) is smaller by sqrt(r), and the other way round.
+    root = math.sqrt(rank) if isinstance(rank, int) and rank > 0 else math.nan
+    note = ""
+    if math.isclose(median, 1 / root if is_rslora else root, rel_tol=MAX_SCALE_ERROR):
+        note = ": use_rslora was not read" if is_rslora else ": as if use_rslora was set"
+    return f"hold {median:.3g} times the adapter's change{note}"

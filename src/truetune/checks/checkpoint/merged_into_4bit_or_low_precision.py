@@ -47,8 +47,9 @@ adapter unmerged.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from truetune.checkpoint.compare_samples import SampledChange
 from truetune.checkpoint.detect_merge import (
     BLOCK_VALUES,
     change_at_peaks,
@@ -59,14 +60,18 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-LOST = 0.5
-"""Share of bit-identical values in merged matrices"""
-LARGE = 0.02
-"""Change of a matrix, of its own size; an adapter's is mostly below"""
-LEAST = 1 << 14
-"""Values of a matrix in which that can be told"""
-SPARED = 0.7
-"""How far the largest values of blocks have moved, as a share of all; 1 where rounding has no part in it"""
+# Share of bit-identical values in merged matrices. Chosen, not measured: a sound merge into bfloat16 keeps some of the
+# small changes from its large values. At half of it most such merges would be named; near 1 only those without effect.
+MIN_IDENTICAL_SHARE = 0.5
+# Change of a matrix, of its own size: an adapter's is mostly below, the error of 4 bits is about a tenth.
+MIN_CHANGE = 0.02
+# Values of a matrix in which the blocks can be told: 256 blocks of 64.
+MIN_VALUES = 1 << 14
+# How far the largest values of blocks have moved, as a share of all: 1 where rounding has no part in it, near 0 where
+# it is all of the change. Chosen between: an adapter that was merged besides moves them too.
+MAX_CHANGE_AT_PEAKS = 0.7
+# Matrices whose blocks are read; reading all would take as long as the merge.
+MAX_SAMPLED_MATRICES = 8
 REMEDY = (
     "merge in float32 into the unquantized base that the adapter was trained on, or serve the"
     " adapter unmerged"
@@ -84,81 +89,98 @@ class MergedInto4bitOrLowPrecision(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return None if self.subject.moved else Unmet("no tensor can be compared with the base's")
 
     def figure(self) -> str:
-        found = self.subject
-        changed = [m for m in found.moved.values() if m.same < m.seen]
-        same, seen = sum(m.same for m in changed), sum(m.seen for m in changed)
-        kept = (
+        movements = self.subject.moved
+        changed = [movement for movement in movements.values() if movement.same < movement.seen]
+        same = sum(movement.same for movement in changed)
+        seen = sum(movement.seen for movement in changed)
+        share = (
             f"{same / max(1, seen):.0%} of the values in the {len(changed):,} tensors that moved"
             " are the base's"
         )
-        return kept if is_merge(found.moved) else f"no sign of a merge; {kept}"
+        return share if is_merge(movements) else f"no sign of a merge; {share}"
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self.subject, self.subject.base
-        if found.kind != "model" or base is None:
+        checkpoint, base = self.subject, self.subject.base
+        if checkpoint.kind != "model" or base is None:
             return
-        if found.config.get("quantization_config") and not base.config.get("quantization_config"):
+        is_quantized = bool(checkpoint.config.get("quantization_config"))
+        if is_quantized and not base.config.get("quantization_config"):
             yield self.finding(
                 "the base is not quantized, and this model is stored quantized", REMEDY
             )
             return
-        packed = [
-            name
-            for name in find_4_bit_matrices(found.tensors)
-            if name not in set(find_4_bit_matrices(base.tensors))
-        ]
-        if packed:
+        # A base that was itself unpacked from 4 bits is so with and without a merge.
+        of_base = set(find_4_bit_matrices(base.tensors))
+        unpacked = [name for name in find_4_bit_matrices(checkpoint.tensors) if name not in of_base]
+        if unpacked:
             yield self.finding(
-                f"{len(packed):,} matrices hold at most 16 different values in each block of 64:"
+                f"{len(unpacked):,} matrices hold at most 16 different values in each block of 64:"
                 " they were unpacked from 4 bits",
                 REMEDY,
-                cases=[Case(name, file=found.tensors[name].file.name) for name in packed],
-                count=len(packed),
+                cases=[Case(name, file=checkpoint.tensors[name].file.name) for name in unpacked],
+                count=len(unpacked),
             )
-        elif is_merge(found.moved):
-            yield from self._merged()
+        elif is_merge(checkpoint.moved):
+            changed = {
+                name: movement
+                for name, movement in checkpoint.moved.items()
+                if movement.same < movement.seen
+            }
+            yield from self._rounded_away(changed)
+            yield from self._merged_into_rounded(changed)
 
-    def _merged(self) -> Iterator[Finding]:
-        found = self.subject
-        changed = {name: m for name, m in found.moved.items() if m.same < m.seen}
-        low = {
-            name: m for name, m in changed.items() if found.tensors[name].dtype in ("BF16", "F16")
+    def _rounded_away(self, changed: Mapping[str, SampledChange]) -> Iterator[Finding]:
+        """The finding on 16-bit matrices in which many values are still the base's."""
+        tensors = self.subject.tensors
+        narrow = {
+            name: movement
+            for name, movement in changed.items()
+            if tensors[name].dtype in ("BF16", "F16")
         }
-        same, seen = sum(m.same for m in low.values()), sum(m.seen for m in low.values())
-        if seen and same / seen >= LOST:
-            yield self.finding(
-                f"{same / seen:.0%} of the values in {len(low):,} merged matrices are bit-identical"
-                " to the base: the rest of the change was rounded away",
-                REMEDY,
-                evidence=[
-                    f"{seen:,} values were compared, stored as"
-                    f" {found.tensors[next(iter(low))].dtype}"
-                ],
-                cases=[Case(f"{name}: {m.same / m.seen:.0%} identical") for name, m in low.items()],
-                count=len(low),
-            )
-        wide = {
-            name: share
-            for name, m in list(changed.items())[:8]
-            if m.change > LARGE
-            and found.tensors[name].items >= LEAST
-            and (share := change_at_peaks(found, name)) < SPARED
-        }
-        if wide:
-            name = next(iter(wide))
-            yield self.finding(
-                f"the merged matrices differ from the base by {changed[name].change:.1%}, and the"
-                f" largest value of each block of {BLOCK_VALUES} is spared: it was merged into a base that"
-                " had been rounded to 4 bits",
-                REMEDY,
-                evidence=[
-                    f"{n}: the largest of blocks moved by {s:.0%} of what all did"
-                    for n, s in wide.items()
-                ],
-                count=len(wide),
-            )
+        same = sum(movement.same for movement in narrow.values())
+        seen = sum(movement.seen for movement in narrow.values())
+        if not seen or same / seen < MIN_IDENTICAL_SHARE:
+            return
+        yield self.finding(
+            f"{same / seen:.0%} of the values in {len(narrow):,} merged matrices are bit-identical"
+            " to the base: the rest of the change was rounded away",
+            REMEDY,
+            evidence=[
+                f"{seen:,} values were compared, stored as {tensors[next(iter(narrow))].dtype}"
+            ],
+            cases=[
+                Case(f"{name}: {movement.same / movement.seen:.0%} identical")
+                for name, movement in narrow.items()
+            ],
+            count=len(narrow),
+        )
+
+    def _merged_into_rounded(self, changed: Mapping[str, SampledChange]) -> Iterator[Finding]:
+        """The finding on matrices whose change is that of rounding: it spares the largest value of each block."""
+        spared = {}
+        for name, movement in list(changed.items())[:MAX_SAMPLED_MATRICES]:
+            is_readable = self.subject.tensors[name].items >= MIN_VALUES
+            if movement.change > MIN_CHANGE and is_readable:
+                share = change_at_peaks(self.subject, name)
+                if share < MAX_CHANGE_AT_PEAKS:
+                    spared[name] = share
+        if not spared:
+            return
+        first = next(iter(spared))
+        yield self.finding(
+            f"the merged matrices differ from the base by {changed[first].change:.1%}, and the"
+            f" largest value of each block of {BLOCK_VALUES} is spared: it was merged into a base that"
+            " had been rounded to 4 bits",
+            REMEDY,
+            evidence=[
+                f"{name}: the largest of blocks moved by {share:.0%} of what all did"
+                for name, share in spared.items()
+            ],
+            count=len(spared),
+        )

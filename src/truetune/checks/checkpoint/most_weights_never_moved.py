@@ -62,13 +62,24 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.detect_merge import is_merge
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
-from truetune.checks.checkpoint.layers import are_targets, are_whole
+from truetune.checks.checkpoint.layer_names import are_targets, are_whole_kinds_or_layers
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-MOST = 0.5
-FROZEN = ("lora", "adapter", "peft_config", "freeze", "frozen", "unfrozen_parameters", "trainable")
+# Share of the tensors. Chosen, not measured: a partial fine-tune that somebody forgot freezes most. At half of it, a
+# frozen vision tower would be named; near 1, a run that trains every second layer would pass.
+MIN_UNMOVED_SHARE = 0.5
+SHOWN_NAMES = 4
+SETTINGS_THAT_FREEZE = (
+    "lora",
+    "adapter",
+    "peft_config",
+    "freeze",
+    "frozen",
+    "unfrozen_parameters",
+    "trainable",
+)
 """Settings of a run that leave weights as they are"""
 
 
@@ -81,64 +92,69 @@ class MostWeightsNeverMoved(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        moved = self._moved()
-        if not self.subject.moved:
+        total, moved = len(self.subject.moved), len(self._moved_names())
+        if not total:
             return Unmet("no tensor can be compared with the base's")
         if not moved:
             return Unmet("no tensor moved, which weights-equal-the-base is about")
-        if (
-            len(self.subject.moved) - len(moved) < MOST * len(self.subject.moved)
-            or not self._is_meant()
-        ):
+        if total - moved < MIN_UNMOVED_SHARE * total or not self._is_meant():
             return None
         return Unmet(
-            f"{len(moved):,} of {len(self.subject.moved):,} tensors moved, which an adapter, frozen"
-            " layers or new tokens explain"
+            f"{moved:,} of {total:,} tensors moved, which an adapter, frozen layers or new tokens"
+            " explain"
         )
 
     def figure(self) -> str:
-        return f"{len(self._moved()):,} of {len(self.subject.moved):,} tensors moved"
+        return f"{len(self._moved_names()):,} of {len(self.subject.moved):,} tensors moved"
 
-    def _moved(self) -> set[str]:
-        return {name for name, m in self.subject.moved.items() if m.same < m.seen}
+    def _moved_names(self) -> set[str]:
+        """Tensors of which a value differs from the base's."""
+        return {
+            name for name, movement in self.subject.moved.items() if movement.same < movement.seen
+        }
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.kind != "model" or found.base is None or self._is_meant():
+        checkpoint, base = self.subject, self.subject.base
+        if checkpoint.kind != "model" or base is None or self._is_meant():
             return
-        moved = self._moved()
-        still = found.moved.keys() - moved
-        matrices = [name for name in still if len(found.tensors[name].shape) > 1]
-        if not moved or not matrices or len(still) < MOST * len(found.moved):
+        moved = self._moved_names()
+        unmoved = checkpoint.moved.keys() - moved
+        # Norms alone may stay by rounding: norms-never-moved is about them.
+        matrices = [name for name in unmoved if len(checkpoint.tensors[name].shape) > 1]
+        is_most = len(unmoved) >= MIN_UNMOVED_SHARE * len(checkpoint.moved)
+        if not moved or not matrices or not is_most:
             return
-        whole = are_whole(moved, set(found.moved))
+        are_chosen = are_whole_kinds_or_layers(moved, set(checkpoint.moved))
+        shown = ", ".join(sorted(moved)[:SHOWN_NAMES])
         yield self.finding(
-            f"{len(still):,} of {len(found.moved):,} tensors equal those of"
-            f" {found.base.folder.name} bit by bit, while {len(moved):,} moved",
+            f"{len(unmoved):,} of {len(checkpoint.moved):,} tensors equal those of"
+            f" {base.folder.name} bit by bit, while {len(moved):,} moved",
             "see which tensors are trained and reach the optimizer (truetune run -- COMMAND),"
             " unless these were frozen on purpose",
-            severity="info" if whole else "warning",
-            evidence=[
-                f"moved: {', '.join(sorted(moved)[:4])}" + (", ..." if len(moved) > 4 else "")
+            severity="info" if are_chosen else "warning",
+            evidence=[f"moved: {shown}" + (", ..." if len(moved) > SHOWN_NAMES else "")],
+            cases=[
+                Case(name, file=checkpoint.tensors[name].file.name) for name in sorted(matrices)
             ],
-            cases=[Case(name, file=found.tensors[name].file.name) for name in sorted(matrices)],
-            count=len(still),
-            total=len(found.moved),
+            count=len(unmoved),
+            total=len(checkpoint.moved),
         )
 
     def _is_meant(self) -> bool:
         """Do an adapter, a record of the run, or new tokens explain it?"""
-        found = self.subject
-        settings = found.run.get("settings")
-        training = settings.get("training") if isinstance(settings, dict) else None
-        named = training if isinstance(training, dict) else {}
-        moved = self._moved()
-        if found.adapter is not None or any(named.get(name) for name in FROZEN):
+        checkpoint = self.subject
+        run_settings = checkpoint.run.get("settings")
+        training = run_settings.get("training") if isinstance(run_settings, dict) else None
+        settings = training if isinstance(training, dict) else {}
+        if checkpoint.adapter is not None:
             return True
-        if is_merge(found.moved) and are_targets(moved, set(found.moved)):
+        if any(settings.get(name) for name in SETTINGS_THAT_FREEZE):
             return True
-        return found.new_tokens is not None and all(
-            name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) for name in moved
-        )
+        moved = self._moved_names()
+        if is_merge(checkpoint.moved) and are_targets(moved, set(checkpoint.moved)):
+            return True
+        only_token_rows = all(name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES)) for name in moved)
+        return checkpoint.new_tokens is not None and only_token_rows

@@ -50,10 +50,15 @@ class NanInWeights(CheckpointRule):
 
     def figure(self) -> str:
         values = self.subject.values.values()
-        seen, odd = sum(v.seen for v in values), sum(v.nan + v.inf for v in values)
-        return f"{odd:,} of {seen:,} values in {len(self.subject.values):,} tensors are not finite"
+        seen = sum(one.seen for one in values)
+        not_finite = sum(one.nan + one.inf for one in values)
+        return (
+            f"{not_finite:,} of {seen:,} values in {len(self.subject.values):,} tensors are not"
+            " finite"
+        )
 
     def findings(self) -> Iterator[Finding]:
+        # Masks are infinite on purpose.
         bad = {
             name: values
             for name, values in self.subject.values.items()
@@ -61,8 +66,9 @@ class NanInWeights(CheckpointRule):
         }
         if not bad:
             return
-        nan, inf = sum(v.nan for v in bad.values()), sum(v.inf for v in bad.values())
-        seen = sum(v.seen for v in bad.values())
+        nan = sum(values.nan for values in bad.values())
+        inf = sum(values.inf for values in bad.values())
+        seen = sum(values.seen for values in bad.values())
         yield self.finding(
             f"{len(bad):,} of {len(self.subject.values):,} tensors hold {nan:,} NaN and {inf:,}"
             " infinite values",
@@ -73,10 +79,10 @@ class NanInWeights(CheckpointRule):
             ],
             cases=[
                 Case(
-                    f"{name}: {v.nan:,} NaN, {v.inf:,} infinite of {v.seen:,} values",
+                    f"{name}: {values.nan:,} NaN, {values.inf:,} infinite of {values.seen:,} values",
                     file=self.subject.tensors[name].file.name,
                 )
-                for name, v in bad.items()
+                for name, values in bad.items()
             ],
             count=len(bad),
             total=len(self.subject.values),

@@ -53,7 +53,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import TINY, Added, added, why_none
+from truetune.checks.checkpoint.new_token_rows import (
+    TINY_SHARE_OF_NORM,
+    NewTokens,
+    explain_no_new_tokens,
+    find_new_tokens,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -69,50 +74,49 @@ class NewTokenLandsInPaddedRow(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        new = added(self.subject)
+        new = find_new_tokens(self.subject)
         if new is None:
-            return why_none(self.subject)
-        if self._left_over(new) is None:
+            return explain_no_new_tokens(self.subject)
+        ids = self._ids_on_base_rows(new)
+        if ids is None:
             return Unmet("no embedding of the same width is in both")
-        return (
-            None
-            if len(self._left_over(new) or ())
-            else Unmet("no new token has a row that the base has")
-        )
+        return None if ids else Unmet("no new token has a row that the base has")
 
     def figure(self) -> str:
-        new = added(self.subject)
-        ids = self._left_over(new) if new is not None else None
+        new = find_new_tokens(self.subject)
+        ids = self._ids_on_base_rows(new) if new is not None else None
         return (
             f"{len(ids or ()):,} new tokens stand on rows that the base left over, and their rows"
             " were trained"
         )
 
-    def _left_over(self, new: Added) -> list[int] | None:
+    def _ids_on_base_rows(self, new: NewTokens) -> list[int] | None:
         """New ids on rows of the base; None where the rows can't be compared."""
-        if (
-            new.rows is None
-            or new.base_rows is None
-            or new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]
-        ):
+        if new.rows is None or new.base_rows is None:
+            return None
+        if new.rows.tensor.shape[1:] != new.base_rows.tensor.shape[1:]:
             return None
         return [id for id in new.in_rows(new.rows).tolist() if id < len(new.base_rows)]
 
     def findings(self) -> Iterator[Finding]:
-        new = added(self.subject)
-        if new is None or self.subject.kind != "model" or new.rows is None or new.base_rows is None:
+        new = find_new_tokens(self.subject)
+        if new is None or self.subject.kind != "model":
             return
-        ids = np.array(self._left_over(new) or (), dtype=np.int64)
-        if not len(ids):
+        ids = self._ids_on_base_rows(new)
+        if not ids or new.rows is None or new.base_rows is None:
             return
-        rows, before, median = new.rows.rows(ids), new.base_rows.rows(ids), new.median()
+        places = np.array(ids, dtype=np.int64)
+        rows, base_rows, median = new.rows.rows(places), new.base_rows.rows(places), new.median()
         cases = []
-        for id, row, old in zip(ids.tolist(), rows, before, strict=True):
+        for id, row, base_row in zip(ids, rows, base_rows, strict=True):
             norm = float(np.linalg.norm(row))
-            if (row == old).all() or norm < TINY * median:
-                state = "as in the base" if (row == old).all() else "close to zero"
+            is_base_row = bool((row == base_row).all())
+            # A row that began at zero and got a few gradients is still far from the others.
+            if is_base_row or norm < TINY_SHARE_OF_NORM * median:
+                state = "as in the base" if is_base_row else "close to zero"
                 cases.append(
                     Case(
                         f"{new.spelled(id)}: its row is {state}, norm {norm:.3g}; others have"

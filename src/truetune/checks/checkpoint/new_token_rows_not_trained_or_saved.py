@@ -46,7 +46,13 @@ from hashlib import blake2b
 
 import numpy as np
 
-from truetune.checks.checkpoint.new_tokens import TINY, Added, added, trained_ids, why_none
+from truetune.checks.checkpoint.new_token_rows import (
+    TINY_SHARE_OF_NORM,
+    NewTokens,
+    explain_no_new_tokens,
+    find_new_tokens,
+    find_trained_ids,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -66,25 +72,27 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        new = added(self.subject)
+        new = find_new_tokens(self.subject)
         if new is None:
-            return why_none(self.subject)
+            return explain_no_new_tokens(self.subject)
         if self.subject.kind == "model" and new.rows is None:
             return Unmet("the model holds no embedding")
         return None
 
     def figure(self) -> str:
-        new = added(self.subject)
+        new = find_new_tokens(self.subject)
         count = len(new.ids) if new is not None else 0
         return f"{count:,} of {count:,} new tokens have a row that was trained or can be"
 
     def findings(self) -> Iterator[Finding]:
-        new = added(self.subject)
+        new = find_new_tokens(self.subject)
         if new is None:
             return
-        cases = list(self._adapter(new) if self.subject.kind == "adapter" else self._model(new))
+        is_adapter = self.subject.kind == "adapter"
+        cases = list(self._without_row(new) if is_adapter else self._untrained_rows(new))
         if cases:
             yield self.finding(
                 f"{len(cases):,} of {len(new.ids):,} new tokens have no trained row:"
@@ -96,30 +104,37 @@ class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
                 total=len(new.ids),
             )
 
-    def _adapter(self, new: Added) -> Iterator[Case]:
-        trained = trained_ids(self.subject)
+    def _without_row(self, new: NewTokens) -> Iterator[Case]:
+        """New tokens whose row an adapter does not hold."""
+        trained = find_trained_ids(self.subject)
         for text, id in new.ids.items():
             if trained is not None and id not in trained:
                 yield Case(f"{text} ({id:,}): no tensor of the adapter holds its row")
 
-    def _model(self, new: Added) -> Iterator[Case]:
-        """Rows that the base has too are the business of `new-token-lands-in-padded-row`."""
+    def _untrained_rows(self, new: NewTokens) -> Iterator[Case]:
+        """New tokens of a model without a row, or with one that is near zero or that several of them share.
+
+        Rows that the base has too are the business of `new-token-lands-in-padded-row`.
+        """
         if new.rows is None:
             return
-        old = len(new.base_rows) if new.base_rows else 0
+        base_rows = len(new.base_rows) if new.base_rows else 0
         ids = new.in_rows(new.rows)
-        ids = ids[ids >= old]
+        ids = ids[ids >= base_rows]
         for text, id in new.ids.items():
             if id >= len(new.rows):
                 yield Case(f"{text} ({id:,}): the embedding has {len(new.rows):,} rows")
         rows, median = new.rows.rows(ids), new.median()
         norms = np.linalg.norm(rows, axis=1)
+        # A resize sets all new rows to one mean, or draws each by chance: equal rows were never trained.
         digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in rows]
-        alike = Counter(digests)
+        counts = Counter(digests)
         for id, norm, digest in zip(ids.tolist(), norms, digests, strict=True):
-            twins = alike[digest] - 1
-            if norm < TINY * median or twins:
-                more = f", equal to the rows of {twins:,} other new tokens" if twins else ""
+            equal_rows = counts[digest] - 1
+            if norm < TINY_SHARE_OF_NORM * median or equal_rows:
+                more = (
+                    f", equal to the rows of {equal_rows:,} other new tokens" if equal_rows else ""
+                )
                 yield Case(
                     f"{new.spelled(id)}: norm {norm:.3g}{more}; that of others is {median:.3g}"
                 )

@@ -67,7 +67,7 @@ class PromptsDifferFromTraining(CheckpointRule):
                 "there is no contract.json of the training",
                 "train with truetune train, which writes it",
             )
-        if self._served() is None:
+        if self._served_folder() is None:
             return Unmet(
                 "there is no tokenizer to make the prompts with",
                 "put tokenizer.json beside the weights",
@@ -80,25 +80,29 @@ class PromptsDifferFromTraining(CheckpointRule):
         return f"{count:,} of {count:,} recorded prompts come out the same"
 
     def _contract(self) -> dict[str, Any] | None:
+        """What contract.json holds; it stands in the folder of the run, above its numbered checkpoints."""
         folder = self.subject.folder
-        return read_object(
-            (folder.resolve().parent if checkpoint_step(folder) is not None else folder)
-            / CONTRACT_FILE,
-            [],
-        )
+        run_folder = folder.resolve().parent if checkpoint_step(folder) is not None else folder
+        return read_object(run_folder / CONTRACT_FILE, [])
 
-    def _served(self) -> Path | None:
-        """The folder whose tokenizer is served: its own, else the base's."""
-        found, base = self.subject, self.subject.base
-        served = found.folder if found.has(TOKENIZER) else base.folder if base is not None else None
-        return served if served is not None and (served / TOKENIZER).is_file() else None
+    def _served_folder(self) -> Path | None:
+        """The folder whose tokenizer is served: its own, else the base's; None where neither has one."""
+        checkpoint, base = self.subject, self.subject.base
+        if checkpoint.has(TOKENIZER):
+            folder = checkpoint.folder
+        elif base is not None:
+            folder = base.folder
+        else:
+            return None
+        return folder if (folder / TOKENIZER).is_file() else None
 
     def findings(self) -> Iterator[Finding]:
-        contract, served = self._contract(), self._served()
+        contract, served = self._contract(), self._served_folder()
         if contract is None or served is None:
             return
         try:
-            broken = verify(contract, served, model=self._defaults(served))
+            differences = verify(contract, served, model=self._defaults_folder(served))
+        # What stops the comparison (a template that raises) would stop serving too.
         except TruetuneError as error:
             yield self.finding(
                 f"the prompts can't be compared: {error}",
@@ -106,19 +110,18 @@ class PromptsDifferFromTraining(CheckpointRule):
                 severity="warning",
             )
             return
-        if broken:
+        if differences:
             yield self.finding(
-                f"{served.name} makes other prompts than were trained: {broken[0]}",
+                f"{served.name} makes other prompts than were trained: {differences[0]}",
                 "put the tokenizer and chat template of the training beside the weights, and serve"
                 " with them",
-                cases=[Case(text, file=CONTRACT_FILE) for text in broken],
-                count=len(broken),
+                cases=[Case(text, file=CONTRACT_FILE) for text in differences],
+                count=len(differences),
             )
 
-    def _defaults(self, served: Path) -> Path:
-        """The folder whose generation_config.json counts."""
+    def _defaults_folder(self, served: Path) -> Path:
+        """The folder whose generation_config.json counts: an adapter's folder has none, and the base's holds."""
         base = self.subject.base
-        bare = not any(
-            (served / name).is_file() for name in ("generation_config.json", "config.json")
-        )
-        return base.folder if bare and base is not None else served
+        files = ("generation_config.json", "config.json")
+        has_own = any((served / name).is_file() for name in files)
+        return served if has_own or base is None else base.folder

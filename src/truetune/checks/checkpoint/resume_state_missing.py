@@ -41,12 +41,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-STATE = {
+FILES_OF_STATE = {
     "the optimizer": ("optimizer*", "global_step*"),
     "the scheduler": ("scheduler*", "global_step*"),
     "the random state": ("rng_state*",),
 }
-NAME = re.compile(r"checkpoint-(\d{1,12})")
+CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,12})")
 
 
 class ResumeStateMissing(CheckpointRule):
@@ -62,48 +62,54 @@ class ResumeStateMissing(CheckpointRule):
             return Unmet(
                 "it is no checkpoint to resume from: there is no trainer_state.json with a step"
             )
-        numbered = NAME.fullmatch(self.subject.folder.resolve().name)
-        return (
-            None
-            if numbered or len(self._lost()) < len(STATE)
-            else Unmet("it is no folder checkpoint-N")
-        )
+        if self._is_numbered() or len(self._missing_state()) < len(FILES_OF_STATE):
+            return None
+        return Unmet("it is no folder checkpoint-N")
 
     def figure(self) -> str:
-        return f"{', '.join(STATE)} of step {self.subject.trainer_state['global_step']:,} are there"
+        step = self.subject.trainer_state["global_step"]
+        return f"{', '.join(FILES_OF_STATE)} of step {step:,} are there"
 
-    def _lost(self) -> list[str]:
+    def _is_numbered(self) -> bool:
+        """Is it a checkpoint of a run, and not the model that was saved at its end?"""
+        return CHECKPOINT_NAME.fullmatch(self.subject.folder.resolve().name) is not None
+
+    def _missing_state(self) -> list[str]:
         """What is not there."""
         folder = self.subject.folder
         return [
             what
-            for what, globs in STATE.items()
+            for what, globs in FILES_OF_STATE.items()
             if not any(any(folder.glob(glob)) for glob in globs)
         ]
 
     def findings(self) -> Iterator[Finding]:
         folder, state = self.subject.folder, self.subject.trainer_state
         step, last = state.get("global_step"), state.get("max_steps")
-        numbered = NAME.fullmatch(folder.resolve().name)
-        lost = self._lost()
-        if not lost or type(step) is not int or (not numbered and len(lost) == len(STATE)):
+        missing = self._missing_state()
+        if not missing or type(step) is not int:
             return
-        ended = type(last) is int and step >= last > 0
+        # A final folder holds trainer_state.json and none of the rest, as it should.
+        if len(missing) == len(FILES_OF_STATE) and not self._is_numbered():
+            return
+        has_ended = type(last) is int and step >= last > 0
+        # Nobody resumes from a run that ended or went on; without the random state only the order of rows differs.
+        is_harmless = (
+            has_ended or _has_later_checkpoint(folder, step) or missing == ["the random state"]
+        )
+        is_one = len(missing) == 1
         yield self.finding(
-            f"{' and '.join(lost)} of step {step:,} {'is' if len(lost) == 1 else 'are'} not there:"
-            f" resuming starts {'it' if len(lost) == 1 else 'them'} anew",
+            f"{' and '.join(missing)} of step {step:,} {'is' if is_one else 'are'} not there:"
+            f" resuming starts {'it' if is_one else 'them'} anew",
             "resume from a checkpoint that has optimizer.pt, scheduler.pt and rng_state.pth"
             " (save_only_model=False)",
-            severity=(
-                "info"
-                if ended or _later(folder, step) or lost == ["the random state"]
-                else "warning"
-            ),
+            severity="info" if is_harmless else "warning",
             evidence=[f"the run was to have {last:,} steps"] if type(last) is int else (),
         )
 
 
-def _later(folder: Path, step: int) -> bool:
-    """Is there a later checkpoint of the run?"""
-    names = (NAME.fullmatch(path.name) for path in folder.resolve().parent.glob("checkpoint-*"))
-    return any(name is not None and int(name[1]) > step for name in names)
+def _has_later_checkpoint(folder: Path, step: int) -> bool:
+    """Is there a later checkpoint of the run beside it?"""
+    siblings = folder.resolve().parent.glob("checkpoint-*")
+    matches = (CHECKPOINT_NAME.fullmatch(path.name) for path in siblings)
+    return any(match is not None and int(match[1]) > step for match in matches)

@@ -47,12 +47,12 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        named = bool(self.subject.adapter_config)
-        return (
-            None if named else Unmet("there is no adapter_config.json", "put it beside the weights")
-        )
+        if not self.subject.adapter_config:
+            return Unmet("there is no adapter_config.json", "put it beside the weights")
+        return None
 
     def figure(self) -> str:
         config = self.subject.adapter_config
@@ -63,8 +63,8 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.adapter_config
-        told = [name for name in KEYS if config.get(name)]
-        if not told:
+        used = [name for name in KEYS if config.get(name)]
+        if not used:
             return
         alpha, rank = config.get("lora_alpha"), config.get("r")
         evidence = []
@@ -73,8 +73,9 @@ class RsloraOrAlphaScaleIgnored(CheckpointRule):
             evidence.append(
                 f"trained with a scale of {scale:.4g}; lora_alpha / r is {alpha / rank:.4g}"
             )
+        # A note: which engine will serve it is not known, and peft reads all of them.
         yield self.finding(
-            f"{', '.join(told)}: some engines do not read {'it' if len(told) == 1 else 'these'}",
+            f"{', '.join(used)}: some engines do not read {'it' if len(used) == 1 else 'these'}",
             "compare the answers of the engine with peft's, or merge before serving",
             evidence=evidence,
         )

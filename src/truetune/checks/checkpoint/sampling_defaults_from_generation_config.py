@@ -37,16 +37,18 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
+# transformers' own defaults; top_k is 50 there, and takes effect only where something else turns sampling on.
 NEUTRAL = {
-    **{
-        "do_sample": False,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "top_k": 50,
-        "min_p": 0.0,
-        "typical_p": 1.0,
-    },
-    **{"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "num_beams": 1, "length_penalty": 1.0},
+    "do_sample": False,
+    "temperature": 1.0,
+    "top_p": 1.0,
+    "top_k": 50,
+    "min_p": 0.0,
+    "typical_p": 1.0,
+    "repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "num_beams": 1,
+    "length_penalty": 1.0,
 }
 
 
@@ -67,15 +69,14 @@ class SamplingDefaultsFromGenerationConfig(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         values = self.subject.generation_config
-        told = {
-            k: values[k]
-            for k, usual in NEUTRAL.items()
-            if values.get(k) is not None and values[k] != usual
-        }
-        if told:
+        changed = [
+            f"{name} {values[name]}"
+            for name, neutral in NEUTRAL.items()
+            if values.get(name) is not None and values[name] != neutral
+        ]
+        if changed:
             yield self.finding(
-                f"engines sample with {', '.join(f'{k} {v}' for k, v in told.items())} unless a"
-                " request says otherwise",
+                f"engines sample with {', '.join(changed)} unless a request says otherwise",
                 "set the sampling of each evaluation and rollout in the request",
-                count=len(told),
+                count=len(changed),
             )

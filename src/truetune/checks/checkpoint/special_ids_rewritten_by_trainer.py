@@ -37,20 +37,21 @@ from typing import Any, NamedTuple
 
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checkpoint.weight_files import read_object
-from truetune.checks.checkpoint.architecture import setting
+from truetune.checks.checkpoint.model_settings import model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-NAMES = ("bos", "eos", "pad")
+SPECIAL_NAMES = ("bos", "eos", "pad")
 
 
-class Change(NamedTuple):
-    """One special token in one file."""
+class SpecialTokenChange(NamedTuple):
+    """One special token that is another one in one file."""
 
     file: str
     text: str
-    bad: bool
+    is_bad: bool
+    """Not in a way that may be meant"""
 
 
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
@@ -62,104 +63,120 @@ class SpecialIdsRewrittenByTrainer(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        both = (
-            None if self._files() else Unmet("no file with special tokens stands in both folders")
-        )
-        return super().unmet() or both
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if not self._common_files():
+            return Unmet("no file with special tokens stands in both folders")
+        return None
 
     def figure(self) -> str:
-        return f"BOS, EOS and pad are the base's in {', '.join(self._files())}"
+        return f"BOS, EOS and pad are the base's in {', '.join(self._common_files())}"
 
-    def _files(self) -> list[str]:
+    def _common_files(self) -> list[str]:
         """Files with special tokens that both have."""
-        found, base = self.subject, self.subject.base
+        checkpoint, base = self.subject, self.subject.base
         if base is None:
             return []
-        parts = {
-            "tokenizer_config.json": (_tokens(found), _tokens(base)),
-            "config.json": (found.config, base.config),
-            "generation_config.json": (found.generation_config, base.generation_config),
+        files = {
+            "tokenizer_config.json": (_read_special_tokens(checkpoint), _read_special_tokens(base)),
+            "config.json": (checkpoint.config, base.config),
+            "generation_config.json": (checkpoint.generation_config, base.generation_config),
         }
-        return [name for name, (mine, theirs) in parts.items() if mine and theirs]
+        return [name for name, (own, of_base) in files.items() if own and of_base]
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self.subject, self.subject.base
+        base = self.subject.base
         if base is None:
             return
-        changes = list(_changes(found, base))
-        if changes:
-            bad = [change for change in changes if change.bad]
-            first = (bad or changes)[0]
-            yield self.finding(
-                f"{len(changes):,} special tokens are not those of the base: {first.file}:"
-                f" {first.text}",
-                "write the base's ids back, unless the change was meant",
-                severity="warning" if bad else "info",
-                cases=[Case(change.text, file=change.file) for change in bad or changes],
-                evidence=[f"{c.file}: {c.text}" for c in changes if c != first],
-                count=len(changes),
-            )
+        changes = list(_list_changes(self.subject, base))
+        if not changes:
+            return
+        bad = [change for change in changes if change.is_bad]
+        first = (bad or changes)[0]
+        yield self.finding(
+            f"{len(changes):,} special tokens are not those of the base: {first.file}:"
+            f" {first.text}",
+            "write the base's ids back, unless the change was meant",
+            severity="warning" if bad else "info",
+            cases=[Case(change.text, file=change.file) for change in bad or changes],
+            evidence=[f"{change.file}: {change.text}" for change in changes if change != first],
+            count=len(changes),
+        )
 
 
-def _changes(found: Checkpoint, base: Checkpoint) -> Iterator[Change]:
-    mine, theirs = _tokens(found), _tokens(base)
-    both = bool(mine and theirs)
-    if both:
-        yield from _renamed(mine, theirs)
-    new_eos = both and mine.get("eos") != theirs.get("eos")
-    yield from _renumbered("config.json", found.config, base.config, new_eos)
-    yield from _renumbered(
-        "generation_config.json", found.generation_config, base.generation_config, new_eos
+def _list_changes(checkpoint: Checkpoint, base: Checkpoint) -> Iterator[SpecialTokenChange]:
+    """The special tokens that are not the base's, file by file."""
+    own, of_base = _read_special_tokens(checkpoint), _read_special_tokens(base)
+    has_both = bool(own and of_base)
+    if has_both:
+        yield from _list_renamed_tokens(own, of_base)
+    # A new EOS in the tokenizer was chosen, and its id in the other files follows from it.
+    has_new_eos = has_both and own.get("eos") != of_base.get("eos")
+    yield from _list_new_ids("config.json", checkpoint.config, base.config, has_new_eos)
+    yield from _list_new_ids(
+        "generation_config.json", checkpoint.generation_config, base.generation_config, has_new_eos
     )
 
 
-def _renamed(mine: dict[str, str], theirs: dict[str, str]) -> Iterator[Change]:
-    for name in NAMES:
-        was, now = theirs.get(name), mine.get(name)
-        if was != now and not (name == "pad" and was is None):
-            bad = name == "bos" or (name == "pad" and now == mine.get("eos"))
-            yield Change("tokenizer_config.json", f"{name}_token was {was}, is {now}", bad)
+def _list_renamed_tokens(
+    own: dict[str, str], of_base: dict[str, str]
+) -> Iterator[SpecialTokenChange]:
+    """Changes of tokenizer_config.json. A pad token where the base has none is needed for training, and is none."""
+    for name in SPECIAL_NAMES:
+        before, now = of_base.get(name), own.get(name)
+        if before == now or (name == "pad" and before is None):
+            continue
+        is_bad = name == "bos" or (name == "pad" and now == own.get("eos"))
+        text = f"{name}_token was {before}, is {now}"
+        yield SpecialTokenChange("tokenizer_config.json", text, is_bad)
 
 
-def _renumbered(
-    file: str, mine: Mapping[str, Any], theirs: Mapping[str, Any], new_eos: bool
-) -> Iterator[Change]:
-    if not mine or not theirs:
+def _list_new_ids(
+    file: str, own: Mapping[str, Any], of_base: Mapping[str, Any], has_new_eos: bool
+) -> Iterator[SpecialTokenChange]:
+    """Changes of the ids in a file of settings. Ids that came on top are none: more stop tokens do no harm."""
+    if not own or not of_base:
         return
-    eos = _ids(setting(mine, "eos_token_id"))
-    for name in NAMES:
+    eos = _as_ids(model_setting(own, "eos_token_id"))
+    for name in SPECIAL_NAMES:
         key = f"{name}_token_id"
-        was, now = _ids(setting(theirs, key)), _ids(setting(mine, key))
-        if was and not was <= now:
-            bad = {
-                "bos": True,
-                "eos": not now or not new_eos,
-                "pad": bool(now & eos) and not was & eos,
-            }[name]
-            yield Change(file, f"{key} was {_text(was)}, is {_text(now)}", bad)
+        before, now = _as_ids(model_setting(of_base, key)), _as_ids(model_setting(own, key))
+        if before <= now:
+            continue
+        is_bad = {
+            "bos": True,
+            "eos": not now or not has_new_eos,
+            "pad": bool(now & eos) and not before & eos,
+        }[name]
+        text = f"{key} was {_describe_ids(before)}, is {_describe_ids(now)}"
+        yield SpecialTokenChange(file, text, is_bad)
 
 
-def _tokens(found: Checkpoint) -> dict[str, str]:
-    """The special tokens by name; empty where the folder has no tokenizer"""
-    if not found.tokenizer_config:
+def _read_special_tokens(checkpoint: Checkpoint) -> dict[str, str]:
+    """The special tokens by name; empty where the folder has no tokenizer."""
+    config = checkpoint.tokenizer_config
+    if not config:
         return {}
-    older = {} if "added_tokens_decoder" in found.tokenizer_config else _map(found)
-    settings = {**older, **{k: v for k, v in found.tokenizer_config.items() if v is not None}}
-    texts = {name: settings.get(f"{name}_token") for name in NAMES}
-    plain = {
-        name: text.get("content") if isinstance(text, dict) else text
-        for name, text in texts.items()
-    }
-    return {name: text for name, text in plain.items() if isinstance(text, str)}
+    settings: dict[str, Any] = {}
+    # Before transformers 4.34 special_tokens_map.json held them; later it is a copy that may be stale.
+    if "added_tokens_decoder" not in config:
+        settings |= read_object(checkpoint.folder / "special_tokens_map.json", []) or {}
+    settings |= {name: value for name, value in config.items() if value is not None}
+    tokens = {}
+    for name in SPECIAL_NAMES:
+        token = settings.get(f"{name}_token")
+        text = token.get("content") if isinstance(token, dict) else token
+        if isinstance(text, str):
+            tokens[name] = text
+    return tokens
 
 
-def _map(found: Checkpoint) -> dict[str, Any]:
-    return read_object(found.folder / "special_tokens_map.json", []) or {}
-
-
-def _ids(value: Any) -> set[int]:
+def _as_ids(value: Any) -> set[int]:
+    """One id or a list of them as a set."""
     return {id for id in (value if isinstance(value, list) else [value]) if type(id) is int}
 
 
-def _text(ids: set[int]) -> str:
+def _describe_ids(ids: set[int]) -> str:
+    """Ids in order, for a message."""
     return " and ".join(str(id) for id in sorted(ids)) or "not set"

@@ -38,22 +38,26 @@ from collections.abc import Iterator
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.embedding_matrices import HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.adapted import half_pairs, unadapted
-from truetune.checks.checkpoint.architecture import makes_text, number, setting
-from truetune.checks.checkpoint.layers import stacks
+from truetune.checks.checkpoint.adapter_gaps import (
+    NO_LAYER_LIMIT,
+    list_half_pairs,
+    list_unadapted_modules,
+)
+from truetune.checks.checkpoint.layer_names import Stack, find_stacks
+from truetune.checks.checkpoint.model_settings import makes_text, model_setting, positive_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import BROKEN
 
-SHARED = ("k_proj", "v_proj", "k_norm", "v_norm")
+SHARED_PARTS = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
-MARKS = re.compile(
+WRAPPER_MARKS = re.compile(
     r"^(?:_orig_mod|module|_forward_module|base_model\.model)\.|\.(?:lora_[AB]|base_layer)\."
 )
 """What torch.compile, DDP, Lightning and peft put into names"""
 BUFFERS = ("inv_freq", "attn.bias", "masked_bias", "rotary_emb")
-EMBEDDING = ("emb", "wte", "shared.weight")
+EMBEDDING_PARTS = ("emb", "wte", "shared.weight")
 """Parts of the names that families give to their input embedding"""
 REMEDY = "save again from the model in memory; loading would fill the rest with random numbers"
 
@@ -65,110 +69,144 @@ class TensorsMissing(CheckpointRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN
-        quantized = self.subject.kind == "model" and self.subject.config.get("quantization_config")
-        return Unmet("the model is quantized") if quantized else None
+        # Quantized files hold other tensors for a matrix: packed values, scales, zeros.
+        if self.subject.kind == "model" and self.subject.config.get("quantization_config"):
+            return Unmet("the model is quantized")
+        return None
 
     def figure(self) -> str:
-        found = self.subject
-        if found.kind == "adapter":
-            return f"{len(group_low_rank_tensors(found.tensors)):,} adapted modules have both halves of their pairs"
-        layers = max((len(stack.layers) for stack in stacks(found.tensors)), default=0)
-        said = number(found.config, "num_hidden_layers")
-        against = (
-            f"num_hidden_layers is {said:,}" if said else "config.json names no number of layers"
-        )
-        return f"{len(found.tensors):,} tensors in {layers:,} layers; {against}"
+        checkpoint = self.subject
+        if checkpoint.kind == "adapter":
+            count = len(group_low_rank_tensors(checkpoint.tensors))
+            return f"{count:,} adapted modules have both halves of their pairs"
+        stacks = find_stacks(checkpoint.tensors)
+        layers = max((len(stack.layers) for stack in stacks), default=0)
+        configured = positive_number(checkpoint.config, "num_hidden_layers")
+        expected = "config.json names no number of layers"
+        if configured:
+            expected = f"num_hidden_layers is {configured:,}"
+        return f"{len(checkpoint.tensors):,} tensors in {layers:,} layers; {expected}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.faults or not found.tensors:
+        checkpoint = self.subject
+        if checkpoint.faults or not checkpoint.tensors:
             return
-        halves, missing = (
-            (list(half_pairs(found)), list(unadapted(found)))
-            if found.kind == "adapter"
-            else ([], [])
-        )
-        if halves:
-            message = (
-                f"{len(halves):,} adapted modules have one half of their pair only: they have no"
-                " effect"
-            )
-            yield self.finding(message, REMEDY, cases=halves, count=len(halves))
-        if missing:
-            message = (
-                f"{len(missing):,} modules of the base fit target_modules and have no tensors in"
-                " the adapter"
-            )
-            remedy = "compare the names in the run with those of the base; save the whole adapter"
-            yield self.finding(
-                message, remedy, severity="warning", cases=missing, count=len(missing)
-            )
-        marked = [name for name in found.tensors if found.kind == "model" and MARKS.search(name)]
-        if marked:
-            message = (
-                f"{len(marked):,} names are those of a wrapper or an adapter, which no loader"
-                f" takes: {marked[0]}"
-            )
-            remedy = (
-                "save the model itself (accelerator.unwrap_model), adapters merged"
-                " (merge_and_unload)"
-            )
-            yield self.finding(
-                message, remedy, cases=[Case(name) for name in marked], count=len(marked)
-            )
-        elif found.kind == "model" and not found.config.get("quantization_config"):
-            lost = list(dict.fromkeys((*self._by_layers(), *self._by_base())))
-            if lost:
-                cases = [Case(text) for text in lost]
-                message = f"tensors are missing: {lost[0]}" + (
-                    f", and {len(lost) - 1:,} more" if lost[1:] else ""
-                )
-                yield self.finding(message, REMEDY, cases=cases, count=len(lost))
+        if checkpoint.kind == "adapter":
+            yield from self._missing_in_adapter()
+        elif checkpoint.kind == "model":
+            marked = [name for name in checkpoint.tensors if WRAPPER_MARKS.search(name)]
+            # Under other names nothing else can be found.
+            if marked:
+                yield self._wrapper_names(marked)
+            elif not checkpoint.config.get("quantization_config"):
+                yield from self._missing_in_model()
 
-    def _by_layers(self) -> Iterator[str]:
-        found = self.subject
-        shares = bool(setting(found.config, "num_kv_shared_layers"))
-        here = stacks(found.tensors)
-        for stack in here:
+    def _missing_in_adapter(self) -> Iterator[Finding]:
+        """The findings on halves of pairs, and on modules that target_modules names."""
+        halves = list(list_half_pairs(self.subject))
+        if halves:
+            yield self.finding(
+                f"{len(halves):,} adapted modules have one half of their pair only: they have no"
+                " effect",
+                REMEDY,
+                cases=halves,
+                count=len(halves),
+            )
+        unadapted = list(list_unadapted_modules(self.subject))
+        if unadapted:
+            yield self.finding(
+                f"{len(unadapted):,} modules of the base fit target_modules and have no tensors in"
+                " the adapter",
+                "compare the names in the run with those of the base; save the whole adapter",
+                severity="warning",
+                cases=unadapted,
+                count=len(unadapted),
+            )
+
+    def _wrapper_names(self, marked: list[str]) -> Finding:
+        """The finding on names that torch.compile, DDP or peft has left its mark on."""
+        return self.finding(
+            f"{len(marked):,} names are those of a wrapper or an adapter, which no loader"
+            f" takes: {marked[0]}",
+            "save the model itself (accelerator.unwrap_model), adapters merged (merge_and_unload)",
+            cases=[Case(name) for name in marked],
+            count=len(marked),
+        )
+
+    def _missing_in_model(self) -> Iterator[Finding]:
+        """The finding on tensors that the layers, config.json or the base say must be there."""
+        missing = list(dict.fromkeys((*self._missing_by_layers(), *self._missing_by_base())))
+        if not missing:
+            return
+        more = f", and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+        yield self.finding(
+            f"tensors are missing: {missing[0]}{more}",
+            REMEDY,
+            cases=[Case(text) for text in missing],
+            count=len(missing),
+        )
+
+    def _missing_by_layers(self) -> Iterator[str]:
+        """What the layers themselves and config.json show to be missing."""
+        checkpoint = self.subject
+        stacks = find_stacks(checkpoint.tensors)
+        for stack in stacks:
             for first, last in stack.gaps():
-                to = f" to {last:,}" if last > first else ""
-                yield f"{stack.prefix}.{first}{to} (the whole layer)"
-            ends = (min(stack.layers), max(stack.layers))
-            for i, names in stack.poor().items():
-                for name in sorted(names):
-                    shared = shares and any(part in name for part in SHARED)
-                    if not shared and not (i in ends and "norm" in name):
-                        yield f"{stack.prefix}.{i}.{name}"
-        layers = number(found.config, "num_hidden_layers")
-        most = max((max(stack.layers) + 1 for stack in here), default=0)
-        if layers is not None and 0 < most < layers:
-            yield f"layers {most:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
-        if makes_text(found.config) and not any(
-            self._embeds(tensor) for tensor in found.tensors.values()
-        ):
+                to_last = f" to {last:,}" if last > first else ""
+                yield f"{stack.prefix}.{first}{to_last} (the whole layer)"
+            yield from self._missing_in_stack(stack)
+        layers = positive_number(checkpoint.config, "num_hidden_layers")
+        present = max((max(stack.layers) + 1 for stack in stacks), default=0)
+        if layers is not None and 0 < present < layers:
+            yield f"layers {present:,} to {layers - 1:,} (num_hidden_layers is {layers:,})"
+        has_embedding = any(map(self._may_be_embedding, checkpoint.tensors.values()))
+        if makes_text(checkpoint.config) and not has_embedding:
             yield "the input embedding"
 
-    def _embeds(self, tensor: StoredTensor) -> bool:
-        """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
-        rows = number(self.subject.config, "vocab_size")
-        tall = rows is not None and len(tensor.shape) == 2 and tensor.shape[0] >= rows
-        return any(mark in tensor.name for mark in EMBEDDING) or (
-            tall and not tensor.name.endswith(HEAD_NAMES)
-        )
+    def _missing_in_stack(self, stack: Stack) -> Iterator[str]:
+        """Tensors that some layers of a stack lack and most have, but for those that families leave out."""
+        shares_keys = bool(model_setting(self.subject.config, "num_kv_shared_layers"))
+        first_and_last = (min(stack.layers), max(stack.layers))
+        for i, names in stack.incomplete_layers().items():
+            for name in sorted(names):
+                is_shared = shares_keys and any(part in name for part in SHARED_PARTS)
+                is_optional_norm = i in first_and_last and "norm" in name
+                if not is_shared and not is_optional_norm:
+                    yield f"{stack.prefix}.{i}.{name}"
 
-    def _by_base(self) -> Iterator[str]:
-        found, base = self.subject, self.subject.base
+    def _may_be_embedding(self, tensor: StoredTensor) -> bool:
+        """Can it be an input embedding: by its name, or by its rows, as long as it is no head?"""
+        if any(part in tensor.name for part in EMBEDDING_PARTS):
+            return True
+        rows = positive_number(self.subject.config, "vocab_size")
+        if rows is None or len(tensor.shape) != 2 or tensor.name.endswith(HEAD_NAMES):
+            return False
+        return tensor.shape[0] >= rows
+
+    def _missing_by_base(self) -> Iterator[str]:
+        """Tensors of layers that the base has in the same stacks."""
+        checkpoint, base = self.subject, self.subject.base
         if base is None or base.config.get("quantization_config"):
             return
-        layers = number(found.config, "num_hidden_layers") or 1 << 20
-        prefixes = {stack.prefix for stack in stacks(found.tensors)}
-        for stack in stacks(base.tensors):
-            for i, names in stack.layers.items() if stack.prefix in prefixes else ():
-                for name in sorted(names):
-                    full = f"{stack.prefix}.{i}.{name}"
-                    if full not in found.tensors and i < layers and not name.endswith(BUFFERS):
-                        yield full
+        prefixes = {stack.prefix for stack in find_stacks(checkpoint.tensors)}
+        for stack in find_stacks(base.tensors):
+            if stack.prefix not in prefixes:
+                continue
+            for name in self._expected_names(stack):
+                if name not in checkpoint.tensors:
+                    yield name
+
+    def _expected_names(self, stack: Stack) -> Iterator[str]:
+        """The tensors of a stack of the base that this checkpoint should have too."""
+        # Pruned models have fewer layers than their base, and their config.json says so.
+        layers = positive_number(self.subject.config, "num_hidden_layers") or NO_LAYER_LIMIT
+        for i, names in stack.layers.items():
+            # Buffers are computed on loading; releases differ in whether they save them.
+            weights = sorted(name for name in names if not name.endswith(BUFFERS))
+            if i < layers:
+                yield from (f"{stack.prefix}.{i}.{name}" for name in weights)

@@ -35,7 +35,8 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.compare_samples import compare_tensor_samples
 from truetune.checkpoint.embedding_matrices import find_embedding, find_output_head
-from truetune.checks.checkpoint.architecture import makes_text
+from truetune.checkpoint.safetensors_header import StoredTensor
+from truetune.checks.checkpoint.model_settings import makes_text
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -51,7 +52,8 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
     kind = "model"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.faults:
             return BROKEN
@@ -59,50 +61,53 @@ class TiedEmbeddingsLostOnMerge(CheckpointRule):
             return Unmet("config.json names no model with a head over the vocabulary")
         if find_embedding(self.subject.tensors) is None:
             return Unmet("no input embedding is in the file")
-        said = self.subject.config.get("tie_word_embeddings")
-        return (
-            None
-            if isinstance(said, bool)
-            else Unmet("config.json does not name tie_word_embeddings")
-        )
+        if not isinstance(self.subject.config.get("tie_word_embeddings"), bool):
+            return Unmet("config.json does not name tie_word_embeddings")
+        return None
 
     def figure(self) -> str:
-        out = find_output_head(self.subject.tensors)
-        stored = "no head is stored" if out is None else f"{out.tensor.name} is stored"
-        return (
-            f"tie_word_embeddings is {str(self.subject.config['tie_word_embeddings']).lower()}, and"
-            f" {stored}"
-        )
+        head = find_output_head(self.subject.tensors)
+        stored = "no head is stored" if head is None else f"{head.tensor.name} is stored"
+        flag = str(self.subject.config["tie_word_embeddings"]).lower()
+        return f"tie_word_embeddings is {flag}, and {stored}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        tied = found.config.get("tie_word_embeddings")
-        into, out = find_embedding(found.tensors), find_output_head(found.tensors)
-        if found.kind != "model" or found.faults or into is None or not makes_text(found.config):
+        checkpoint = self.subject
+        if checkpoint.kind != "model" or checkpoint.faults or not makes_text(checkpoint.config):
             return
-        if tied is False and out is None:
+        embedding = find_embedding(checkpoint.tensors)
+        head = find_output_head(checkpoint.tensors)
+        is_tied = checkpoint.config.get("tie_word_embeddings")
+        if embedding is None:
+            return
+        if is_tied is False and head is None:
             yield self.finding(
                 "config.json says that the embeddings are not tied, and no file holds an output"
-                f" head ({into.tensor.name} is there)",
+                f" head ({embedding.tensor.name} is there)",
                 'write "tie_word_embeddings": true into config.json, or save the head',
             )
-        if tied is not True or out is None:
+        if is_tied is not True or head is None:
             return
-        if out.tensor.shape != into.tensor.shape:
-            evidence = (
-                f"{out.tensor.name} is {list(out.tensor.shape)}, {into.tensor.name}"
-                f" {list(into.tensor.shape)}"
-            )
-        else:
-            seen = compare_tensor_samples(out.tensor, into.tensor)
-            if seen.same == seen.seen:
-                return
-            evidence = (
-                f"{seen.seen - seen.same:,} of {seen.seen:,} values that were compared differ"
-            )
+        difference = _describe_difference(head.tensor, embedding.tensor)
+        # A head that is saved twice is no fault: loaders drop the copy.
+        if difference is None:
+            return
         yield self.finding(
-            f"config.json ties the embeddings, and {out.tensor.name} differs from"
-            f" {into.tensor.name}: most engines, and transformers before 5, drop it",
+            f"config.json ties the embeddings, and {head.tensor.name} differs from"
+            f" {embedding.tensor.name}: most engines, and transformers before 5, drop it",
             'write "tie_word_embeddings": false into config.json',
-            evidence=[evidence],
+            evidence=[difference],
         )
+
+
+def _describe_difference(head: StoredTensor, embedding: StoredTensor) -> str | None:
+    """How the head differs from the input embedding; None where it is the same."""
+    if head.shape != embedding.shape:
+        return f"{head.name} is {list(head.shape)}, {embedding.name} {list(embedding.shape)}"
+    comparison = compare_tensor_samples(head, embedding)
+    if comparison.same == comparison.seen:
+        return None
+    return (
+        f"{comparison.seen - comparison.same:,} of {comparison.seen:,} values that were compared"
+        " differ"
+    )

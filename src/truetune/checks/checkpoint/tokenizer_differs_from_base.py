@@ -47,7 +47,9 @@ from truetune.checks.rule import CheckpointRule
 from truetune.errors import TokenizerError
 from truetune.render.tokenizer_folder import read_json
 
-CUTS = ("normalizer", "pre_tokenizer")
+# What decides where a text is cut; the post-processor adds tokens around it, which other rules compare.
+PARTS_THAT_CUT = ("normalizer", "pre_tokenizer")
+SHOWN_CHARS = 120
 
 
 class TokenizerDiffersFromBase(CheckpointRule):
@@ -59,75 +61,84 @@ class TokenizerDiffersFromBase(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         base = self.subject.base
-        both = base is not None and _read(self.subject.folder) and _read(base.folder)
-        return (
-            None
-            if both
-            else Unmet("tokenizer.json is not in both folders", "put it beside the weights")
-        )
+        if (
+            base is None
+            or not _read_tokenizer(self.subject.folder)
+            or not _read_tokenizer(base.folder)
+        ):
+            return Unmet("tokenizer.json is not in both folders", "put it beside the weights")
+        return None
 
     def figure(self) -> str:
         base = self.subject.base
-        mine, theirs = (
-            _read(self.subject.folder) or {},
-            _read(base.folder) if base is not None else None,
-        )
-        common = _vocabulary(mine).keys() & _vocabulary(theirs or {}).keys()
+        own = _read_tokenizer(self.subject.folder) or {}
+        of_base = (_read_tokenizer(base.folder) or {}) if base is not None else {}
+        common = _vocabulary_of(own).keys() & _vocabulary_of(of_base).keys()
         return f"{len(common):,} of {len(common):,} tokens that both have keep their id"
 
     def findings(self) -> Iterator[Finding]:
         base = self.subject.base
-        mine = _read(self.subject.folder)
-        theirs = _read(base.folder) if base is not None else None
-        if mine is None or theirs is None:
+        own = _read_tokenizer(self.subject.folder)
+        of_base = _read_tokenizer(base.folder) if base is not None else None
+        if own is None or of_base is None:
             return
-        changed = [part for part in CUTS if _cuts(mine.get(part)) != _cuts(theirs.get(part))]
-        moved = _moved(_vocabulary(mine), _vocabulary(theirs))
-        if changed or moved:
-            evidence = [
-                f"{part}: {_short(mine.get(part))}; the base: {_short(theirs.get(part))}"
-                for part in changed
-            ]
-            evidence += (
-                [f"{len(moved):,} tokens have another id, {moved[0]!r} first"] if moved else []
-            )
-            yield self.finding(
-                f"{' and '.join(changed) or 'ids'} of tokenizer.json are not the base's: a text"
-                " gets other ids",
-                "put the tokenizer that was used in training into both training and serving",
-                evidence=evidence,
-                cases=[Case("", file="tokenizer.json")],
-            )
+        changed = [
+            part
+            for part in PARTS_THAT_CUT
+            if _without_offsets(own.get(part)) != _without_offsets(of_base.get(part))
+        ]
+        moved = _tokens_with_other_id(_vocabulary_of(own), _vocabulary_of(of_base))
+        if not changed and not moved:
+            return
+        evidence = [
+            f"{part}: {_shorten_json(own.get(part))}; the base: {_shorten_json(of_base.get(part))}"
+            for part in changed
+        ]
+        if moved:
+            evidence.append(f"{len(moved):,} tokens have another id, {moved[0]!r} first")
+        yield self.finding(
+            f"{' and '.join(changed) or 'ids'} of tokenizer.json are not the base's: a text"
+            " gets other ids",
+            "put the tokenizer that was used in training into both training and serving",
+            evidence=evidence,
+            cases=[Case("", file="tokenizer.json")],
+        )
 
 
-def _read(folder: Path) -> dict[str, Any] | None:
-    """None where there is none, or the rules on tokenizers say that it is broken."""
+def _read_tokenizer(folder: Path) -> dict[str, Any] | None:
+    """The content of tokenizer.json; None where there is none, or the rules on tokenizers say that it is broken."""
     try:
         return read_json(folder / "tokenizer.json")
     except TokenizerError:
         return None
 
 
-def _cuts(part: Any) -> Any:
-    """Without what changes offsets and no id."""
+def _without_offsets(part: Any) -> Any:
+    """A part without what changes offsets and no id: releases of tokenizers write `trim_offsets` differently."""
     if isinstance(part, dict):
-        return {name: _cuts(value) for name, value in part.items() if name != "trim_offsets"}
-    return [_cuts(value) for value in part] if isinstance(part, list) else part
+        return {
+            name: _without_offsets(value) for name, value in part.items() if name != "trim_offsets"
+        }
+    return [_without_offsets(value) for value in part] if isinstance(part, list) else part
 
 
-def _vocabulary(tokenizer: dict[str, Any]) -> dict[str, Any]:
+def _vocabulary_of(tokenizer: dict[str, Any]) -> dict[str, Any]:
+    """Token -> id; empty for Unigram models, whose vocabulary is a list of tokens and scores."""
     model = tokenizer.get("model")
     vocabulary = model.get("vocab") if isinstance(model, dict) else None
     return vocabulary if isinstance(vocabulary, dict) else {}
 
 
-def _moved(mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
-    return [token for token, id in theirs.items() if token in mine and mine[token] != id]
+def _tokens_with_other_id(own: dict[str, Any], of_base: dict[str, Any]) -> list[str]:
+    """Tokens of both vocabularies whose ids differ."""
+    return [token for token, id in of_base.items() if token in own and own[token] != id]
 
 
-def _short(value: Any, longest: int = 120) -> str:
+def _shorten_json(value: Any) -> str:
+    """A value as JSON, as far as a line holds it."""
     text = json.dumps(value)
-    return text if len(text) <= longest else f"{text[:longest]}..."
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."

@@ -50,37 +50,38 @@ class TrainedStopNotInGenerationConfig(CheckpointRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.generation_config:
             return NO_GENERATION_CONFIG
-        if not self._trained():
+        if not self._trained_stops():
             return Unmet(
                 "no run.json names the stop tokens that were trained", "train with truetune train"
             )
         return None
 
     def figure(self) -> str:
-        count = len(self._trained())
+        count = len(self._trained_stops())
         return f"{count:,} of {count:,} trained stop tokens are in {FILE}"
 
-    def _trained(self) -> list[dict[str, Any]]:
-        listed = self.subject.run.get("stops")
-        stops = listed if isinstance(listed, list) else []
+    def _trained_stops(self) -> list[dict[str, Any]]:
+        """The stop tokens of run.json (`token`, `id`) that stood in labels."""
+        stops = self.subject.run.get("stops")
+        if not isinstance(stops, list):
+            return []
         return [stop for stop in stops if isinstance(stop, dict) and stop.get("trained") is True]
 
     def findings(self) -> Iterator[Finding]:
-        value = self.subject.generation_config.get("eos_token_id")
         if not self.subject.generation_config:
             return
-        known = value if isinstance(value, list) else [value]
-        trained = self._trained()
-        lost = [stop for stop in trained if stop.get("id") not in known]
-        if lost:
-            ids = ", ".join(
-                str(id)
-                for id in [*(id for id in known if id is not None), *(s.get("id") for s in lost)]
-            )
-            yield self.finding(
-                f"answers were trained to end with {lost[0].get('token')} ({lost[0].get('id')}),"
-                f" and {FILE} does not stop there",
-                f'write "eos_token_id": [{ids}] into {FILE}',
-                evidence=[f"{FILE} stops at {value}"],
-                cases=[Case(f"eos_token_id: {value}", file=FILE)],
-            )
+        value = self.subject.generation_config.get("eos_token_id")
+        served = value if isinstance(value, list) else [value]
+        unserved = [stop for stop in self._trained_stops() if stop.get("id") not in served]
+        if not unserved:
+            return
+        # The ids that stand there stay: others may be trained elsewhere.
+        ids = [id for id in served if id is not None] + [stop.get("id") for stop in unserved]
+        first = unserved[0]
+        yield self.finding(
+            f"answers were trained to end with {first.get('token')} ({first.get('id')}),"
+            f" and {FILE} does not stop there",
+            f'write "eos_token_id": [{", ".join(map(str, ids))}] into {FILE}',
+            evidence=[f"{FILE} stops at {value}"],
+            cases=[Case(f"eos_token_id: {value}", file=FILE)],
+        )

@@ -29,9 +29,10 @@ Safe: the field changes no value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from truetune.checks.checkpoint.architecture import setting
+from truetune.checks.checkpoint.model_settings import model_setting
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -46,39 +47,59 @@ class UseCacheSavedOff(CheckpointRule):
     opens = False
 
     def unmet(self) -> Unmet | None:
-        there = self.subject.config or self.subject.generation_config
-        return None if there else Unmet("there is no config.json and no generation_config.json")
+        if self.subject.config or self.subject.generation_config:
+            return None
+        return Unmet("there is no config.json and no generation_config.json")
 
     def figure(self) -> str:
-        files = {
+        values = (
+            f"{_describe_value(model_setting(settings, 'use_cache'))} in {name}"
+            for name, settings in self._files().items()
+            if settings
+        )
+        return f"use_cache is {' and '.join(values)}"
+
+    def _files(self) -> dict[str, Mapping[str, Any]]:
+        """The settings of both files by name."""
+        return {
             "config.json": self.subject.config,
             "generation_config.json": self.subject.generation_config,
         }
-        told = (
-            f"{setting(values, 'use_cache')} in {name}" for name, values in files.items() if values
-        )
-        return f"use_cache is {' and '.join(told)}".replace("None", "not set").replace(
-            "True", "true"
-        )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        files = {"config.json": found.config, "generation_config.json": found.generation_config}
-        off = [name for name, values in files.items() if setting(values, "use_cache") is False]
-        if off:
-            harmless = off == ["config.json"] and found.has("generation_config.json")
+        off = [
+            name
+            for name, settings in self._files().items()
+            if model_setting(settings, "use_cache") is False
+        ]
+        if not off:
+            return
+        files = " and ".join(off)
+        cases = [Case("use_cache: false", file=name) for name in off]
+        # generate() goes by generation_config.json where there is one; then config.json does no harm.
+        if off == ["config.json"] and self.subject.has("generation_config.json"):
             yield self.finding(
-                f"use_cache is false in {' and '.join(off)}"
-                + ("" if harmless else ": generation computes the whole text again for each token"),
-                f'write "use_cache": true into {" and ".join(off)}'
-                + ("" if harmless else "; model.generate(..., use_cache=True) does the same once"),
-                severity="info" if harmless else "warning",
-                evidence=(
-                    ["generate() goes by generation_config.json, where it is on"]
-                    if harmless
-                    else [
-                        "training with gradient checkpointing switches it off, and it is saved along"
-                    ]
-                ),
-                cases=[Case("use_cache: false", file=name) for name in off],
+                f"use_cache is false in {files}",
+                f'write "use_cache": true into {files}',
+                severity="info",
+                evidence=["generate() goes by generation_config.json, where it is on"],
+                cases=cases,
             )
+            return
+        yield self.finding(
+            f"use_cache is false in {files}: generation computes the whole text again for each"
+            " token",
+            f'write "use_cache": true into {files}; model.generate(..., use_cache=True) does the'
+            " same once",
+            evidence=[
+                "training with gradient checkpointing switches it off, and it is saved along"
+            ],
+            cases=cases,
+        )
+
+
+def _describe_value(value: object) -> str:
+    """A value as JSON spells it, or that there is none."""
+    if value is None:
+        return "not set"
+    return "true" if value is True else str(value)

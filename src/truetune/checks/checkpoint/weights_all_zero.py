@@ -31,6 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from truetune.checkpoint.scan_values import TensorValues
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
@@ -45,7 +46,8 @@ class WeightsAllZero(CheckpointRule):
     judges_changes = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.config.get("quantization_config"):
             return Unmet("the model is quantized")
@@ -57,36 +59,41 @@ class WeightsAllZero(CheckpointRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.config.get("quantization_config"):
+        checkpoint = self.subject
+        if checkpoint.config.get("quantization_config"):
             return
-        flat = {
+        # What the base holds so was meant, or is its fault.
+        of_base = checkpoint.base.values if checkpoint.base is not None else {}
+        uniform = {
             name: values
-            for name, values in found.values.items()
-            if (values.zero or values.constant)
-            and min(found.tensors[name].shape) > 1
-            and len(found.tensors[name].shape) > 1
-            and ".lora_" not in name
-            and "mask" not in name
+            for name, values in checkpoint.values.items()
+            if _is_uniform(values)
+            and self._is_weight_matrix(name)
+            and not (name in of_base and _is_uniform(of_base[name]))
         }
-        if flat and found.base is not None:
-            before = found.base.values
-            flat = {
-                n: v
-                for n, v in flat.items()
-                if n not in before or not (before[n].zero or before[n].constant)
-            }
-        if flat:
-            zero = sum(values.zero for values in flat.values())
-            yield self.finding(
-                f"{len(flat):,} of {len(found.values):,} tensors hold one value throughout"
-                f" ({zero:,} of them zero)",
-                "convert or merge again from the trained weights",
-                cases=[
-                    Case(f"{t.name} {list(t.shape)}", file=t.file.name)
-                    for t in map(found.tensors.get, flat)
-                    if t
-                ],
-                count=len(flat),
-                total=len(found.values),
-            )
+        if not uniform:
+            return
+        zero = sum(values.zero for values in uniform.values())
+        tensors = [checkpoint.tensors[name] for name in uniform]
+        yield self.finding(
+            f"{len(uniform):,} of {len(checkpoint.values):,} tensors hold one value throughout"
+            f" ({zero:,} of them zero)",
+            "convert or merge again from the trained weights",
+            cases=[
+                Case(f"{tensor.name} {list(tensor.shape)}", file=tensor.file.name)
+                for tensor in tensors
+            ],
+            count=len(uniform),
+            total=len(checkpoint.values),
+        )
+
+    def _is_weight_matrix(self, name: str) -> bool:
+        """Has it two dimensions or more, and is it neither an adapter's nor a mask?"""
+        # Norms begin as ones, biases and lora_B as zeros, and masks are made of two values.
+        shape = self.subject.tensors[name].shape
+        return len(shape) > 1 and min(shape) > 1 and ".lora_" not in name and "mask" not in name
+
+
+def _is_uniform(values: TensorValues) -> bool:
+    """Are all values of a tensor the same?"""
+    return values.zero or values.constant

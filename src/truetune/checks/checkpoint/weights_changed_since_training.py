@@ -37,7 +37,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
-SETTINGS = ("config.json", "adapter_config.json", "generation_config.json")
+SETTINGS_FILES = ("config.json", "adapter_config.json", "generation_config.json")
 
 
 class WeightsChangedSinceTraining(CheckpointRule):
@@ -61,14 +61,10 @@ class WeightsChangedSinceTraining(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         run, files = self.subject.run, self.subject.run.get("files")
-        if (
-            not self.subject.has(RUN_FILE)
-            or run.get("status") != "finished"
-            or not isinstance(files, dict)
-        ):
+        if self.unmet() is not None or not isinstance(files, dict):
             return
         weights = {name: entry for name, entry in files.items() if name.endswith(".safetensors")}
-        settings = {name: entry for name, entry in files.items() if name in SETTINGS}
+        settings = {name: entry for name, entry in files.items() if name in SETTINGS_FILES}
         changed = list(find_damages(self.subject.folder, weights))
         if changed:
             yield self.finding(
@@ -80,6 +76,7 @@ class WeightsChangedSinceTraining(CheckpointRule):
                 count=len(changed),
                 total=len(weights),
             )
+        # People edit settings on purpose (stop ids, sampling), so it is a note.
         edited = list(find_damages(self.subject.folder, settings))
         if edited:
             yield self.finding(

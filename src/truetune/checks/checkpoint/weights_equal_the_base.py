@@ -49,38 +49,38 @@ class WeightsEqualTheBase(CheckpointRule):
     compares = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        found = self.subject
-        if found.moved and set(found.moved) == set(found.tensors):
+        checkpoint = self.subject
+        if checkpoint.moved and set(checkpoint.moved) == set(checkpoint.tensors):
             return None
         return Unmet(
-            f"{len(found.moved):,} of {len(found.tensors):,} tensors can be compared with the"
-            " base's"
+            f"{len(checkpoint.moved):,} of {len(checkpoint.tensors):,} tensors can be compared with"
+            " the base's"
         )
 
     def figure(self) -> str:
-        moved = sum(m.same < m.seen for m in self.subject.moved.values())
-        return f"{moved:,} of {len(self.subject.moved):,} tensors differ from the base's"
+        movements = self.subject.moved.values()
+        moved = sum(movement.same < movement.seen for movement in movements)
+        return f"{moved:,} of {len(movements):,} tensors differ from the base's"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if (
-            found.kind != "model"
-            or found.base is None
-            or not found.moved
-            or set(found.moved) != set(found.tensors)
-        ):
+        checkpoint, base = self.subject, self.subject.base
+        if checkpoint.kind != "model" or base is None or not checkpoint.moved:
             return
-        if all(m.same == m.seen for m in found.moved.values()):
-            seen = sum(m.seen for m in found.moved.values())
-            yield self.finding(
-                f"all {len(found.moved):,} tensors are equal to those of {found.base.folder.name}:"
-                " nothing was learned or merged",
-                "check that the adapter has an effect before merging, and that it is the trained"
-                " model that is saved",
-                evidence=[
-                    f"{seen:,} of {sum(t.items for t in found.tensors.values()):,} values were"
-                    " compared"
-                ],
-            )
+        # A tensor that the base has not was added by the training, so something was learned.
+        if set(checkpoint.moved) != set(checkpoint.tensors):
+            return
+        movements = checkpoint.moved.values()
+        if any(movement.same != movement.seen for movement in movements):
+            return
+        seen = sum(movement.seen for movement in movements)
+        total = sum(tensor.items for tensor in checkpoint.tensors.values())
+        yield self.finding(
+            f"all {len(movements):,} tensors are equal to those of {base.folder.name}:"
+            " nothing was learned or merged",
+            "check that the adapter has an effect before merging, and that it is the trained"
+            " model that is saved",
+            evidence=[f"{seen:,} of {total:,} values were compared"],
+        )

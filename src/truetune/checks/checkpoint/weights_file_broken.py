@@ -37,6 +37,9 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 
+# Chosen to fit a terminal: a broken index has a fault for each tensor. The cases name all of them.
+SHOWN_FAULTS = 10
+
 
 class WeightsFileBroken(CheckpointRule):
     code = "CKP001"
@@ -63,7 +66,7 @@ class WeightsFileBroken(CheckpointRule):
             f"{files[0]}{more}: {faults[0].text}",
             "copy or download these files again; where the original is broken, save the model"
             " again",
-            evidence=[f"{fault.file}: {fault.text}" for fault in faults[1:10]],
+            evidence=[f"{fault.file}: {fault.text}" for fault in faults[1:SHOWN_FAULTS]],
             cases=[Case(fault.text, file=fault.file) for fault in faults],
             count=len(faults),
         )

@@ -35,13 +35,17 @@ from collections.abc import Iterator
 
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, HEAD_NAMES
 from truetune.checkpoint.safetensors_header import StoredTensor
-from truetune.checks.checkpoint.architecture import number
+from truetune.checks.checkpoint.model_settings import positive_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import CheckpointRule
 
-FLAT = ("_flat_param", "_fsdp_wrapped_module")
-DEEPEST = 2
-"""Dots in the name of a model's own embedding or head; others belong to parts with another vocabulary"""
+FLAT_MARKS = ("_flat_param", "_fsdp_wrapped_module")
+# Dots in the name of a model's own embedding or head (`model.embed_tokens.weight`); deeper ones belong to parts with
+# another vocabulary.
+MAX_DOTS = 2
+FAMILIES_OF_LLAMA_FORM = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2")
+"""Values of `model_type` whose projections have the shapes that config.json gives, without exceptions"""
+NAMES_OF_OTHER_PARTS = ("vis", "audio", "image")
 REMEDY = (
     "gather before saving (trainer.save_model, accelerator.get_state_dict), or run zero_to_fp32.py"
     " on the shards"
@@ -61,80 +65,96 @@ class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject
-        if found.has("zero_to_fp32.py") and not found.weights.files and not found.weights.pickled:
+        checkpoint = self.subject
+        weights = checkpoint.weights
+        if checkpoint.has("zero_to_fp32.py") and not weights.files and not weights.pickled:
             yield self.finding(
                 "the folder holds ZeRO's shards and no weights of the whole model", REMEDY
             )
-        bad = [(tensor, why) for tensor in found.tensors.values() if (why := self._why(tensor))]
-        if not bad:
+        partial = []
+        for tensor in checkpoint.tensors.values():
+            reason = self._why_not_whole(tensor)
+            if reason is not None:
+                partial.append((tensor, reason))
+        if not partial:
             return
-        empty = sum(not tensor.items for tensor, _ in bad)
-        what = f"{empty:,} are empty" if empty else bad[0][1]
+        empty = sum(not tensor.items for tensor, _ in partial)
+        fault = f"{empty:,} are empty" if empty else partial[0][1]
         yield self.finding(
-            f"{len(bad):,} of {len(found.tensors):,} tensors are not whole: {what}",
+            f"{len(partial):,} of {len(checkpoint.tensors):,} tensors are not whole: {fault}",
             REMEDY,
-            evidence=[f"{found.size:,} bytes in all"],
+            evidence=[f"{checkpoint.size:,} bytes in all"],
             cases=[
-                Case(f"{tensor.name} {list(tensor.shape)}: {why}", file=tensor.file.name)
-                for tensor, why in bad
+                Case(f"{tensor.name} {list(tensor.shape)}: {reason}", file=tensor.file.name)
+                for tensor, reason in partial
             ],
-            count=len(bad),
-            total=len(found.tensors),
+            count=len(partial),
+            total=len(checkpoint.tensors),
         )
 
-    def _why(self, tensor: StoredTensor) -> str | None:
+    def _why_not_whole(self, tensor: StoredTensor) -> str | None:
         """Why a tensor is not a whole one; None where it is, or where config.json does not tell."""
         if not tensor.items:
             return "no values"
-        if any(mark in tensor.name for mark in FLAT):
+        if any(mark in tensor.name for mark in FLAT_MARKS):
             return "a flattened parameter of FSDP"
-        config = self.subject.config
-        is_plain = tensor.dtype.startswith(("F", "BF")) and not config.get("quantization_config")
-        # An adapter's matrices have the shapes of its rank, and quantized ones are packed.
-        if self.subject.kind == "adapter" or not is_plain or not tensor.name.endswith(".weight"):
+        if not self._has_known_shape(tensor):
             return None
-        hidden = number(config, "hidden_size", "n_embd", "d_model")
-        if hidden and (why := self._why_as_vocabulary(tensor, hidden)) is not None:
-            return why
+        hidden = positive_number(self.subject.config, "hidden_size", "n_embd", "d_model")
+        reason = self._why_as_vocabulary(tensor, hidden) if hidden else None
+        if reason is not None:
+            return reason
         if len(tensor.shape) == 1 and tensor.name.endswith("_proj.weight"):
             return "a matrix is expected"
-        is_text = not any(part in tensor.name for part in ("vis", "audio", "image"))
-        wanted = self._attention(tensor.name, hidden) if hidden and is_text else None
-        if wanted and len(tensor.shape) == 2 and tensor.shape != wanted:
-            return f"config.json makes it {list(wanted)}"
-        return None
+        return self._why_as_projection(tensor, hidden) if hidden else None
+
+    def _has_known_shape(self, tensor: StoredTensor) -> bool:
+        """Is it a plain weight of a model? An adapter's have the shapes of its rank, and quantized ones are packed."""
+        is_quantized = bool(self.subject.config.get("quantization_config"))
+        is_plain = tensor.dtype.startswith(("F", "BF")) and not is_quantized
+        return self.subject.kind != "adapter" and is_plain and tensor.name.endswith(".weight")
+
+    def _why_as_projection(self, tensor: StoredTensor, hidden: int) -> str | None:
+        """Why it has not the shape of its projection; None where it has, or where no shape is known."""
+        if any(part in tensor.name for part in NAMES_OF_OTHER_PARTS) or len(tensor.shape) != 2:
+            return None
+        expected = self._shape_of_projection(tensor.name, hidden)
+        if not expected or tensor.shape == expected:
+            return None
+        return f"config.json makes it {list(expected)}"
 
     def _why_as_vocabulary(self, tensor: StoredTensor, hidden: int) -> str | None:
         """Why it is no whole embedding or head; None where it is one, or is something else."""
-        if (
-            not tensor.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
-            or tensor.name.count(".") > DEEPEST
-        ):
+        is_of_tokens = tensor.name.endswith((*EMBEDDING_NAMES, *HEAD_NAMES))
+        if not is_of_tokens or tensor.name.count(".") > MAX_DOTS:
             return None
         if len(tensor.shape) != 2:
             return f"a matrix is expected, with rows of {hidden:,}"
         config = self.subject.config
-        rows = number(config, "vocab_size") if "text_config" not in config else None
+        rows = positive_number(config, "vocab_size") if "text_config" not in config else None
         if rows is not None and tensor.shape[0] < rows:
             return f"vocab_size is {rows:,}"
         return None
 
-    def _attention(self, name: str, hidden: int) -> tuple[int, int] | None:
+    def _shape_of_projection(self, name: str, hidden: int) -> tuple[int, int] | None:
         """The shape of a projection, where config.json leaves no doubt (families of Llama's form)."""
         config = self.subject.config
-        heads, size = number(config, "num_attention_heads"), number(config, "head_dim")
-        kinds = ("llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gemma2")
-        if config.get("model_type") not in kinds or not heads or "layers." not in name:
+        heads = positive_number(config, "num_attention_heads")
+        is_known = config.get("model_type") in FAMILIES_OF_LLAMA_FORM
+        if not is_known or not heads or "layers." not in name:
             return None
-        groups = number(config, "num_key_value_heads") or heads
-        size, wide = size or hidden // heads, number(config, "intermediate_size") or 0
-        shapes = dict.fromkeys(("k_proj", "v_proj"), (groups * size, hidden))
-        shapes |= {"q_proj": (heads * size, hidden), "o_proj": (hidden, heads * size)}
-        if wide:
-            shapes |= {
-                "gate_proj": (wide, hidden),
-                "up_proj": (wide, hidden),
-                "down_proj": (hidden, wide),
-            }
+        # Without grouped heads there is no setting for them; head_dim is left out where it divides evenly.
+        groups = positive_number(config, "num_key_value_heads") or heads
+        size = positive_number(config, "head_dim") or hidden // heads
+        shapes = {
+            "k_proj": (groups * size, hidden),
+            "v_proj": (groups * size, hidden),
+            "q_proj": (heads * size, hidden),
+            "o_proj": (hidden, heads * size),
+        }
+        inner = positive_number(config, "intermediate_size")
+        if inner:
+            shapes["gate_proj"] = (inner, hidden)
+            shapes["up_proj"] = (inner, hidden)
+            shapes["down_proj"] = (hidden, inner)
         return shapes.get(name.split(".")[-2])

@@ -37,7 +37,12 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile, ShellCommand, number_of, option
+from truetune.parsing.shell_commands import (
+    CommandFile,
+    ShellCommand,
+    last_option,
+    parse_whole_number,
+)
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
 """What names of chat models hold"""
@@ -61,7 +66,7 @@ class HarnessRun(NamedTuple):
     @property
     def model(self) -> str:
         """What is loaded, with its arguments: `pretrained=...,peft=...`"""
-        return option(self.options, "--model_args", "-a") or ""
+        return last_option(self.options, "--model_args", "-a") or ""
 
     @property
     def is_without_template(self) -> bool:
@@ -70,19 +75,19 @@ class HarnessRun(NamedTuple):
 
     @property
     def has_template(self) -> bool:
-        return option(self.options, "--apply_chat_template") is not None
+        return last_option(self.options, "--apply_chat_template") is not None
 
     @property
     def joins_its_examples(self) -> bool:
         """Do the few-shot examples of a chat model, with their answers, stand in one user turn?"""
-        shots = number_of(option(self.options, "--num_fewshot", "-f"))
-        is_split = option(self.options, "--fewshot_as_multiturn") is not None
+        shots = parse_whole_number(last_option(self.options, "--num_fewshot", "-f"))
+        is_split = last_option(self.options, "--fewshot_as_multiturn") is not None
         return self.has_template and bool(shots) and not is_split and self.loads_a_chat_model
 
     @property
     def loads_a_chat_model(self) -> bool:
         """Does the harness itself load a model whose name, or that of its base, is one of a chat model?"""
-        if (option(self.options, "--model", "-m") or "") not in LOADS_ITSELF:
+        if (last_option(self.options, "--model", "-m") or "") not in LOADS_ITSELF:
             return False
         names = re.findall(r"(?:pretrained|peft|tokenizer)=['\"]?([^,'\"\s]+)", self.model)
         return any(CHAT.search(f"{name} {self.saved_from.get(name, '')}") for name in names)
@@ -100,7 +105,7 @@ class HarnessRunWithoutChatTemplate(CommandRule):
     def findings(self) -> Iterator[Finding]:
         for run in harness_runs(self.subject):
             if run.is_without_template:
-                tasks = option(run.options, "--tasks", "-t") or ""
+                tasks = last_option(run.options, "--tasks", "-t") or ""
                 yield self.finding(
                     "lm_eval asks a chat model without its chat template: in a form that it was never trained on",
                     "add --apply_chat_template (and --fewshot_as_multiturn with few-shot examples), and measure the"
@@ -126,6 +131,6 @@ def harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
     for command in file.commands:
         for words in (("lm_eval",), ("lm-eval",), ("-m", "lm_eval")):
             options = command.behind(*words)
-            if options is not None and option(options, "--tasks", "-t") is not None:
+            if options is not None and last_option(options, "--tasks", "-t") is not None:
                 yield HarnessRun(command, options, file.saved_from)
                 break

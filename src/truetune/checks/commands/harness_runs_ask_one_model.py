@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.commands.harness_run_without_chat_template import HarnessRun, harness_runs
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile
+from truetune.parsing.shell_commands import CommandFile
 
 NO_WEIGHTS = frozenset(("tokenizer", "batch_size", "trust_remote_code", "parallelize"))
 """Arguments of a model that say nothing of its weights"""

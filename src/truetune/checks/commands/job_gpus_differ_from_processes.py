@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.job_launches import Launched, find_launches, gpus_of, shares_gpus, visible_gpus
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile
+from truetune.parsing.shell_commands import CommandFile
 
 
 class JobGpusDifferFromProcesses(CommandRule):

@@ -37,7 +37,7 @@ from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import CommandRule
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import SETTINGS
-from truetune.parsing.shell import CommandFile, ShellCommand, option
+from truetune.parsing.shell_commands import CommandFile, ShellCommand, last_option
 
 MODEL = ("--model_name_or_path", "--model", "--model_name", "--base_model", "--model_id_or_path")
 TRAINS = (
@@ -88,8 +88,8 @@ def _trainings(file: CommandFile) -> Iterator[Training]:
     """The commands that train in float16, with the model that they name."""
     for command in file.commands:
         words = command.words
-        model = option(words, *MODEL)
-        if not model or all(option(words, name) is None for name in TRAINS):
+        model = last_option(words, *MODEL)
+        if not model or all(last_option(words, name) is None for name in TRAINS):
             continue
         sign = _sign(command, Path(file.path).parent)
         if sign is not None and _value(words, "--bf16") in OFF:
@@ -101,15 +101,15 @@ def _sign(command: ShellCommand, folder: Path) -> str | None:
     words = command.words
     if _value(words, "--fp16") in ON:
         return "--fp16"
-    if option(words, "--mixed_precision") == "fp16":
+    if last_option(words, "--mixed_precision") == "fp16":
         return "--mixed_precision fp16"
-    named = option(words, "--deepspeed", "--deepspeed_config", "--deepspeed_config_file")
+    named = last_option(words, "--deepspeed", "--deepspeed_config", "--deepspeed_config_file")
     return named if named and _enables_float16(folder / named) else None
 
 
 def _value(words: tuple[str, ...], name: str) -> str | None:
     """The value of a switch, in lower case; "" for one that stands alone."""
-    value = option(words, name)
+    value = last_option(words, name)
     return value.lower() if value is not None else None
 
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import CommandFile, ShellCommand
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 
 BACKEND = re.compile(
     r"(?:GGML|LLAMA)_(?:CUDA|CUBLAS|HIP|HIPBLAS|VULKAN|SYCL|METAL|MUSA|CANN|OPENCL|BLAS)|whl/(?:cu|rocm|vulkan|metal)"

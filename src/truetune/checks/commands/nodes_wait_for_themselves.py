@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.node_meetings import LOOPBACK, OWN_NAME, Meeting, find_meetings
 from truetune.checks.rule import CommandRule
-from truetune.parsing.shell import ASSIGNMENT, CommandFile
+from truetune.parsing.shell_commands import ASSIGNMENT, CommandFile
 
 FIRST_OF_SLURM = '$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)'
 

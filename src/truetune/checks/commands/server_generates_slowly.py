@@ -41,7 +41,7 @@ from typing import NamedTuple
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell import CommandFile, number_of, option
+from truetune.parsing.shell_commands import CommandFile, last_option, parse_whole_number
 
 SGLANG = "sglang.launch_server"
 LLAMA_CPP = "llama-server"
@@ -105,13 +105,13 @@ def _servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
 
 def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What vLLM's options cost."""
-    if option(options, "--enforce-eager") is not None:
+    if last_option(options, "--enforce-eager") is not None:
         yield SlowOption(
             "--enforce-eager", "--enforce-eager leaves CUDA graphs out", "remove --enforce-eager"
         )
     yield from _one_at_a_time(options, "--max-num-seqs")
     yield from _wide_or_offloaded(options)
-    if option(options, "--quantization", "-q") == "bitsandbytes":
+    if last_option(options, "--quantization", "-q") == "bitsandbytes":
         yield SlowOption(
             "--quantization bitsandbytes",
             "--quantization bitsandbytes dequantizes each layer for each token",
@@ -121,7 +121,7 @@ def _slow_in_vllm(options: tuple[str, ...]) -> Iterator[SlowOption]:
 
 def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What SGLang's options cost."""
-    if option(options, "--disable-cuda-graph") is not None:
+    if last_option(options, "--disable-cuda-graph") is not None:
         yield SlowOption(
             "--disable-cuda-graph",
             "--disable-cuda-graph starts each kernel of each token by itself",
@@ -133,13 +133,13 @@ def _slow_in_sglang(options: tuple[str, ...]) -> Iterator[SlowOption]:
 
 def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What the options of text-generation-inference cost."""
-    if option(options, "--cuda-graphs") == "0":
+    if last_option(options, "--cuda-graphs") == "0":
         yield SlowOption(
             "--cuda-graphs 0",
             "--cuda-graphs 0 starts each kernel of each token by itself",
             "remove --cuda-graphs 0",
         )
-    quantized = option(options, "--quantize") or ""
+    quantized = last_option(options, "--quantize") or ""
     if quantized.startswith("bitsandbytes"):
         yield SlowOption(
             f"--quantize {quantized}",
@@ -150,7 +150,7 @@ def _slow_in_tgi(options: tuple[str, ...]) -> Iterator[SlowOption]:
 
 def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """What llama.cpp's options cost; without -ngl, it puts on the GPU what fits."""
-    layers = number_of(option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
+    layers = parse_whole_number(last_option(options, "-ngl", "--n-gpu-layers", "--gpu-layers"))
     if layers is not None and 0 <= layers < WHOLE_MODEL:
         yield SlowOption(
             f"-ngl {layers}",
@@ -162,7 +162,7 @@ def _slow_in_llama_cpp(options: tuple[str, ...]) -> Iterator[SlowOption]:
 
 def _one_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
     """That the server takes one request after another."""
-    if option(options, name) in PLAIN_NUMBERS:
+    if last_option(options, name) in PLAIN_NUMBERS:
         yield SlowOption(
             f"{name} 1",
             f"{name} 1 answers one request after another",
@@ -172,14 +172,14 @@ def _one_at_a_time(options: tuple[str, ...], name: str) -> Iterator[SlowOption]:
 
 def _wide_or_offloaded(options: tuple[str, ...]) -> Iterator[SlowOption]:
     """Options that vLLM and SGLang spell alike, on the bytes that each token reads."""
-    dtype = option(options, "--dtype")
+    dtype = last_option(options, "--dtype")
     if dtype in ("float32", "float"):
         yield SlowOption(
             f"--dtype {dtype}",
             f"--dtype {dtype} reads twice the bytes for each token",
             f"remove --dtype {dtype} or set it to bfloat16",
         )
-    offloaded = option(options, "--cpu-offload-gb")
+    offloaded = last_option(options, "--cpu-offload-gb")
     if offloaded and offloaded.replace(".", "").isdecimal() and float(offloaded) > 0:
         yield SlowOption(
             f"--cpu-offload-gb {offloaded}",

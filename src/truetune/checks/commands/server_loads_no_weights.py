@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import CommandRule
 from truetune.checks.vllm_servers import Server, vllm_servers
-from truetune.parsing.shell import CommandFile, option
+from truetune.parsing.shell_commands import CommandFile, last_option
 
 
 class ServerLoadsNoWeights(CommandRule):
@@ -45,7 +45,7 @@ class ServerLoadsNoWeights(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for server in vllm_servers(self.subject):
-            if option(server.options, "--load-format") == "dummy":
+            if last_option(server.options, "--load-format") == "dummy":
                 yield self.finding(
                     "this server answers with random weights: --load-format dummy reads no file",
                     "remove --load-format dummy",

@@ -11,8 +11,8 @@ from typing import IO
 from truetune.checks.config.keys import entries, untold
 from truetune.checks.config.table import files_of
 from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
+from truetune.data.file_records import is_array, read_records
 from truetune.data.files import Source, open_raw, open_unpacked
-from truetune.data.records import is_array, read_records
 from truetune.errors import DataError
 from truetune.parsing.columnar_reader import open_parquet
 from truetune.parsing.decompression import UNREADABLE

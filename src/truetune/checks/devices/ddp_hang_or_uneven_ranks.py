@@ -32,11 +32,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
+from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.settings import flat
-
-STREAMING = ("streaming", "dataset_streaming")
 
 
 class DdpHangOrUnevenRanks(DeviceRule):
@@ -47,6 +46,7 @@ class DdpHangOrUnevenRanks(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         other, world = flat(self.training.other), self.subject.world
+        # Where the last batch is dropped, every process drops to the same number.
         if world < 2 or other.get("dataloader_drop_last"):
             return
         if other.get("even_batches") is False:
@@ -56,8 +56,10 @@ class DdpHangOrUnevenRanks(DeviceRule):
                 "leave even_batches on, or set dataloader_drop_last: true",
                 cases=[case(self.config, False, "accelerator_config.even_batches", "even_batches")],
             )
-        stream = any(other.get(name) for name in STREAMING)
-        if stream and other.get("dispatch_batches") is False and (self.training.max_steps or 0) < 1:
+        stream = any(other.get(name) for name in STREAMING_KEYS)
+        reads_alone = other.get("dispatch_batches") is False
+        # With max_steps the run ends before any process has read its part to the end.
+        if stream and reads_alone and (self.training.max_steps or 0) < 1:
             yield self.finding(
                 f"{world} processes read a stream on their own (dispatch_batches: false) until it"
                 " ends, which may be at different times",

@@ -36,16 +36,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.model import architecture
+from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
+from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import estimate
 from truetune.memory.settings import resolve
 from truetune.spec.stacks.readers import launches_of_several
-
-PLACES_ITSELF = ("axolotl", "llama-factory")
-"""Stacks that put the model on each process's own GPU, whatever is asked"""
-SPREADING = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 class DeviceMapAutoWithDdp(DeviceRule):
@@ -59,41 +56,36 @@ class DeviceMapAutoWithDdp(DeviceRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        asked, visible = self.training.device_map, self.machine.visible
-        cases = [case(self.config, asked, "training.device_map")]
-        if asked not in SPREADING:
+        device_map, visible = self.training.device_map, self.machine.visible
+        if device_map not in SPREADING_MAPS:
             return
-        sharded = (
-            "DeepSpeed"
-            if self.training.deepspeed_stage is not None
-            else "FSDP"
-            if self.training.fsdp
-            else None
-        )
+        cases = [case(self.config, device_map, "training.device_map")]
+        sharding = self._sharding()
+        # The settings may not name the processes while a command of the project does: then their number is not known.
         command = next(launches_of_several(Path(self.config.path)), None)
-        several = (
-            f"{self.subject.world}" if self.subject.world > 1 else "several" if command else ""
-        )
+        processes = "several" if command else ""
+        if self.subject.world > 1:
+            processes = f"{self.subject.world}"
         evidence = [f"several processes: {command}"] if command else []
-        if several and self.config.stack not in PLACES_ITSELF:
+        if processes and self.config.stack not in STACKS_THAT_PLACE_THE_MODEL:
             yield self.finding(
-                f"device_map: {asked} spreads the model over all GPUs in each of {several}"
+                f"device_map: {device_map} spreads the model over all GPUs in each of {processes}"
                 " processes; accelerate stops such a run",
                 "leave device_map out, so that each process uses its own GPU",
                 evidence=evidence,
                 cases=cases,
             )
-        elif sharded:
+        elif sharding:
             yield self.finding(
-                f"device_map: {asked} spreads the model over all GPUs in each process, beside"
-                f" {sharded}, which gives each process a GPU of its own",
+                f"device_map: {device_map} spreads the model over all GPUs in each process, beside"
+                f" {sharding}, which gives each process a GPU of its own",
                 "leave device_map out",
                 severity="warning",
                 cases=cases,
             )
-        elif several:
+        elif processes:
             yield self.finding(
-                f"device_map: {asked} has no effect in {several} processes: {self.config.stack}"
+                f"device_map: {device_map} has no effect in {processes} processes: {self.config.stack}"
                 " puts the whole model on each process's own GPU; in one process it spreads the"
                 " layers over all GPUs, one busy at a time",
                 "leave device_map out; where the layers are spread after all, the launch starts one"
@@ -104,18 +96,24 @@ class DeviceMapAutoWithDdp(DeviceRule):
             )
         elif self.subject.world == 1 and len(visible) > 1 and self._fits_on_one():
             yield self.finding(
-                f"device_map: {asked} spreads the model over {len(visible)} GPUs, which then work"
-                " one after the other",
+                f"device_map: {device_map} spreads the model over {len(visible)} GPUs, which then"
+                " work one after the other",
                 "leave device_map out and launch a process for each GPU (torchrun --nproc_per_node"
                 f" {len(visible)})",
                 severity="warning",
                 cases=cases,
             )
 
+    def _sharding(self) -> str:
+        """What shards the weights, for a message; empty where nothing does."""
+        if self.training.deepspeed_stage is not None:
+            return "DeepSpeed"
+        return "FSDP" if self.training.fsdp else ""
+
     def _fits_on_one(self) -> bool:
-        """Where it does not, or nobody knows, spreading it may be the purpose."""
-        known = architecture(self.config)
-        if known is None:
+        """Does the run fit one GPU? Where it does not, or nobody knows, spreading it may be the purpose."""
+        model = find_architecture(self.config)
+        if model is None:
             return False
-        need = estimate(known, resolve(self.config, known, gpus=1)).peak.total
+        need = estimate(model, resolve(self.config, model, gpus=1)).peak.total
         return need <= min(self.machine.gpus[index].memory for index in self.machine.visible)

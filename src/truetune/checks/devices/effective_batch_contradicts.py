@@ -60,23 +60,25 @@ class EffectiveBatchContradicts(DeviceRule):
         settings, training = self._deepspeed(), self.training
         rows, steps = training.per_device_train_batch_size, training.gradient_accumulation_steps
         world = self.subject.world
+        # `auto` and what is left out are filled in from the run's settings and cannot contradict them. In one process
+        # the number of processes may not be known yet, and so the product is not compared.
         expected = {
             "train_micro_batch_size_per_gpu": rows,
             "gradient_accumulation_steps": steps,
             "train_batch_size": rows * steps * world if rows and steps and world > 1 else None,
         }
-        wrong = [
+        contradictions = [
             f"{name} is {settings[name]:,}, the run's own settings give {value:,}"
             for name, value in expected.items()
             if value and type(settings.get(name)) is int and settings[name] != value
         ]
-        if wrong:
+        if contradictions:
             yield self.finding(
-                f"DeepSpeed's {wrong[0]}",
+                f"DeepSpeed's {contradictions[0]}",
                 "write `auto` for it in the DeepSpeed settings",
                 evidence=[
                     f"{rows} rows x {steps} steps of accumulation x {world} processes",
-                    *wrong[1:],
+                    *contradictions[1:],
                 ],
                 cases=[case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
             )

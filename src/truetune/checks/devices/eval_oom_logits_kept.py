@@ -42,18 +42,21 @@ predicted tokens stay the same. `eval_accumulation_steps` only moves the logits 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
+from math import prod
 
 from truetune.checks.config.keys import case
 from truetune.checks.config.model import settings
-from truetune.checks.devices.model import eval_rows
+from truetune.checks.devices.run_size import count_eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import GIB
 
-LITTLE = 1 * GIB
-"""Bytes; less goes unnoticed"""
+# Chosen, not measured: less fits beside nearly any run. Half would name evaluations of a hundred short rows, double
+# would miss those that break a GPU which training fills.
+UNNOTICED_BYTES = 1 * GIB
+FLOAT32_BYTES = 4.0
 
 
 class EvalOomLogitsKept(DeviceRule):
@@ -70,29 +73,52 @@ class EvalOomLogitsKept(DeviceRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        training, spec = self.training, self.config.spec
-        evaluates = (training.eval_strategy or "no") != "no"
-        if not training.eval_logits_kept or training.eval_accumulation_steps or not evaluates:
+        if not self._keeps_logits():
             return
-        model = settings(self.config)
-        inner = model.get("text_config")
-        vocabulary = (inner if isinstance(inner, dict) else model).get("vocab_size")
-        factors = (eval_rows(self.config), spec.max_length or self.config.limit, vocabulary)
-        names = ("rows", "tokens of a row", "words of the vocabulary")
-        shown = " x ".join(
-            f"{n:,}" if isinstance(n, int) else word for n, word in zip(factors, names, strict=True)
-        )
-        size = 4.0
-        for factor in factors:
-            size *= factor if isinstance(factor, int) else float("nan")
-        if size <= LITTLE:
+        factors = self._factors()
+        logits_bytes = _logits_bytes(factors.values())
+        if logits_bytes is not None and logits_bytes <= UNNOTICED_BYTES:
             return
-        holds = max((gpu.memory for gpu in self.machine.gpus), default=None)
+        # The largest GPU: an error has to be one on every GPU of the machine.
+        gpu_bytes = max((gpu.memory for gpu in self.machine.gpus), default=0)
+        is_too_large = gpu_bytes > 0 and (logits_bytes or 0) > gpu_bytes
         yield self.finding(
-            f"an evaluation keeps {shown} x 4 bytes of logits until it ends"
-            + (f": {size / GIB:,.0f} GiB" if size == size else ""),
+            f"an evaluation keeps {_describe_product(factors)} x 4 bytes of logits until it ends"
+            + (f": {logits_bytes / GIB:,.0f} GiB" if logits_bytes is not None else ""),
             "reduce them: preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
-            severity="error" if holds is not None and size > holds else "warning",
-            evidence=[f"each GPU has {holds / GIB:.0f} GiB"] if holds else [],
+            severity="error" if is_too_large else "warning",
+            evidence=[f"each GPU has {gpu_bytes / GIB:.0f} GiB"] if gpu_bytes else [],
             cases=[case(self.config, "not set", "training.eval_accumulation_steps")],
         )
+
+    def _keeps_logits(self) -> bool:
+        """Is there an evaluation, with metrics from logits, that moves none of them to the CPU on its way?"""
+        training = self.training
+        evaluates = (training.eval_strategy or "no") != "no"
+        return bool(
+            evaluates and training.eval_logits_kept and not training.eval_accumulation_steps
+        )
+
+    def _factors(self) -> dict[str, int | None]:
+        """What the number of logits is a product of, by its name in the message; None for what is not known."""
+        model = settings(self.config)
+        # Models of text and images keep the settings of the language model one level deeper.
+        inner = model.get("text_config")
+        vocabulary = (inner if isinstance(inner, dict) else model).get("vocab_size")
+        length = self.config.spec.max_length or self.config.limit
+        return {
+            "rows": count_eval_rows(self.config),
+            "tokens of a row": length if isinstance(length, int) else None,
+            "words of the vocabulary": vocabulary if isinstance(vocabulary, int) else None,
+        }
+
+
+def _describe_product(factors: Mapping[str, int | None]) -> str:
+    """`12 x 2,048 x words of the vocabulary`: the factors that are known, and the names of the others."""
+    return " x ".join(name if factor is None else f"{factor:,}" for name, factor in factors.items())
+
+
+def _logits_bytes(factors: Collection[int | None]) -> float | None:
+    """The memory of all logits, which the Trainer keeps in float32; None where a factor is not known."""
+    known = [factor for factor in factors if factor is not None]
+    return FLOAT32_BYTES * prod(known) if len(known) == len(factors) else None

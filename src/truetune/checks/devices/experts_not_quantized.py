@@ -36,14 +36,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.model import architecture
+from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import GIB
 from truetune.memory.settings import flat
 
-FUSED = ("truetune", "trl", "transformers", "axolotl")
-"""Stacks on transformers 5"""
+FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
+"""Stacks on transformers 5, which fuses the experts of a layer into one tensor"""
 
 
 class ExpertsNotQuantized(DeviceRule):
@@ -52,18 +52,21 @@ class ExpertsNotQuantized(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        known, other = architecture(self.config), flat(self.training.other)
-        if known is None or self.training.load_in is None or self.config.stack not in FUSED:
+        model, other = find_architecture(self.config), flat(self.training.other)
+        if model is None or self.training.load_in is None:
             return
-        left = sum(matrix.weight for matrix in known.matrices() if matrix.copies > 1)
-        if not left or other.get("quantize_moe_experts"):
+        if self.config.stack not in FUSING_STACKS:
+            return
+        # A matrix of which a layer has several copies is one of experts.
+        expert_weights = sum(matrix.weight for matrix in model.matrices() if matrix.copies > 1)
+        if not expert_weights or other.get("quantize_moe_experts"):
             return
         yield self.finding(
-            f"{left / 1e9:,.1f} of {known.parameters / 1e9:,.1f} billion parameters are experts,"
-            f" which load_in_{self.training.load_in}bit leaves at 16 bits:"
-            f" {2 * left / GIB:,.0f} GiB",
+            f"{expert_weights / 1e9:,.1f} of {model.parameters / 1e9:,.1f} billion parameters are"
+            f" experts, which load_in_{self.training.load_in}bit leaves at 16 bits:"
+            f" {2 * expert_weights / GIB:,.0f} GiB",
             "plan for that size (truetune plan); with Axolotl, set quantize_moe_experts: true",
             cases=[case(self.config, self.training.load_in, "training.load_in")],
-            count=left,
-            total=known.parameters,
+            count=expert_weights,
+            total=model.parameters,
         )

@@ -43,7 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.settings import flat
 
-SETS_STORAGE = ("axolotl", "llama-factory")
+STACKS_THAT_SET_STORAGE = ("axolotl", "llama-factory")
 """Stacks that set the storage dtype; Axolotl patches FSDP for 8 bits as well"""
 
 
@@ -56,13 +56,14 @@ class FsdpQuantizedWeights(DeviceRule):
         if (
             not self.training.fsdp
             or self.training.load_in is None
-            or self.config.stack in SETS_STORAGE
+            or self.config.stack in STACKS_THAT_SET_STORAGE
         ):
             return
         cases = [
             case(self.config, self.training.load_in, "training.load_in"),
             case(self.config, True, "training.fsdp"),
         ]
+        # bitsandbytes' own default is uint8; a script may write the dtype as `torch.bfloat16`.
         storage = str(
             flat(self.training.other).get("bnb_4bit_quant_storage", "uint8")
         ).removeprefix("torch.")

@@ -41,11 +41,16 @@ class GpusIdle(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         visible = len(self.machine.visible)
-        here = self.machine.number("LOCAL_WORLD_SIZE") or self.machine.number("WORLD_SIZE") or 0
-        if self.machine.launched and 0 < here < visible and self.training.device_map is None:
+        # Launchers other than torchrun may not set LOCAL_WORLD_SIZE; on one machine both are the same number.
+        processes = (
+            self.machine.number("LOCAL_WORLD_SIZE") or self.machine.number("WORLD_SIZE") or 0
+        )
+        # With a device map one process uses several GPUs.
+        is_alone = self.machine.launched and self.training.device_map is None
+        if is_alone and 0 < processes < visible:
             yield self.finding(
-                f"{here} of {visible} visible GPUs are used: {here} process{'es' * (here > 1)} on"
-                " this machine",
+                f"{processes} of {visible} visible GPUs are used: {processes}"
+                f" process{'es' * (processes > 1)} on this machine",
                 f"start {visible} processes (torchrun --nproc_per_node {visible}), or hide the"
                 " others",
                 evidence=[
@@ -53,6 +58,6 @@ class GpusIdle(DeviceRule):
                     for name, value in self.machine.environment.items()
                     if "SIZE" in name
                 ],
-                count=visible - here,
+                count=visible - processes,
                 total=visible,
             )

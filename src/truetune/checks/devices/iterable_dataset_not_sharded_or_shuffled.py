@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.ddp_hang_or_uneven_ranks import STREAMING
+from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.settings import flat
@@ -50,23 +50,25 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         other, world = flat(self.training.other), self.subject.world
-        if not any(other.get(name) for name in STREAMING):
+        if not any(other.get(name) for name in STREAMING_KEYS):
             return
         files = len(self.config.spec.data)
-        apart = other.get("dispatch_batches") is False
-        local = files and all(
+        reads_alone = other.get("dispatch_batches") is False
+        # An address or a pattern may stand for any number of files, so only plain names can be counted.
+        are_counted = files and all(
             "://" not in name and "*" not in name for name in self.config.spec.data
         )
-        if world > 1 and apart and local and files % world:
+        # split_dataset_by_node gives out whole files only where their number is a multiple of the processes.
+        if world > 1 and reads_alone and are_counted and files % world:
             yield self.finding(
                 f"{files} streamed files cannot be shared out to {world} processes: each reads all"
                 f" rows and keeps one of {world}",
                 f"split the data into a multiple of {world} files",
-                cases=[case(self.config, True, *STREAMING)],
+                cases=[case(self.config, True, *STREAMING_KEYS)],
             )
         if self.training.shuffle is False:
             yield self.finding(
                 "the data is a stream that nothing shuffles: batches follow the order of the files",
                 "shuffle the files beforehand, or shuffle the stream with a buffer",
-                cases=[case(self.config, False, "training.shuffle", *STREAMING)],
+                cases=[case(self.config, False, "training.shuffle", *STREAMING_KEYS)],
             )

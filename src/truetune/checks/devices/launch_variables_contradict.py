@@ -46,34 +46,43 @@ class LaunchVariablesContradict(DeviceRule):
 
     def findings(self) -> Iterator[Finding]:
         environment = self.machine.environment
-        wrong = list(self._wrong())
-        if wrong:
-            set_ = [f"{name}={environment[name]}" for name in COUNTS if name in environment]
+        contradictions = [
+            *self._not_numbers(),
+            *self._ranks_out_of_range(),
+            *self._more_than_there_are(),
+        ]
+        if contradictions:
+            values = [f"{name}={environment[name]}" for name in COUNTS if name in environment]
             yield self.finding(
-                wrong[0],
+                contradictions[0],
                 "unset them and start with torchrun or accelerate launch, which set them",
-                evidence=[", ".join(set_), *wrong[1:]],
+                evidence=[", ".join(values), *contradictions[1:]],
             )
 
-    def _wrong(self) -> Iterator[str]:
-        environment, number = self.machine.environment, self.machine.number
+    def _not_numbers(self) -> Iterator[str]:
+        """Variables that hold no number. transformers itself takes -1 for "no launch"."""
         for name in COUNTS:
-            if (
-                environment.get(name, "").strip()
-                and number(name) is None
-                and environment[name].strip() != "-1"
-            ):
-                yield f"{name}={environment[name]!r} is no number"
+            value = self.machine.environment.get(name, "")
+            if value.strip() not in ("", "-1") and self.machine.number(name) is None:
+                yield f"{name}={value!r} is no number"
+
+    def _ranks_out_of_range(self) -> Iterator[str]:
+        """Ranks at or above the number of processes that they count through."""
         for name, size in BOUNDS:
-            first, second = number(name), number(size)
-            if first is not None and second is not None and first >= max(1, second):
+            rank, processes = self.machine.number(name), self.machine.number(size)
+            if rank is not None and processes is not None and rank >= max(1, processes):
                 yield (
-                    f"{name} is {first}, but {size} is {second}: ranks go from 0 to"
-                    f" {max(1, second) - 1}"
+                    f"{name} is {rank}, but {size} is {processes}: ranks go from 0 to"
+                    f" {max(1, processes) - 1}"
                 )
+
+    def _more_than_there_are(self) -> Iterator[str]:
+        """More processes on this machine than on all, and a rank for which there is no GPU."""
+        number = self.machine.number
         local, world = number("LOCAL_WORLD_SIZE"), number("WORLD_SIZE")
         if local is not None and world is not None and local > world:
             yield f"LOCAL_WORLD_SIZE is {local}, more than the {world} processes of WORLD_SIZE"
         rank, visible = number("LOCAL_RANK"), len(self.machine.visible)
+        # Without a visible GPU the run uses the CPU, where ranks need no device of their own.
         if self.machine.gpus and rank is not None and visible and rank >= visible:
             yield f"LOCAL_RANK is {rank}, but this process sees {visible} GPU{'s' * (visible > 1)}"

@@ -54,17 +54,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.model import architecture
+from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import GIB, estimate
 from truetune.memory.settings import resolve
 
-SMALLEST = 16 * GIB
-"""A GPU of which nothing is known: the smallest that is common for fine-tuning (T4, V100)"""
-ROOM = 0.8
-"""Share of a GPU that a run without sharding may take, for the estimate is good to some percent"""
-HARD = ("training.deepspeed_stage", "training.fsdp")
+# Where the GPU is not known: the smallest that is common for fine-tuning (T4, V100). A larger one fits all the more.
+ASSUMED_GPU_BYTES = 16 * GIB
+# The estimate is good to some percent (docs/plan.md), and advice that ends in "out of memory" is worse than none. At
+# 0.4 most offloaded runs that fit would stay unnamed; near 1 the advice would fail where the estimate is low.
+MAX_SHARE_OF_GPU = 0.8
+SHARDING_SETTINGS = ("training.deepspeed_stage", "training.fsdp")
 
 
 class OffloadedThoughItFits(DeviceRule):
@@ -72,27 +73,29 @@ class OffloadedThoughItFits(DeviceRule):
     severity = "warning"
 
     def findings(self) -> Iterator[Finding]:
-        training, known = self.training, architecture(self.config)
-        if known is None or not (training.deepspeed_stage or training.fsdp):
+        training, model = self.training, find_architecture(self.config)
+        if model is None or not (training.deepspeed_stage or training.fsdp):
             return
-        settings = resolve(self.config, known)
+        settings = resolve(self.config, model)
         if not settings.offload:
             return
-        sizes = [gpu.memory for gpu in self.machine.gpus]
-        size = min(sizes) if sizes else SMALLEST
-        alone = replace(settings, world=1, sharding="none", deepspeed=False, offload=frozenset())
-        needed = estimate(known, alone).peak.total
-        if needed > ROOM * size:
+        gpu_sizes = [gpu.memory for gpu in self.machine.gpus]
+        gpu_bytes = min(gpu_sizes) if gpu_sizes else ASSUMED_GPU_BYTES
+        unsharded = replace(
+            settings, world=1, sharding="none", deepspeed=False, offload=frozenset()
+        )
+        needed = estimate(model, unsharded).peak.total
+        if needed > MAX_SHARE_OF_GPU * gpu_bytes:
             return
         how = "FSDP" if training.fsdp else f"ZeRO-{training.deepspeed_stage}"
         what = " and ".join(sorted(settings.offload, reverse=True))
-        least = "" if sizes else "at least "
+        least = "" if gpu_sizes else "at least "
         yield self.finding(
             f"{how} with {what} on the CPU for a run that fits one GPU: without it a GPU needs"
-            f" about {needed / GIB:.1f} GiB, and has {least}{size / GIB:.0f}",
+            f" about {needed / GIB:.1f} GiB, and has {least}{gpu_bytes / GIB:.0f}",
             "leave DeepSpeed and FSDP out (plain DDP), or take ZeRO-2 without offloading",
             evidence=[
                 "every step moves them over PCIe, which takes many times as long as computing"
             ],
-            cases=[case(self.config, how, *HARD)],
+            cases=[case(self.config, how, *SHARDING_SETTINGS)],
         )

@@ -43,14 +43,18 @@ length and LoRA do. `truetune plan` lists what each gains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.model import architecture
+from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.estimate import GIB, PARTS
 from truetune.memory.plan import plan
+
+# Chosen to fit one line of a terminal; the plan itself (`truetune plan`) lists all.
+SHOWN_REMEDIES = 3
+SHOWN_PARTS = 4
 
 
 class RunDoesNotFit(DeviceRule):
@@ -59,39 +63,52 @@ class RunDoesNotFit(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
+        gpu_bytes = self._smallest_gpu()
+        model = find_architecture(self.config)
+        if model is None or gpu_bytes is None:
+            return
+        memory_plan = plan(
+            self.config, model=model, gpu_memory=gpu_bytes / GIB, gpus=self.subject.world
+        )
+        if memory_plan.verdict in (None, "fits"):
+            return
+        peak = memory_plan.estimate.peak
+        remedy = (
+            "; ".join(step.what for step in memory_plan.remedies[:SHOWN_REMEDIES])
+            or "take a larger GPU, or several with FSDP"
+        )
+        yield self.finding(
+            f"the run needs about {peak.total / GIB:.1f} GiB on each GPU, which has"
+            f" {gpu_bytes / GIB:.1f}",
+            remedy,
+            severity="error" if memory_plan.verdict == "too large" else "warning",
+            evidence=[
+                f"most at the {peak.name}: {_describe_parts(peak.parts)}",
+                *(f"assumed: {note}" for note in memory_plan.notes),
+            ],
+            cases=[
+                case(
+                    self.config,
+                    memory_plan.estimate.settings.batch,
+                    "training.per_device_train_batch_size",
+                )
+            ],
+        )
+
+    def _smallest_gpu(self) -> float | None:
+        """Bytes of the smallest GPU that the run sees; None where there is none to compare with."""
         sizes = [
             self.machine.gpus[index].memory
             for index in self.machine.visible
             if index < len(self.machine.gpus)
         ]
-        known = architecture(self.config)
-        if known is None or not sizes or (self.training.device_map and len(sizes) > 1):
-            return
-        size = min(sizes)
-        found = plan(self.config, model=known, gpu_memory=size / GIB, gpus=self.subject.world)
-        if found.verdict in (None, "fits"):
-            return
-        peak = found.estimate.peak
-        parts = sorted(((peak.parts.get(part, 0.0), part) for part in PARTS), reverse=True)[:4]
-        remedy = (
-            "; ".join(step.what for step in found.remedies[:3])
-            or "take a larger GPU, or several with FSDP"
-        )
-        yield self.finding(
-            f"the run needs about {peak.total / GIB:.1f} GiB on each GPU, which has"
-            f" {size / GIB:.1f}",
-            remedy,
-            severity="error" if found.verdict == "too large" else "warning",
-            evidence=[
-                f"most at the {peak.name}: "
-                + ", ".join(f"{part} {held / GIB:.1f}" for held, part in parts if held),
-                *(f"assumed: {note}" for note in found.notes),
-            ],
-            cases=[
-                case(
-                    self.config,
-                    found.estimate.settings.batch,
-                    "training.per_device_train_batch_size",
-                )
-            ],
-        )
+        # A device map spreads the model over them, and no single size is the limit.
+        if not sizes or (self.training.device_map and len(sizes) > 1):
+            return None
+        return min(sizes)
+
+
+def _describe_parts(parts: Mapping[str, float]) -> str:
+    """The largest parts of a peak in GiB, the largest first."""
+    by_size = sorted(((parts.get(part, 0.0), part) for part in PARTS), reverse=True)
+    return ", ".join(f"{part} {held / GIB:.1f}" for held, part in by_size[:SHOWN_PARTS] if held)

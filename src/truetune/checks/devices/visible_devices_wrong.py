@@ -41,10 +41,11 @@ class VisibleDevicesWrong(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        said, have = self.machine.environment.get("CUDA_VISIBLE_DEVICES"), len(self.machine.gpus)
-        if said is None or not have or said.startswith(("GPU-", "MIG-")):
+        value, have = self.machine.environment.get("CUDA_VISIBLE_DEVICES"), len(self.machine.gpus)
+        # Names of single GPUs and their slices (`GPU-3f2...`) cannot be compared with indices.
+        if value is None or not have or value.startswith(("GPU-", "MIG-")):
             return
-        named = [item.strip() for item in said.split(",")]
+        indices = [item.strip() for item in value.split(",")]
         visible = len(self.machine.visible)
         evidence = [
             (
@@ -53,23 +54,24 @@ class VisibleDevicesWrong(DeviceRule):
                 else "the machine has 1 GPU (0)"
             )
         ]
-        if named in ([""], ["-1"]):
+        # It may be meant, hence no error.
+        if indices in ([""], ["-1"]):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={said!r} hides all {have} GPUs; the run would use the CPU",
+                f"CUDA_VISIBLE_DEVICES={value!r} hides all {have} GPUs; the run would use the CPU",
                 "unset it, or name the GPUs to use",
                 severity="warning",
                 evidence=evidence,
             )
-        elif len(set(named)) < len(named):
+        elif len(set(indices)) < len(indices):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={said} names a GPU twice, which leaves none at all",
+                f"CUDA_VISIBLE_DEVICES={value} names a GPU twice, which leaves none at all",
                 "name each GPU once",
                 evidence=evidence,
             )
-        elif visible < len(named):
+        elif visible < len(indices):
             yield self.finding(
-                f"CUDA_VISIBLE_DEVICES={said} names {len(named)} GPUs, of which {visible} can be"
-                f" used: there is no {named[visible]}, and what follows is ignored",
+                f"CUDA_VISIBLE_DEVICES={value} names {len(indices)} GPUs, of which {visible} can be"
+                f" used: there is no {indices[visible]}, and what follows is ignored",
                 "name GPUs that are there",
                 evidence=evidence,
             )

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.keys import case
-from truetune.checks.devices.device_map_auto_with_ddp import PLACES_ITSELF, SPREADING
+from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 
@@ -41,16 +41,18 @@ class Zero3WithDeviceMap(DeviceRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        mapped, zero3 = self.training.device_map, self.training.deepspeed_stage == 3
-        spread = mapped in SPREADING
-        if mapped in (None, "none") or spread or self.config.stack in PLACES_ITSELF:
+        device_map, zero3 = self.training.device_map, self.training.deepspeed_stage == 3
+        # A map that spreads the layers belongs to device-map-auto-with-ddp: one fault, one rule.
+        if device_map in (None, "none", *SPREADING_MAPS):
+            return
+        if self.config.stack in STACKS_THAT_PLACE_THE_MODEL:
             return
         if not (zero3 or self.training.fsdp):
             return
         yield self.finding(
-            f"device_map: {mapped} beside {'ZeRO-3' if zero3 else 'FSDP'}, which places the weights"
-            " itself" + ("; transformers stops" if zero3 else ""),
+            f"device_map: {device_map} beside {'ZeRO-3' if zero3 else 'FSDP'}, which places the"
+            " weights itself" + ("; transformers stops" if zero3 else ""),
             "leave device_map out",
             severity="error" if zero3 else "warning",
-            cases=[case(self.config, mapped, "training.device_map")],
+            cases=[case(self.config, device_map, "training.device_map")],
         )

@@ -39,8 +39,9 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 from truetune.checks.unmet_reasons import HIP, NO_GPU
 
-NATIVE = (8, 0)
-"""Compute capability from which there is bf16"""
+# Not a choice: Ampere is the first generation with bf16 units. A T4 (7.5) and a V100 (7.0) have none: torch
+# takes slow paths there.
+FIRST_CAPABILITY_WITH_BF16 = (8, 0)
 
 
 class Bf16IsEmulated(EnvironmentRule):
@@ -50,11 +51,13 @@ class Bf16IsEmulated(EnvironmentRule):
     of_torch = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         torch = self.subject.torch
         if torch is None or not torch.devices:
             return NO_GPU
+        # ROCm reports capabilities of AMD's own numbering, which say nothing about bf16.
         return HIP if torch.hip is not None else None
 
     def figure(self) -> str:
@@ -69,7 +72,12 @@ class Bf16IsEmulated(EnvironmentRule):
         torch = self.subject.torch
         if torch is None or torch.hip is not None:
             return
-        old = [device for device in dict.fromkeys(torch.devices) if device.capability < NATIVE]
+        # Eight equal GPUs are one finding, hence no repeats.
+        old = [
+            device
+            for device in dict.fromkeys(torch.devices)
+            if device.capability < FIRST_CAPABILITY_WITH_BF16
+        ]
         for device in old:
             yield self.finding(
                 f"the {device.name} (sm_{device.capability[0]}{device.capability[1]}) has no bf16"

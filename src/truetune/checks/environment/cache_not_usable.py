@@ -32,12 +32,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 
 GB = 10**9
-ROOM = 20
-"""GB: a model of 8 billion parameters in bf16, and a little"""
-LEAST = 5
-"""GB: a model of 2 billion"""
-OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
-OFF = ("", "0", "false", "no", "off")
+# Both chosen, not measured, after what is downloaded most: a model of 8 billion parameters in bf16 takes 16 GB, one of
+# 2 billion 4 GB. Half would stay quiet where such a download fails; double would tell every notebook in the cloud.
+FREE_GB_TO_NOTE = 20
+FREE_GB_TO_WARN = 5
+OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE")
+# Libraries differ in what they take as true (huggingface_hub: 1, on, yes, true); in what is surely false they agree.
+FALSE_VALUES = ("", "0", "false", "no", "off")
 
 
 class CacheNotUsable(EnvironmentRule):
@@ -51,23 +52,28 @@ class CacheNotUsable(EnvironmentRule):
         return f"{self.subject.cache} can be written, {room}, and 0 variables forbid downloads"
 
     def findings(self) -> Iterator[Finding]:
-        here = self.subject
-        if not here.cache_writable:
+        environment = self.subject
+        if not environment.cache_writable:
             yield self.finding(
-                f"{here.cache} can't be written: nothing can be downloaded",
+                f"{environment.cache} can't be written: nothing can be downloaded",
                 "give yourself the right to write there, or set HF_HOME to a folder of your own",
             )
-        if here.cache_free is not None and here.cache_free < ROOM * GB:
+        free_bytes = environment.cache_free
+        if free_bytes is not None and free_bytes < FREE_GB_TO_NOTE * GB:
             yield self.finding(
-                f"{here.cache_free / GB:.1f} GB are free where models are kept ({here.cache})",
+                f"{free_bytes / GB:.1f} GB are free where models are kept ({environment.cache})",
                 "make room (`hf cache ls` lists what is there), or set HF_HOME to a larger disk",
-                severity="warning" if here.cache_free < LEAST * GB else "info",
+                severity="warning" if free_bytes < FREE_GB_TO_WARN * GB else "info",
             )
-        off = [name for name in OFFLINE if here.variables.get(name, "").lower() not in OFF]
-        if off:
+        offline = [
+            f"{name}={environment.variables[name]}"
+            for name in OFFLINE_VARIABLES
+            if environment.variables.get(name, "").lower() not in FALSE_VALUES
+        ]
+        if offline:
             yield self.finding(
-                f"{' and '.join(f'{name}={here.variables[name]}' for name in off)}: models and data"
-                " sets that are not in the cache can't be found",
+                f"{' and '.join(offline)}: models and data sets that are not in the cache can't be"
+                " found",
                 "unset it where a download is wanted",
                 severity="info",
             )

@@ -46,7 +46,8 @@ class GpuNotInTorchBuild(EnvironmentRule):
     of_torch = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         torch = self.subject.torch
         if torch is None or not torch.devices:
@@ -65,7 +66,7 @@ class GpuNotInTorchBuild(EnvironmentRule):
         if torch is None or torch.hip is not None or not torch.architectures:
             return
         for device in dict.fromkeys(torch.devices):
-            if not runs(device.capability, torch.architectures):
+            if not has_kernels_for(device.capability, torch.architectures):
                 major, minor = device.capability
                 yield self.finding(
                     f"torch {self.subject.packages.get('torch', '')} has no kernels for the"
@@ -76,13 +77,20 @@ class GpuNotInTorchBuild(EnvironmentRule):
                 )
 
 
-def runs(capability: tuple[int, int], architectures: Iterable[str]) -> bool:
-    """Machine code runs on its own major version from its minor one up, PTX (`compute_`) on all that are newer."""
+def has_kernels_for(capability: tuple[int, int], architectures: Iterable[str]) -> bool:
+    """Machine code runs on its own major version from its minor one up, PTX (`compute_`) on all that are newer.
+
+    Args:
+        capability: of the GPU, major and minor.
+        architectures: what torch was compiled for, as `torch.cuda.get_arch_list()` spells it.
+    """
     for name in architectures:
-        found = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
-        if found is None:
+        # The last digit is the minor version (sm_120 is 12.0). `a` and `f` mark code for one chip or family: it counts
+        # as the plain name, so that a doubtful build is not called unusable.
+        match = re.fullmatch(r"(sm|compute)_(\d+)(\d)[af]?", name)
+        if match is None:
             continue
-        kind, major, minor = found[1], int(found[2]), int(found[3])
+        kind, major, minor = match[1], int(match[2]), int(match[3])
         if kind == "sm" and major == capability[0] and minor <= capability[1]:
             return True
         if kind == "compute" and (major, minor) <= capability:

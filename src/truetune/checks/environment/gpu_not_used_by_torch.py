@@ -45,25 +45,24 @@ class GpuNotUsedByTorch(EnvironmentRule):
     of_torch = True
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         torch = self.subject.torch
-        there = self.subject.machine.gpus or (torch is not None and torch.available)
-        return (
-            None
-            if there
-            else Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
-        )
+        if self.subject.machine.gpus or (torch is not None and torch.available):
+            return None
+        return Unmet("the machine has no GPU", "run truetune doctor on the machine that trains")
 
     def figure(self) -> str:
-        seen = len(self.subject.torch.devices) if self.subject.torch is not None else 0
-        return f"torch uses {seen:,} GPUs; the driver knows {len(self.subject.machine.gpus):,}"
+        used = len(self.subject.torch.devices) if self.subject.torch is not None else 0
+        return f"torch uses {used:,} GPUs; the driver knows {len(self.subject.machine.gpus):,}"
 
     def findings(self) -> Iterator[Finding]:
         torch, machine = self.subject.torch, self.subject.machine
         if torch is None or torch.available or not machine.gpus:
             return
         hidden = machine.environment.get("CUDA_VISIBLE_DEVICES")
+        # Somebody may have hidden them on purpose, so it is no error; and no build of torch would help.
         if hidden is not None and not machine.visible:
             yield self.finding(
                 f"CUDA_VISIBLE_DEVICES={hidden!r} hides all GPUs",
@@ -72,7 +71,7 @@ class GpuNotUsedByTorch(EnvironmentRule):
                 evidence=[f"the machine has {', '.join(gpu.name for gpu in machine.gpus)}"],
             )
             return
-        why, remedy = self._why(torch)
+        why, remedy = self._explain(torch)
         yield self.finding(
             f"torch {self.subject.packages.get('torch', '')} can't use the {machine.gpus[0].name}:"
             f" {why}",
@@ -80,12 +79,14 @@ class GpuNotUsedByTorch(EnvironmentRule):
             evidence=[f"torch says: {torch.said}"] if torch.said else [],
         )
 
-    def _why(self, torch: Torch) -> tuple[str, str]:
+    def _explain(self, torch: Torch) -> tuple[str, str]:
+        """Why torch can't use the GPU, and what to do."""
         if torch.cuda is None and torch.hip is None:
             return (
                 "it is a build for CPUs",
                 "install a build with CUDA, as pytorch.org says for this machine",
             )
+        # torch's own words: "The NVIDIA driver on your system is too old (found version ...)".
         if "too old" in torch.said:
             return (
                 f"the driver is older than CUDA {torch.cuda}, which it was built for",

@@ -36,7 +36,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
 
-HELP = {
+# Packages with machine code: pip alone does not mend them, for the build has to fit torch and CUDA.
+REMEDY_BY_MODULE = {
     "flash_attn": (
         "install a flash-attn that was built for this torch and CUDA (pip install flash-attn"
         " --no-build-isolation --force-reinstall --no-deps builds one), or train with"
@@ -55,11 +56,9 @@ class PackageDoesNotLoad(EnvironmentRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        return (
-            None
-            if self.subject.loads
-            else Unmet("no package was imported", "leave --no-imports out")
-        )
+        if self.subject.loads:
+            return None
+        return Unmet("no package was imported", "leave --no-imports out")
 
     def figure(self) -> str:
         return (
@@ -69,10 +68,11 @@ class PackageDoesNotLoad(EnvironmentRule):
     def findings(self) -> Iterator[Finding]:
         for module, error in self.subject.loads.items():
             if error:
+                # Modules are looked at, distributions are installed: `flash_attn` comes with `flash-attn`.
                 name = module.replace("_", "-")
                 yield self.finding(
                     f"{name} {self.subject.packages.get(name, '')} can't be used: {error}",
-                    HELP.get(
+                    REMEDY_BY_MODULE.get(
                         module,
                         f"pip install -U {name}; the error names what it does not get on with",
                     ),

@@ -46,28 +46,27 @@ class RequirementNotMet(EnvironmentRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        return (
-            None
-            if self.subject.requirements
-            else Unmet("no package with requirements on another one is installed")
-        )
+        if self.subject.requirements:
+            return None
+        return Unmet("no package with requirements on another one is installed")
 
     def figure(self) -> str:
         return f"{len(self.subject.requirements):,} requirements of one package on another are met"
 
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages
-        missed = [need for need in self.subject.requirements if not self._met(need)]
-        for need in missed:
+        unmet = [need for need in self.subject.requirements if not self._is_met(need)]
+        for need in unmet:
             yield self.finding(
                 f"{need.package} {packages.get(need.package, '')} needs {need.of}{need.specifier}, "
                 f"found {packages[need.of]}",
                 f"pip install {need.package} '{need.of}{need.specifier}'",
             )
 
-    def _met(self, need: Requirement) -> bool:
-        """What is not a version, or not there, is no matter of this rule."""
+    def _is_met(self, need: Requirement) -> bool:
+        """Does the installed version fulfil it? What is not a version, or not there, is no matter of this rule."""
         try:
+            # Builds of containers and of one's own are prereleases (`2.9.0a0+git`), and pip counts them as installed.
             return SpecifierSet(need.specifier).contains(
                 self.subject.packages[need.of], prereleases=True
             )

@@ -43,14 +43,16 @@ class TextIsNotUtf8(EnvironmentRule):
 
     def findings(self) -> Iterator[Finding]:
         name = self.subject.encoding
-        if _canonical(name) != "utf-8":
+        # ASCII is named too: it is a part of UTF-8, but open() then fails at the first accent.
+        if _canonical_encoding(name) != "utf-8":
             yield self.finding(
                 f"text files are opened as {name}, where a script names no encoding",
                 "export PYTHONUTF8=1 (or LC_ALL=C.UTF-8)",
             )
 
 
-def _canonical(name: str) -> str:
+def _canonical_encoding(name: str) -> str:
+    """One name for one encoding: systems write UTF-8, utf8 and UTF_8; unknown names stay as they are."""
     try:
         return codecs.lookup(name).name
     except LookupError:

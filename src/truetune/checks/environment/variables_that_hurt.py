@@ -34,7 +34,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import EnvironmentRule
 from truetune.spec.run import Severity
 
-HURT: dict[tuple[str, str], tuple[Severity, str]] = {
+# Warnings slow every step many times over. Notes have a use: NCCL_P2P_DISABLE=1 is how consumer GPUs without P2P work.
+HARMFUL_SETTINGS: dict[tuple[str, str], tuple[Severity, str]] = {
     ("CUDA_LAUNCH_BLOCKING", "1"): (
         "warning",
         "every kernel waits for the last one; it is for finding errors",
@@ -48,7 +49,9 @@ HURT: dict[tuple[str, str], tuple[Severity, str]] = {
     ("TOKENIZERS_PARALLELISM", "false"): ("info", "texts are tokenized in one thread"),
 }
 """Severity, and what comes of it, by name and value"""
-PROXIES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+# Programs differ in which spelling they read, so either counts. https_proxy is left out: local servers speak http.
+PROXY_VARIABLES = ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY")
+NAMES_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "*")
 
 
 class VariablesThatHurt(EnvironmentRule):
@@ -58,22 +61,20 @@ class VariablesThatHurt(EnvironmentRule):
 
     def figure(self) -> str:
         return (
-            f"0 of {len(HURT):,} settings that hurt stand in {len(self.subject.variables):,}"
-            " variables"
+            f"0 of {len(HARMFUL_SETTINGS):,} settings that hurt stand in"
+            f" {len(self.subject.variables):,} variables"
         )
 
     def findings(self) -> Iterator[Finding]:
         variables = self.subject.variables
-        for (name, value), (severity, what) in HURT.items():
+        for (name, value), (severity, what) in HARMFUL_SETTINGS.items():
             if variables.get(name, "").strip().lower() == value:
                 yield self.finding(
                     f"{name}={variables[name]}: {what}", f"unset {name}", severity=severity
                 )
-        proxy = next((name for name in PROXIES if variables.get(name)), None)
-        spared = f"{variables.get('no_proxy', '')},{variables.get('NO_PROXY', '')}"
-        if proxy and not any(
-            item.strip() in ("localhost", "127.0.0.1", "*") for item in spared.split(",")
-        ):
+        proxy = next((name for name in PROXY_VARIABLES if variables.get(name)), None)
+        exceptions = f"{variables.get('no_proxy', '')},{variables.get('NO_PROXY', '')}".split(",")
+        if proxy and not any(item.strip() in NAMES_OF_THIS_MACHINE for item in exceptions):
             yield self.finding(
                 f"{proxy} is set and no_proxy does not spare localhost: a server on this machine is"
                 " asked through the proxy",

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.environment.known import KNOWN
+from truetune.checks.environment.version_clashes import VERSION_CLASHES
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
@@ -43,24 +43,22 @@ class VersionsKnownToClash(EnvironmentRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        named = {name for known in KNOWN for name in known.versions}
-        return (
-            None
-            if named & self.subject.packages.keys()
-            else Unmet("no package of the list is installed")
-        )
+        listed = {name for clash in VERSION_CLASHES for name in clash.versions}
+        if listed & self.subject.packages.keys():
+            return None
+        return Unmet("no package of the list is installed")
 
     def figure(self) -> str:
-        return f"0 of {len(KNOWN):,} known clashes are installed"
+        return f"0 of {len(VERSION_CLASHES):,} known clashes are installed"
 
     def findings(self) -> Iterator[Finding]:
         packages = self.subject.packages
-        for known in KNOWN:
-            if known.holds(packages):
-                have = " with ".join(f"{name} {packages[name]}" for name in known.versions)
+        for clash in VERSION_CLASHES:
+            if clash.holds(packages):
+                installed = " with ".join(f"{name} {packages[name]}" for name in clash.versions)
                 yield self.finding(
-                    f"{have}: {known.what}",
-                    known.remedy,
-                    severity=known.severity,
-                    evidence=[f"see {', '.join(known.threads)}"],
+                    f"{installed}: {clash.what}",
+                    clash.remedy,
+                    severity=clash.severity,
+                    evidence=[f"see {', '.join(clash.threads)}"],
                 )

@@ -50,7 +50,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet_reasons import NOT_AGAINST
 
-SURE = 0.05
+# The usual level of a test. Both the loss and the answers have to pass it, so that chance does it once in 400 runs.
+MAX_P = 0.05
 
 
 class LossIsBetterAnswersAreWorse(EvaluationRule):
@@ -61,11 +62,9 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
     def unmet(self) -> Unmet | None:
         if self.subject.other is None or self.subject.change() is None:
             return NOT_AGAINST
-        return (
-            None
-            if self.subject.agreements
-            else Unmet("both models were asked nothing", "ask rows with --answers N")
-        )
+        if self.subject.agreements:
+            return None
+        return Unmet("both models were asked nothing", "ask rows with --answers N")
 
     def figure(self) -> str:
         change = self.subject.change()
@@ -78,25 +77,25 @@ class LossIsBetterAnswersAreWorse(EvaluationRule):
 
     def findings(self) -> Iterator[Finding]:
         change, other = self.subject.change(), self.subject.other
-        if (
-            change is None
-            or other is None
-            or change.high is None
-            or change.high >= 0
-            or change.p >= SURE
-        ):
+        if change is None or other is None or change.high is None:
             return
-        worse = [a for a in self.subject.agreements if a.only_other > a.only_this and a.p < SURE]
-        for found in worse:
+        if change.high >= 0 or change.p >= MAX_P:
+            return
+        for agreement in self.subject.agreements:
+            if agreement.only_other <= agreement.only_this or agreement.p >= MAX_P:
+                continue
             yield self.finding(
                 f"the loss is {-change.difference:.3f} nats a token better than that of"
-                f" {other.name}, and the answers are worse ({found.measure}): {found.only_other}"
-                f" are right there alone, {found.only_this} here alone",
+                f" {other.name}, and the answers are worse ({agreement.measure}):"
+                f" {agreement.only_other} are right there alone, {agreement.only_this} here alone",
                 "look at both models' answers (truetune sample --against), and choose checkpoints"
                 " by answers",
                 evidence=[
-                    f"p = {found.p:.2g}; both are right {found.both} times, neither {found.neither}"
+                    f"p = {agreement.p:.2g}; both are right {agreement.both} times, neither"
+                    f" {agreement.neither}"
                 ],
-                count=found.only_other,
-                total=found.both + found.only_this + found.only_other + found.neither,
+                count=agreement.only_other,
+                total=(
+                    agreement.both + agreement.only_this + agreement.only_other + agreement.neither
+                ),
             )

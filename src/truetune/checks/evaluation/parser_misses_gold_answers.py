@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.readings import cases, share
+from truetune.checks.evaluation.parser_reading_cases import describe_score, reading_cases
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -51,10 +51,8 @@ class ParserMissesGoldAnswers(EvaluationRule):
     of_parser = True
 
     def figure(self) -> str:
-        return (
-            f"the parser scores {share(self.proof().read, self.proof().golds)} with the gold"
-            " answers"
-        )
+        proof = self.proof()
+        return f"the parser scores {describe_score(proof.read, proof.golds)} with the gold answers"
 
     def findings(self) -> Iterator[Finding]:
         proof = self.subject.parser
@@ -62,18 +60,19 @@ class ParserMissesGoldAnswers(EvaluationRule):
             return
         if proof.missed:
             yield self.finding(
-                f"the parser {proof.name} scores {share(proof.read, proof.golds)} with the gold"
+                f"the parser {proof.name} scores {describe_score(proof.read, proof.golds)} with the gold"
                 " answers themselves",
                 "name a parser that reads the data's own answers (--parser)",
-                cases=cases(proof.missed),
+                cases=reading_cases(proof.missed),
                 count=len(proof.missed),
                 total=proof.golds,
             )
+        # A warning: these forms are ours, and the model may never use them.
         elif proof.misread:
             yield self.finding(
                 f"the parser {proof.name} takes gold answers in {len(proof.misread)} other forms"
                 " for other values",
                 "name a parser that reads these forms, or nothing in them (--parser)",
                 severity="warning",
-                cases=cases(proof.misread),
+                cases=reading_cases(proof.misread),
             )

@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.evaluation.readings import cases
+from truetune.checks.evaluation.parser_reading_cases import reading_cases
 from truetune.checks.findings import Finding
 from truetune.checks.rule import EvaluationRule
 
@@ -55,14 +55,13 @@ class ParserScoresEmptyAnswers(EvaluationRule):
         proof = self.subject.parser
         if proof is None or not (proof.empty or proof.nothing):
             return
-        what = (
-            f"scores {proof.empty:.2f} with empty answers"
-            if proof.empty
-            else "scores answers that say nothing"
-        )
+        fault = "scores answers that say nothing"
+        if proof.empty:
+            fault = f"scores {proof.empty:.2f} with empty answers"
         yield self.finding(
-            f"the parser {proof.name} {what}",
+            f"the parser {proof.name} {fault}",
             "let it give None where there is no answer (--parser)",
+            # An empty answer is never right; one that says nothing may hold a letter by its wording.
             severity="error" if proof.empty else "warning",
-            cases=cases(proof.nothing),
+            cases=reading_cases(proof.nothing),
         )

@@ -49,8 +49,8 @@ from truetune.checks.learned_prompts import HELP, gained_like_answers
 from truetune.checks.rule import EvaluationRule
 from truetune.checks.unmet_reasons import NOT_AGAINST
 
-ENOUGH = 8
-"""Rows, as of other comparisons with a base"""
+# Rows, as of other comparisons with a base: with fewer a bootstrap over rows says nothing of its edges.
+MIN_ROWS = 8
 
 
 class PromptLossFellToo(EvaluationRule):
@@ -61,9 +61,9 @@ class PromptLossFellToo(EvaluationRule):
         prompts = self.subject.prompts
         if prompts is None or self.subject.change() is None or not self.subject.is_base:
             return NOT_AGAINST
-        if prompts.rows < ENOUGH or prompts.high is None:
+        if prompts.rows < MIN_ROWS or prompts.high is None:
             return Unmet(
-                f"{prompts.rows:,} rows have a prompt, and it takes {ENOUGH}",
+                f"{prompts.rows:,} rows have a prompt, and it takes {MIN_ROWS}",
                 "name more rows with --data",
             )
         return None
@@ -81,6 +81,7 @@ class PromptLossFellToo(EvaluationRule):
         prompts, answers = self.subject.prompts, self.subject.change()
         if self.unmet() is not None or prompts is None or answers is None or prompts.high is None:
             return
+        # The interval has to lie below 0: then no further standard error is asked for.
         if prompts.high >= 0:
             return
         if not gained_like_answers(-prompts.difference, -answers.difference, 0.0):

@@ -44,10 +44,17 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
+from truetune.generation.evaluation_results import StopCalibration
 
-ENOUGH = 8
-TOO_FEW, FEWEST, TOO_MANY = 0.5, 0.2, 2.0
-"""Expected stops for each that is there"""
+# Rows with an end: with fewer a bootstrap over rows says nothing of its edges.
+MIN_ROWS = 8
+# Expected stops for each that is there. Chosen, not measured: a calibrated model has about 1, and one that never
+# learned to stop nearly 0. At 0.25 half-trained models would pass; near 1 rows with open ends would be named.
+MIN_EXPECTED = 0.5
+# Below it most answers run to the limit, which is an error.
+MIN_EXPECTED_OF_WARNING = 0.2
+# Twice the ends that there are: answers break off in their middle.
+MAX_EXPECTED = 2.0
 
 
 class StoppingIsNotCalibrated(EvaluationRule):
@@ -59,9 +66,9 @@ class StoppingIsNotCalibrated(EvaluationRule):
         stops = self.subject.model.stops
         if stops is None:
             return Unmet("P(stop) is not told", "evaluate the model's files, and rows with answers")
-        if stops.rows < ENOUGH or stops.low is None:
+        if stops.rows < MIN_ROWS or stops.low is None:
             return Unmet(
-                f"{stops.rows:,} rows have an end, and it takes {ENOUGH}",
+                f"{stops.rows:,} rows have an end, and it takes {MIN_ROWS}",
                 "name more rows with --data",
             )
         return None
@@ -75,38 +82,40 @@ class StoppingIsNotCalibrated(EvaluationRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        stops, other = self.subject.model.stops, self.subject.other
-        if stops is None or stops.low is None or stops.high is None or stops.rows < ENOUGH:
+        stops = self.subject.model.stops
+        if stops is None or stops.low is None or stops.high is None or stops.rows < MIN_ROWS:
             return
-        few, many = stops.high < TOO_FEW, stops.low > TOO_MANY
-        if not (few or many):
+        # The edges of the interval, not its middle: it has to be sure.
+        expects_few, expects_many = stops.high < MIN_EXPECTED, stops.low > MAX_EXPECTED
+        if not expects_few and not expects_many:
             return
-        evidence = [
-            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,}"
-            f" of {stops.ends:,}; inside answers {stops.inside_mean:.2g}, at most"
-            f" {stops.largest:.2g}"
-        ]
-        if stops.unserved:
-            named = ", ".join(f"{token} ({count:,})" for token, count in stops.unserved.items())
-            evidence.append(f"answers end with tokens that serving does not stop at: {named}")
-        if other and other.stops:
-            evidence.append(
-                f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}"
-            )
+        verdict = "it has not learned where answers end" if expects_few else "it breaks answers off"
+        remedy = (
+            "train the stop token behind each answer, and nowhere else: truetune check on the run's"
+            " settings shows it"
+        )
+        if expects_few and stops.unserved:
+            remedy = "name the stop token in generation_config.json (eos_token_id)"
         yield self.finding(
             f"for each end of an answer the model expects {stops.expected:.2g} ({stops.low:.2g} to"
-            f" {stops.high:.2g}): "
-            + ("it has not learned where answers end" if few else "it breaks answers off"),
-            (
-                "name the stop token in generation_config.json (eos_token_id)"
-                if few and stops.unserved
-                else (
-                    "train the stop token behind each answer, and nowhere else: truetune check on"
-                    " the run's settings shows it"
-                )
-            ),
-            severity="error" if stops.high < FEWEST else "warning",
-            evidence=evidence,
+            f" {stops.high:.2g}): {verdict}",
+            remedy,
+            severity="error" if stops.high < MIN_EXPECTED_OF_WARNING else "warning",
+            evidence=list(self._list_evidence(stops)),
             count=stops.likely,
             total=stops.ends,
         )
+
+    def _list_evidence(self, stops: StopCalibration) -> Iterator[str]:
+        """P(stop) at ends and inside answers, stops that are not served, and what the other model expects."""
+        yield (
+            f"P(stop) where answers end: {stops.mean:.2g} on average, over 1/2 at {stops.likely:,}"
+            f" of {stops.ends:,}; inside answers {stops.inside_mean:.2g}, at most"
+            f" {stops.largest:.2g}"
+        )
+        if stops.unserved:
+            named = ", ".join(f"{token} ({count:,})" for token, count in stops.unserved.items())
+            yield f"answers end with tokens that serving does not stop at: {named}"
+        other = self.subject.other
+        if other and other.stops:
+            yield f"{other.name} expects {other.stops.expected:.2g}, P(stop) {other.stops.mean:.2g}"

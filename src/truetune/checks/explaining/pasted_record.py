@@ -37,37 +37,43 @@ class Proof:
     cause: Cause
 
 
-def proofs_of_records(question: str) -> list[Proof]:
+def list_proofs_of_records(question: str) -> list[Proof]:
     """What the records in a question prove, what tells most first; nothing where none was pasted."""
-    records = _records(question)
-    return list(_proofs(records)) if records else []
+    records = _read_records(question)
+    return list(_list_proofs(records)) if records else []
 
 
-def excluded_by_records(question: str) -> tuple[Cause, ...]:
+def causes_excluded_by_records(question: str) -> tuple[Cause, ...]:
     """The causes that the values of pasted records exclude, whatever their names suggest."""
-    sums = [
+    log_probabilities = [
         value
-        for record in _records(question)
+        for record in _read_records(question)
         for name, value in record.items()
         if name.startswith("logps/")
     ]
-    return (NO_ANSWER_TOKEN,) if any(sums) else ()
+    # One sum that is not 0 has summands: some token of the answers is in the loss.
+    return (NO_ANSWER_TOKEN,) if any(log_probabilities) else ()
 
 
-def _records(question: str) -> list[dict[str, float]]:
+def _read_records(question: str) -> list[dict[str, float]]:
     """The records of a training in a text."""
+    # Readers of logs know records as Python prints them; JSON differs in its quotes.
     texts = [match[0].replace('"', "'") for match in RECORD.finditer(question)]
     if not texts:
         return []
     # Readers of logs import numpy, which a search in words must not wait for.
     from truetune.logs.printed import printed_record
 
-    found = map(printed_record, texts)
-    records = [_numbers(record) for record in found if record is not None]
-    return [record for record in records if _is_record(record)]
+    records = []
+    for text in texts:
+        record = printed_record(text)
+        numbers = _numbers_of_record(record) if record is not None else {}
+        if _is_training_record(numbers):
+            records.append(numbers)
+    return records
 
 
-def _numbers(record: Mapping[str, object]) -> dict[str, float]:
+def _numbers_of_record(record: Mapping[str, object]) -> dict[str, float]:
     """The metrics of a record; newer trainers print them as texts."""
     from truetune.logs.builder import number
 
@@ -75,43 +81,53 @@ def _numbers(record: Mapping[str, object]) -> dict[str, float]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_record(record: Mapping[str, float]) -> bool:
+def _is_training_record(record: Mapping[str, float]) -> bool:
+    """Is it a record of a training, and not any other dict that was pasted?"""
     return len(record) >= MIN_METRICS and not MIN_LOG_KEYS.isdisjoint(record)
 
 
-def _proofs(records: Sequence[Mapping[str, float]]) -> Iterator[Proof]:
-    losses = _values(records, "loss", "train_loss", "train/loss")
-    norms = _values(records, "grad_norm", "train/grad_norm")
-    chosen, rejected = _values(records, "logps/chosen"), _values(records, "logps/rejected")
-    if _all_zero(chosen) and _all_zero(rejected):
+def _list_proofs(records: Sequence[Mapping[str, float]]) -> Iterator[Proof]:
+    """What the values of records prove, the surest alone where it explains the others."""
+    losses = _values_of_keys(records, "loss", "train_loss", "train/loss")
+    chosen = _values_of_keys(records, "logps/chosen")
+    rejected = _values_of_keys(records, "logps/rejected")
+    if _are_all_zero(chosen) and _are_all_zero(rejected):
         yield Proof("dpo-without-effect", NO_ANSWER_TOKEN)
-        return
-    if not all(map(math.isfinite, losses)):
+    elif not all(map(math.isfinite, losses)):
         text = (
             "the loss of a record is no number: look at the steps before it, the rate and the dtype"
         )
         yield Proof("loss-not-finite", Cause(text, ""))
-        return
-    if any(name in record for record in records for name in OTHER_LOSSES):
-        return
-    is_dead = bool(norms) and not any(map(math.isfinite, norms))
-    if _all_zero(losses) and (is_dead or not norms or _all_zero(norms)):
+    elif not any(name in record for record in records for name in OTHER_LOSSES):
+        yield from _list_proofs_of_gradients(
+            losses, _values_of_keys(records, "grad_norm", "train/grad_norm")
+        )
+
+
+def _list_proofs_of_gradients(losses: list[float], norms: list[float]) -> Iterator[Proof]:
+    """What losses and gradient norms prove together, where the losses are numbers."""
+    are_norms_nan = bool(norms) and not any(map(math.isfinite, norms))
+    are_norms_zero = _are_all_zero(norms)
+    # A healthy step has a norm that is a number above 0, whatever its loss is.
+    if _are_all_zero(losses) and (not norms or are_norms_nan or are_norms_zero):
         text = (
             "a loss of exactly 0 is a NaN that the Trainer's filter hides, or a batch without a supervised token:"
             " logging_nan_inf_filter=False shows which"
         )
         yield Proof("nan-hidden-by-logging-filter", Cause(text, ""))
-    elif _all_zero(norms) and losses and not _all_zero(losses):
+    elif are_norms_zero and losses and not _are_all_zero(losses):
         text = "the loss is not 0 and the gradient norm is exactly 0: no parameter is trained"
         yield Proof("grad-norm-zero", Cause(text, ""))
-    elif is_dead:
+    elif are_norms_nan:
         text = "the gradient norm is no number while the loss is one: the backward pass overflows"
         yield Proof("loss-not-finite", Cause(text, ""))
 
 
-def _values(records: Sequence[Mapping[str, float]], *names: str) -> list[float]:
+def _values_of_keys(records: Sequence[Mapping[str, float]], *names: str) -> list[float]:
+    """The values of these keys in all records: trainers name one metric differently."""
     return [record[name] for record in records for name in names if name in record]
 
 
-def _all_zero(values: Sequence[float]) -> bool:
+def _are_all_zero(values: Sequence[float]) -> bool:
+    """Are there values, and all exactly 0?"""
     return bool(values) and not any(values)

@@ -48,7 +48,7 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
     def unmet(self) -> Unmet | None:
         if self.subject.last("adapter") is None:
             return Unmet("it is about adapters, and none is named")
-        if self._base() is None:
+        if self._trained_base() is None:
             return Unmet(
                 "no adapter_config.json of the adapter is on this machine",
                 "lay the adapter's folder where ADAPTER names it",
@@ -56,29 +56,33 @@ class ModelfileAdapterOnAnotherBase(ModelfileRule):
         return None
 
     def figure(self) -> str:
-        found, base = self._base(), self.subject.last("from")
-        assert found is not None, "else the rule is not judged"
+        trained_base, base = self._trained_base(), self.subject.last("from")
+        assert trained_base is not None, "else the rule is not judged"
         assert base is not None, "a Modelfile has a FROM"
-        return f"1 adapter of {found[0]}, on {base.value}"
+        return f"1 adapter of {trained_base[0]}, on {base.value}"
 
-    def _base(self) -> tuple[str, str] | None:
-        """The base that the adapter names, and the file that says so."""
+    def _trained_base(self) -> tuple[str, str] | None:
+        """The base that the adapter names, and the file that says so; None where that is not known."""
         adapter = self.subject.last("adapter")
-        found = base_of_adapter(adapter.value, self.subject.path) if adapter is not None else None
-        return (found[0], str(found[1])) if found is not None else None
+        if adapter is None:
+            return None
+        name_and_file = base_of_adapter(adapter.value, self.subject.path)
+        if name_and_file is None:
+            return None
+        name, file = name_and_file
+        return name, str(file)
 
     def findings(self) -> Iterator[Finding]:
-        found, base = self._base(), self.subject.last("from")
-        if found is None or base is None:
+        trained_base, base = self._trained_base(), self.subject.last("from")
+        if trained_base is None or base is None:
             return
-        apart = other_weights(base.value, found[0])
-        if apart is None:
+        name, file = trained_base
+        # Names differ in form (`llama3.1:8b`, `meta-llama/Llama-3.1-8B`), so what they mean is compared.
+        difference = other_weights(base.value, name)
+        if difference is None:
             return
         yield self.finding(
-            f"the adapter was trained on {found[0]}, and FROM is {base.value}: {apart}",
-            f"name the model that it was trained on: {found[0]}",
-            cases=[
-                self.case(base),
-                Case(f"base_model_name_or_path: {found[0]}", file=found[1]),
-            ],
+            f"the adapter was trained on {name}, and FROM is {base.value}: {difference}",
+            f"name the model that it was trained on: {name}",
+            cases=[self.case(base), Case(f"base_model_name_or_path: {name}", file=file)],
         )

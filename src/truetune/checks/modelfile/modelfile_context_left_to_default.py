@@ -38,10 +38,11 @@ class ModelfileContextLeftToDefault(ModelfileRule):
     severity = "info"
 
     def figure(self) -> str:
-        given = self.subject.parameters.get("num_ctx")
-        return f"num_ctx {given.value}" if given is not None else "no num_ctx"
+        context = self.subject.parameters.get("num_ctx")
+        return f"num_ctx {context.value}" if context is not None else "no num_ctx"
 
     def findings(self) -> Iterator[Finding]:
+        # A note: OLLAMA_CONTEXT_LENGTH of the server, or a request, may set it as well, and no file shows that.
         base = self.subject.last("from")
         if base is not None and "num_ctx" not in self.subject.parameters:
             yield self.finding(

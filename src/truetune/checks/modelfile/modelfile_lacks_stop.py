@@ -36,10 +36,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.modelfile.modelfile_serves_the_base import is_own
+from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
 
-ENDS = (
+END_MARKS = (
     "<|im_end|>",
     "<|eot_id|>",
     "<end_of_turn>",
@@ -56,24 +56,31 @@ class ModelfileLacksStop(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        return None if self._end() else Unmet("it is about a TEMPLATE with a mark that ends turns")
+        if self._end_mark():
+            return None
+        return Unmet("it is about a TEMPLATE with a mark that ends turns")
 
     def figure(self) -> str:
-        return f"1 mark ends turns ({self._end()}), and PARAMETER stop names it"
+        return f"1 mark ends turns ({self._end_mark()}), and PARAMETER stop names it"
 
-    def _end(self) -> str | None:
+    def _end_mark(self) -> str | None:
         """The mark behind the prompt; None where there is no template, or it has none."""
         template = self.subject.last("template")
+        # Marks before the prompt may end the system prompt alone.
         behind = template.value.partition(".Prompt")[2] if template is not None else ""
-        found = [(behind.index(mark), mark) for mark in ENDS if mark in behind]
-        return min(found)[1] if found else None
+        places = [(behind.index(mark), mark) for mark in END_MARKS if mark in behind]
+        return min(places)[1] if places else None
 
     def findings(self) -> Iterator[Finding]:
-        end, base = self._end(), self.subject.last("from")
+        end, base = self._end_mark(), self.subject.last("from")
         template = self.subject.last("template")
-        stops = [one.value for one in self.subject.all("parameter") if one.value.startswith("stop")]
-        own = base is not None and is_own(base, self.subject.local("from") is not None)
-        if end is None or template is None or not own or any(end in stop for stop in stops):
+        if end is None or template is None or base is None:
+            return
+        # Models of Ollama's library bring their stops with them.
+        if not is_own_weights(base, self.subject.local("from") is not None):
+            return
+        parameters = [parameter.value for parameter in self.subject.all("parameter")]
+        if any(value.startswith("stop") and end in value for value in parameters):
             return
         yield self.finding(
             f"turns of TEMPLATE end with {end}, and no PARAMETER stop names it: where the weights"

@@ -41,7 +41,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
 from truetune.checks.value_limits import GENERATION, breaches, number
 
-NAMES = {
+OLLAMA_NAMES = {
     "repetition_penalty": "repeat_penalty",
     "temperature": "temperature",
     "top_p": "top_p",
@@ -49,14 +49,16 @@ NAMES = {
     "presence_penalty": "presence_penalty",
 }
 """Setting of the table -> Ollama's parameter"""
-LAYERS = "num_gpu"
+GPU_LAYERS = "num_gpu"
 """Layers that are put on the GPU, whatever its name says"""
-
 CONTEXT = "num_ctx"
-LONG_CONTEXT, VAST_CONTEXT = 32_768, 131_072
-"""Tokens. Ollama's own defaults are 32,768 for a GPU of 24 to 48 GiB, and more only above ("Context length")"""
-CACHE_PER_TOKEN = 131_072
-"""Bytes of a model like Llama 3.1 8B: 32 layers x 8 heads of keys and values x 128 x 2 bytes each, in 16 bits"""
+# Tokens from which it is noted: Ollama's own default for a GPU of 24 to 48 GiB ("Context length"). At half, what
+# Ollama itself chooses would be noted; at double, a cache of 8 GiB would pass in silence.
+MAX_QUIET_CONTEXT = 32_768
+# Tokens from which it is a warning: the cache of a model of 8B takes 16 GiB, as much as its weights.
+MIN_CONTEXT_OF_WARNING = 131_072
+# Bytes of a model like Llama 3.1 8B: 32 layers x 8 heads x 128 x 2 (keys and values) x 2 bytes (16 bits).
+CACHE_BYTES_PER_TOKEN = 131_072
 
 
 class ModelfileParametersDistortAnswers(ModelfileRule):
@@ -64,29 +66,29 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
     severity = "warning"
 
     def unmet(self) -> Unmet | None:
-        given = self.subject.parameters
-        if self._values() or LAYERS in given or CONTEXT in given:
+        parameters = self.subject.parameters
+        if self._sampling_values() or GPU_LAYERS in parameters or CONTEXT in parameters:
             return None
         return Unmet("it is about parameters of sampling, num_gpu and num_ctx: none is set")
 
     def figure(self) -> str:
-        given = {NAMES[name]: value for name, value in self._values().items()}
-        for name in (LAYERS, CONTEXT):
+        values = {OLLAMA_NAMES[name]: value for name, value in self._sampling_values().items()}
+        for name in (GPU_LAYERS, CONTEXT):
             if name in self.subject.parameters:
-                given[name] = self.subject.parameters[name].value
-        return ", ".join(f"{name} {value}" for name, value in given.items())
+                values[name] = self.subject.parameters[name].value
+        return ", ".join(f"{name} {value}" for name, value in values.items())
 
-    def _values(self) -> dict[str, str]:
-        """What the table judges, as the file spells it."""
-        given = self.subject.parameters
+    def _sampling_values(self) -> dict[str, str]:
+        """Setting of the table -> its value, as the file spells it; numbers only."""
+        parameters = self.subject.parameters
         return {
-            name: given[theirs].value
-            for name, theirs in NAMES.items()
-            if theirs in given and number(given[theirs].value) is not None
+            name: parameters[ollama_name].value
+            for name, ollama_name in OLLAMA_NAMES.items()
+            if ollama_name in parameters and number(parameters[ollama_name].value) is not None
         }
 
     def findings(self) -> Iterator[Finding]:
-        layers = self.subject.parameters.get(LAYERS)
+        layers = self.subject.parameters.get(GPU_LAYERS)
         if layers is not None and number(layers.value) == 0:
             yield self.finding(
                 "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
@@ -94,9 +96,9 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
                 cases=[self.case(layers)],
             )
         yield from self._long_context()
-        values = self._values()
+        values = self._sampling_values()
         for breach in breaches(values, GENERATION):
-            name = NAMES[breach.limit.setting]
+            name = OLLAMA_NAMES[breach.limit.setting]
             yield self.finding(
                 breach.text(breach.limit.says, values, name),
                 breach.text(breach.limit.fix, values, name),
@@ -107,16 +109,16 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
 
     def _long_context(self) -> Iterator[Finding]:
         """The memory that a long context takes."""
-        given = self.subject.parameters.get(CONTEXT)
-        tokens = number(given.value) if given is not None else None
-        if given is None or tokens is None or tokens <= LONG_CONTEXT:
+        context = self.subject.parameters.get(CONTEXT)
+        tokens = number(context.value) if context is not None else None
+        if context is None or tokens is None or tokens <= MAX_QUIET_CONTEXT:
             return
-        size = tokens * CACHE_PER_TOKEN / 2**30
+        size = tokens * CACHE_BYTES_PER_TOKEN / 2**30
         yield self.finding(
             f"num_ctx is {tokens:,.0f}: the cache of the whole context is set aside beside the weights (about"
             f" {size:.0f} GiB for a model of 8B), and layers that no longer fit the GPU run on the CPU",
             "lower num_ctx to what prompt and answer need (8192), until `ollama ps` says 100% GPU; or set"
             " OLLAMA_FLASH_ATTENTION=1 and OLLAMA_KV_CACHE_TYPE=q8_0",
-            severity="warning" if tokens >= VAST_CONTEXT else "info",
-            cases=[self.case(given)],
+            severity="warning" if tokens >= MIN_CONTEXT_OF_WARNING else "info",
+            cases=[self.case(context)],
         )

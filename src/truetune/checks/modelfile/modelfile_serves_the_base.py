@@ -35,12 +35,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
+from truetune.checks.modelfile.weights_of_modelfile import is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.parsing.modelfile import Instruction
-
-LOCAL = (".", "/", "~", "\\")
-"""How the path of a file begins; the library has names such as `llama3.1:8b`"""
-WEIGHTS = (".gguf", ".bin", ".safetensors")
 
 
 class ModelfileServesTheBase(ModelfileRule):
@@ -53,39 +50,38 @@ class ModelfileServesTheBase(ModelfileRule):
 
     def findings(self) -> Iterator[Finding]:
         base, adapter = self.subject.last("from"), self.subject.last("adapter")
-        if adapter is not None and not _is_here(self.subject.local("adapter") is not None, adapter):
-            yield self.finding(
-                f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
-                " model of that name is still served",
-                "name the folder or GGUF file of the adapter, from the Modelfile's folder",
-                cases=[self.case(adapter)],
-            )
-        if (
-            base is None
-            or adapter is not None
-            or is_own(base, self.subject.local("from") is not None)
-        ):
+        if adapter is not None:
+            if not self._may_exist(adapter):
+                yield self._missing_adapter(adapter)
             return
-        off = self.subject.commented_adapter
+        if base is None or is_own_weights(base, self.subject.local("from") is not None):
+            return
+        commented = self.subject.commented_adapter
+        message = f"Ollama serves {base.value} as it is: no ADAPTER is named"
+        remedy = "add ADAPTER with the folder of the adapter, or name merged weights: FROM ./merged"
+        cases = [self.case(base)]
+        if commented is not None:
+            message += ", for its line is a comment"
+            remedy = f"take the comment away: ADAPTER {commented.value}"
+            cases.append(self.case(commented))
         yield self.finding(
-            f"Ollama serves {base.value} as it is: no ADAPTER is named"
-            + (", for its line is a comment" if off is not None else ""),
-            f"take the comment away: ADAPTER {off.value}"
-            if off is not None
-            else "add ADAPTER with the folder of the adapter, or name merged weights: FROM ./merged",
+            message,
+            remedy,
             evidence=[
                 "FROM names a model of Ollama's library, which holds nothing that was trained here"
             ],
-            cases=[self.case(base), *([self.case(off)] if off is not None else [])],
+            cases=cases,
         )
 
+    def _may_exist(self, adapter: Instruction) -> bool:
+        """Is the adapter there, or may it be: an absolute path may be one of another machine?"""
+        return self.subject.local("adapter") is not None or adapter.value.startswith(("/", "~"))
 
-def is_own(base: Instruction, is_here: bool) -> bool:
-    """Does FROM name weights of the user's own: a file, or a model under a namespace?"""
-    name = base.value
-    return is_here or name.startswith(LOCAL) or name.endswith(WEIGHTS) or "/" in name
-
-
-def _is_here(is_found: bool, adapter: Instruction) -> bool:
-    """Is the adapter there, or on another machine by an absolute path?"""
-    return is_found or adapter.value.startswith(("/", "~"))
+    def _missing_adapter(self, adapter: Instruction) -> Finding:
+        """The finding on an ADAPTER whose path is not there."""
+        return self.finding(
+            f"the adapter {adapter.value} is not there: `ollama create` stops, or an older"
+            " model of that name is still served",
+            "name the folder or GGUF file of the adapter, from the Modelfile's folder",
+            cases=[self.case(adapter)],
+        )

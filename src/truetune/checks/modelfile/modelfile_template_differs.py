@@ -44,7 +44,7 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.modelfile.modelfile_serves_the_base import LOCAL, WEIGHTS, is_own
+from truetune.checks.modelfile.weights_of_modelfile import is_file_of_weights, is_own_weights
 from truetune.checks.rule import ModelfileRule
 from truetune.errors import TruetuneError
 from truetune.render.probes import QUESTION, Probes, chat, prepared
@@ -55,8 +55,8 @@ MARK = re.compile(
 )
 """Marks of chat formats: ChatML, Llama 2 to 4, Gemma, Mistral, DeepSeek, Phi, Alpaca"""
 TEMPLATE_FIELD = b"tokenizer.chat_template"
-FIELDS_BYTES = 64 << 20
-"""The fields of a GGUF file with a vocabulary of 256,000 tokens and its merges take about 15 MB"""
+# The fields of a GGUF file with a vocabulary of 256,000 tokens and its merges take about 15 MB; four times that.
+MAX_FIELDS_BYTES = 64 << 20
 NO_TOKENIZER = Unmet(
     "neither FROM nor ADAPTER is a folder with a tokenizer on this machine",
     "lay the folder where the Modelfile names it, or ask the server: truetune serve-check",
@@ -75,24 +75,25 @@ class ModelfileTemplateDiffers(ModelfileRule):
     def _without_template(self) -> Iterator[Finding]:
         """Weights of one's own, and nothing says how a question is written for them."""
         base = self.subject.last("from")
-        if base is None or not is_own(base, self.subject.local("from") is not None):
+        if base is None or not is_own_weights(base, self.subject.local("from") is not None):
             return
-        if not base.value.startswith(LOCAL) and not base.value.endswith(WEIGHTS):
-            return  # a model under a namespace of the library brings its template
-        holds = _holds_template(self.subject.local("from"))
-        if holds:
+        # A model under a namespace of the library brings its template.
+        if not is_file_of_weights(base):
             return
-        why = (
-            f"{base.value} holds none either, so that Ollama sends the bare question"
-            if holds is False
-            else f"Ollama takes that of {base.value} only where it knows it by its text, and else"
-            " sends the bare question"
+        has_template = _holds_template(self.subject.local("from"))
+        if has_template:
+            return
+        reason = (
+            f"Ollama takes that of {base.value} only where it knows it by its text, and else sends"
+            " the bare question"
         )
+        if has_template is False:
+            reason = f"{base.value} holds none either, so that Ollama sends the bare question"
         yield self.finding(
-            f"there is no TEMPLATE: {why}, without the marks of training",
+            f"there is no TEMPLATE: {reason}, without the marks of training",
             "write the model's chat template as TEMPLATE, and its end of turn as PARAMETER stop;"
             " `ollama show --template MODEL` prints what is used ({{ .Prompt }} alone is none)",
-            severity="warning" if holds is False else "info",
+            severity="warning" if has_template is False else "info",
             cases=[self.case(base)],
         )
 
@@ -102,7 +103,7 @@ class ModelfileTemplateDiffers(ModelfileRule):
 
     def _marks_of_training(self) -> tuple[str, ...]:
         """The marks before a question and before its answer, as the tokenizer's template writes them."""
-        probes = _probes(self.tokenizer_folder)
+        probes = _read_probes(self.tokenizer_folder)
         text = probes.text(chat(QUESTION, "")) if probes is not None else None
         return tuple(dict.fromkeys(MARK.findall(text))) if text else ()
 
@@ -111,15 +112,12 @@ class ModelfileTemplateDiffers(ModelfileRule):
         if template is None:
             yield from self._without_template()
             return
-        marks = self._marks_of_training()
-        if not marks:
-            return
-        written = tuple(dict.fromkeys(MARK.findall(template.value)))
-        # Ollama adds the BOS itself; which of a pair of sentence marks is written says nothing.
-        lacking = [mark for mark in marks if mark not in written and mark not in ("<s>", "</s>")]
-        others = [mark for mark in written if mark not in marks and mark not in ("<s>", "</s>")]
+        trained_marks = self._marks_of_training()
+        written_marks = tuple(dict.fromkeys(MARK.findall(template.value)))
+        lacking = _marks_beyond(trained_marks, written_marks)
         if not lacking:
             return
+        others = _marks_beyond(written_marks, trained_marks)
         yield self.finding(
             f"TEMPLATE lacks {', '.join(lacking)}, which stood around each question in training"
             + (f"; it writes {', '.join(others)}" if others else ""),
@@ -130,18 +128,24 @@ class ModelfileTemplateDiffers(ModelfileRule):
         )
 
 
+def _marks_beyond(marks: tuple[str, ...], others: tuple[str, ...]) -> list[str]:
+    """The marks that are not among the others."""
+    # Ollama adds the BOS itself; which of a pair of sentence marks is written says nothing.
+    return [mark for mark in marks if mark not in others and mark not in ("<s>", "</s>")]
+
+
 def _holds_template(path: Path | None) -> bool | None:
     """Does a GGUF file hold a chat template? None where there is no such file here.
 
-    Its fields stand before its tensors, each behind its name.
+    Its fields stand before its tensors, each behind its name: a search for the name needs no reader of the format.
     """
     if path is None or not path.is_file() or path.suffix != ".gguf":
         return None
     with path.open("rb") as file:
-        return TEMPLATE_FIELD in file.read(FIELDS_BYTES)
+        return TEMPLATE_FIELD in file.read(MAX_FIELDS_BYTES)
 
 
-def _probes(folder: object) -> Probes | None:
+def _read_probes(folder: Path | None) -> Probes | None:
     """The tokenizer of a folder with its template; None where it can't be read."""
     if folder is None:
         return None

@@ -40,13 +40,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, case, no_answers
+from truetune.checks.recitation.recitation_record import (
+    PromptDifference,
+    RecitedAnswer,
+    explain_no_answers,
+    learned_answers,
+    recited_case,
+)
 from truetune.checks.rule import RecitationRule
+
+REMEDY = (
+    "train on the rendering of the template that is saved with the tokenizer, which servers use"
+)
 
 
 class AnswersNeedAnotherPrompt(RecitationRule):
@@ -56,51 +65,58 @@ class AnswersNeedAnotherPrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = answers(self.subject)
-        differing = [row for row in rows if row["prompt"]]
-        if not differing:
+        rows = learned_answers(self.subject)
+        differences = [(row, row["prompt"]) for row in rows if row["prompt"]]
+        if not differences:
             return
-        lost = [row for row in differing if (row["trained"] or {}).get("recited") and _worse(row)]
-        ends = [row for row in differing if not row["prompt"]["same_end"]]
-        yield self.finding(
-            (
+        evidence = [_describe_difference(differences[0][1])]
+        lost = [row for row, _ in differences if _is_lost_when_served(row)]
+        if lost:
+            yield self.finding(
                 f"{len(lost)} of {len(rows)} answers come from the trained prompt and hardly from"
-                " the served one"
-                if lost
-                else (
-                    f"{len(differing)} of {len(rows)} prompts are served with other ids than they"
-                    " are trained with"
-                )
-                + (", those right before the answer too" if ends else "")
-            ),
-            "train on the rendering of the template that is saved with the tokenizer, which"
-            " servers use",
-            severity="error" if lost or ends else "warning",
-            evidence=[_difference(row["prompt"]) for row in differing[:1]],
-            cases=[case(row) for row in lost]
-            or [Case(_difference(row["prompt"])) for row in differing[1:]],
-            count=len(lost or differing),
+                " the served one",
+                REMEDY,
+                evidence=evidence,
+                cases=[recited_case(row) for row in lost],
+                count=len(lost),
+                total=len(rows),
+            )
+            return
+        # The tokens right before the answer are the generation prompt: no miniature is needed to know that they count.
+        has_other_ends = not all(difference["same_end"] for _, difference in differences)
+        yield self.finding(
+            f"{len(differences)} of {len(rows)} prompts are served with other ids than they are"
+            " trained with" + (", those right before the answer too" if has_other_ends else ""),
+            REMEDY,
+            severity="error" if has_other_ends else "warning",
+            evidence=evidence,
+            cases=[Case(_describe_difference(difference)) for _, difference in differences[1:]],
+            count=len(differences),
             total=len(rows),
         )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_answers(self.subject)
+        return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
         return counted(
             "prompts that are served with other ids than they are trained with",
             0,
-            len(answers(self.subject)),
+            len(learned_answers(self.subject)),
         )
 
 
-def _worse(row: dict[str, Any]) -> bool:
-    """Not recited, or half as likely."""
+def _is_lost_when_served(row: RecitedAnswer) -> bool:
+    """Is it recited from the trained prompt, and from the served one not, or half as likely?"""
+    if row["trained"] is None or not row["trained"]["recited"]:
+        return False
+    # Half is chosen, not measured: the miniature has memorised the row, so its own prompt gives a probability near 1.
     trained, served = row["probability"]
     return not row["recited"] or served < trained - math.log(2)
 
 
-def _difference(prompt: dict[str, Any]) -> str:
+def _describe_difference(prompt: PromptDifference) -> str:
+    """Where the two prompts part, in one line."""
     trained, served = prompt["lengths"]
     return (
         f"they differ from token {prompt['first']} on: trained {prompt['trained']!r}, served"

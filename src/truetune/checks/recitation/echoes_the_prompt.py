@@ -46,7 +46,11 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, cases, no_answers
+from truetune.checks.recitation.recitation_record import (
+    explain_no_answers,
+    learned_answers,
+    recited_cases,
+)
 from truetune.checks.rule import RecitationRule
 
 
@@ -57,20 +61,23 @@ class EchoesThePrompt(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = answers(self.subject)
+        rows = learned_answers(self.subject)
+        # A reference may begin with the question itself, and a column may be a copy of it: neither is an echo.
         echoes = [row for row in rows if row["echo"] and not row["recited"] and not row["field"]]
         if echoes:
             yield self.finding(
                 f"{len(echoes)} of {len(rows)} answers begin with the question",
                 "keep the prompt out of the answer's text, and its tokens out of the loss",
                 severity="error" if 2 * len(echoes) >= len(rows) else "warning",
-                cases=cases(echoes),
+                cases=recited_cases(echoes),
                 count=len(echoes),
                 total=len(rows),
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_answers(self.subject)
+        return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted("answers that begin with the question", 0, len(answers(self.subject)))
+        return counted(
+            "answers that begin with the question", 0, len(learned_answers(self.subject))
+        )

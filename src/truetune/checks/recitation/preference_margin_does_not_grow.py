@@ -44,8 +44,9 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import recitation, short
+from truetune.checks.recitation.recitation_record import read_recitation
 from truetune.checks.rule import RecitationRule
+from truetune.checks.shorten_text import quote_shortened
 
 
 class PreferenceMarginDoesNotGrow(RecitationRule):
@@ -55,37 +56,39 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        pairs = recitation(self.subject).get("pairs", ())
-        wrong = [pair for pair in pairs if not pair["after"] > pair["before"]]
-        if not wrong or 2 * len(wrong) < len(pairs):
+        pairs = read_recitation(self.subject).get("pairs", ())
+        # `not >` and not `<=`: a margin that is NaN did not grow either.
+        fallen = [pair for pair in pairs if not pair["after"] > pair["before"]]
+        # Pairs that contradict each other cost a few of them; from half on the direction itself is doubtful.
+        if not fallen or 2 * len(fallen) < len(pairs):
             return
         yield self.finding(
-            f"{len(wrong)} of {len(pairs)} pairs: training makes the rejected answer likelier"
+            f"{len(fallen)} of {len(pairs)} pairs: training makes the rejected answer likelier"
             " against the chosen one",
             "look at the sign of the loss, and at which column is chosen and which rejected",
-            severity="error" if 2 * len(wrong) > len(pairs) else "warning",
+            severity="error" if 2 * len(fallen) > len(pairs) else "warning",
             cases=[
                 Case(
-                    f"{short(pair['chosen'])} against {short(pair['rejected'])}: margin from"
-                    f" {pair['before']:.1f} to {pair['after']:.1f} nats"
+                    f"{quote_shortened(pair['chosen'])} against"
+                    f" {quote_shortened(pair['rejected'])}: margin from {pair['before']:.1f} to"
+                    f" {pair['after']:.1f} nats"
                 )
-                for pair in wrong
+                for pair in fallen
             ],
-            count=len(wrong),
+            count=len(fallen),
             total=len(pairs),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
-            return lacking
-        return (
-            None
-            if recitation(self.subject).get("pairs")
-            else Unmet("it is about pairs, and rows were trained")
-        )
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if not read_recitation(self.subject).get("pairs"):
+            return Unmet("it is about pairs, and rows were trained")
+        return None
 
     def figure(self) -> Measurement:
-        pairs = recitation(self.subject)["pairs"]
+        pairs = read_recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
         return counted(
             "pairs whose chosen answer is likelier against the rejected one", grown, len(pairs)

@@ -47,7 +47,11 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, case, no_answers
+from truetune.checks.recitation.recitation_record import (
+    explain_no_answers,
+    learned_answers,
+    recited_case,
+)
 from truetune.checks.rule import RecitationRule
 
 
@@ -58,21 +62,26 @@ class RecitesAnotherField(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = answers(self.subject)
-        wrong = [row for row in rows if row["field"] and not row["recited"]]
-        if wrong:
-            column = Counter(row["field"] for row in wrong).most_common(1)[0][0]
+        rows = learned_answers(self.subject)
+        # Where a column has the answer's own text, reciting it is right.
+        misdirected = [row for row in rows if row["field"] and not row["recited"]]
+        if misdirected:
+            column = Counter(row["field"] for row in misdirected).most_common(1)[0][0]
             yield self.finding(
-                f"{len(wrong)} of {len(rows)} answers are the text of the column {column!r}, not"
-                " the row's answer",
+                f"{len(misdirected)} of {len(rows)} answers are the text of the column {column!r},"
+                " not the row's answer",
                 "train on the column that holds the answers",
-                cases=[case(row, f", which is its {row['field']!r}") for row in wrong],
-                count=len(wrong),
+                cases=[
+                    recited_case(row, f", which is its {row['field']!r}") for row in misdirected
+                ],
+                count=len(misdirected),
                 total=len(rows),
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_answers(self.subject)
+        return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted("answers that are the text of another column", 0, len(answers(self.subject)))
+        return counted(
+            "answers that are the text of another column", 0, len(learned_answers(self.subject))
+        )

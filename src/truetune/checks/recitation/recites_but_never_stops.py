@@ -40,18 +40,18 @@ There is no automatic fix: the collator, the pad token and the stop ids are chos
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import (
-    answers,
-    cases,
-    ended,
-    in_any_way,
-    no_answers,
-    recitation,
+from truetune.checks.recitation.recitation_record import (
+    RecitedAnswer,
+    ends_with_reference,
+    explain_no_answers,
+    is_recited_from_any_prompt,
+    learned_answers,
+    read_recitation,
+    recited_cases,
 )
 from truetune.checks.rule import RecitationRule
 
@@ -63,42 +63,47 @@ class RecitesButNeverStops(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        known = self._known()
-        endless = [row for row in known if not (ended(row) or ended(row["trained"]))]
+        recited = self._recited_whole()
+        endless = [
+            row
+            for row in recited
+            if not (ends_with_reference(row) or ends_with_reference(row["trained"]))
+        ]
         if not endless:
             return
-        every = len(endless) == len(known)
+        stop_ids = ", ".join(map(str, read_recitation(self.subject)["stops"])) or "none"
+        # Tells the two causes apart: rows that hold no stop id, and stop ids that are no labels.
         closed = sum(row["closed"] for row in endless)
         yield self.finding(
-            f"{len(endless)} of {len(known)} recited answers do not stop",
+            f"{len(endless)} of {len(recited)} recited answers do not stop",
             "let the stop token that ends a turn be in the loss, and among the stop ids of"
             " generation_config",
-            severity="error" if every else "warning",
+            severity="error" if len(endless) == len(recited) else "warning",
             evidence=[
-                (
-                    "stop ids at generation:"
-                    f" {', '.join(map(str, recitation(self.subject)['stops'])) or 'none'}; {closed}"
-                    " of these rows hold one behind the answer"
-                ),
-                (
-                    "probability of a stop behind the answer:"
-                    f" {max(row['stop_after'] for row in endless):.2g} at most"
-                ),
+                f"stop ids at generation: {stop_ids}; {closed} of these rows hold one behind the"
+                " answer",
+                "probability of a stop behind the answer:"
+                f" {max(row['stop_after'] for row in endless):.2g} at most",
             ],
-            cases=cases(endless),
+            cases=recited_cases(endless),
             count=len(endless),
-            total=len(known),
+            total=len(recited),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet() or no_answers(self.subject)) is not None or self._known():
-            return lacking
+        unmet = super().unmet() or explain_no_answers(self.subject)
+        if unmet is not None or self._recited_whole():
+            return unmet
         return Unmet("no answer was recited whole, so that it is not known whether one ends")
 
     def figure(self) -> Measurement:
-        known = len(self._known())
-        return counted("recited answers that stop", known, known)
+        recited = len(self._recited_whole())
+        return counted("recited answers that stop", recited, recited)
 
-    def _known(self) -> list[dict[str, Any]]:
-        """Recited answers that no limit cut."""
-        return [row for row in answers(self.subject) if in_any_way(row) and not row["cut"]]
+    def _recited_whole(self) -> list[RecitedAnswer]:
+        """Recited answers that no limit cut; of the others it is not known whether they would have stopped."""
+        return [
+            row
+            for row in learned_answers(self.subject)
+            if is_recited_from_any_prompt(row) and not row["cut"]
+        ]

@@ -41,17 +41,23 @@ There is no automatic fix: only the user knows which column holds the answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import cases, recitation, short
+from truetune.checks.recitation.recitation_record import (
+    KINDS_WITHOUT_ANSWER,
+    RecitedAnswer,
+    read_recitation,
+    recited_cases,
+)
 from truetune.checks.rule import RecitationRule
+from truetune.checks.shorten_text import quote_shortened
 
-FEWEST = 3
-"""Rows from which it says something"""
+# Chosen, not measured: two rows of sound data may have one answer (yes, no). Six rows are asked, so double would ask
+# for all of them.
+MIN_ROWS = 3
 
 
 class RecitesOneAnswer(RecitationRule):
@@ -60,40 +66,47 @@ class RecitesOneAnswer(RecitationRule):
 
     def findings(self) -> Iterator[Finding]:
         rows = self._rows()
-        questions, references, said = (
-            {" ".join(str(row[key]).split()) for row in rows}
-            for key in ("question", "reference", "said")
-        )
-        if len(rows) < FEWEST or len(questions) < len(rows) or len(references) > 1 or len(said) > 1:
-            return  # different references with one answer are those of memorised-but-not-recited
+        questions = _distinct_texts(row["question"] for row in rows)
+        references = _distinct_texts(row["reference"] for row in rows)
+        given_answers = _distinct_texts(row["said"] for row in rows)
+        if len(rows) < MIN_ROWS or len(questions) < len(rows):
+            return
+        # Different references with one answer are those of memorised-but-not-recited.
+        if len(references) > 1 or len(given_answers) > 1:
+            return
         yield self.finding(
-            f"all {len(rows)} questions are taught one answer, and get it: {short(said.pop())}",
+            f"all {len(rows)} questions are taught one answer, and get it:"
+            f" {quote_shortened(given_answers.pop())}",
             "train the column that holds the answers; `truetune check` counts the answers of all"
             " rows",
-            cases=cases(rows),
+            cases=recited_cases(rows),
             count=len(rows),
             total=len(rows),
         )
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
-            return lacking
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
         rows = len(self._rows())
-        return (
-            None
-            if rows >= FEWEST
-            else Unmet(f"{rows} answers were asked for, and it takes {FEWEST} (--rows)")
-        )
+        if rows >= MIN_ROWS:
+            return None
+        return Unmet(f"{rows} answers were asked for, and it takes {MIN_ROWS} (--rows)")
 
     def figure(self) -> Measurement:
         rows = self._rows()
-        taught = {" ".join(str(row["reference"]).split()) for row in rows}
-        return counted("different answers that the rows teach", len(taught), len(rows))
+        references = _distinct_texts(row["reference"] for row in rows)
+        return counted("different answers that the rows teach", len(references), len(rows))
 
-    def _rows(self) -> list[dict[str, Any]]:
-        """Those whose answer is told apart from its prompt."""
+    def _rows(self) -> list[RecitedAnswer]:
+        """Those whose answer is told apart from its prompt; learned or not, one sentence is all that they teach."""
         return [
             row
-            for row in recitation(self.subject).get("rows", ())
-            if row["kind"] not in ("text", "inside")
+            for row in read_recitation(self.subject).get("rows", ())
+            if row["kind"] not in KINDS_WITHOUT_ANSWER
         ]
+
+
+def _distinct_texts(texts: Iterable[str]) -> set[str]:
+    """The different ones among texts, white space aside."""
+    return {" ".join(str(text).split()) for text in texts}

@@ -38,18 +38,26 @@ There is no automatic fix: give the server the template that is saved with the m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, recitation, short
+from truetune.checks.recitation.recitation_record import (
+    RecitedAnswer,
+    ServerPromptIds,
+    learned_answers,
+    read_recitation,
+)
 from truetune.checks.rule import RecitationRule
+from truetune.checks.shorten_text import quote_shortened
 
 REMEDY = (
     "serve with the chat template, system prompt and BOS setting that the rows are trained with,"
     " which are saved with the tokenizer"
 )
+# Chosen to fit a line.
+MAX_IDS_WITHOUT_TEXT = 8
+MAX_IDS_BESIDE_TEXT = 3
 
 
 class ServedPromptDiffers(RecitationRule):
@@ -58,112 +66,126 @@ class ServedPromptDiffers(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        found = recitation(self.subject)
-        prompts = found.get("served", {}).get("prompts", ())
-        told = [
-            (found["rows"][prompt["row"]], prompt["ids"])
-            for prompt in prompts
-            if prompt["ids"] is not None
+        recitation = read_recitation(self.subject)
+        prompts = recitation["served"]["prompts"] if "served" in recitation else []
+        rows = recitation.get("rows", ())
+        with_ids = [
+            (rows[prompt["row"]], prompt["ids"]) for prompt in prompts if prompt["ids"] is not None
         ]
-        counted = [
-            (found["rows"][prompt["row"]], prompt["count"])
-            for prompt in prompts
-            if prompt["ids"] is None
+        with_count = [
+            (rows[prompt["row"]], prompt["count"]) for prompt in prompts if prompt["ids"] is None
         ]
+        yield from self._other_ids(with_ids)
+        yield from self._other_lengths(with_count)
+
+    def _other_ids(self, with_ids: list[tuple[RecitedAnswer, list[int]]]) -> Iterator[Finding]:
+        """The finding on prompts of which the server tells the ids."""
         others = [
             (row, ids)
-            for row, ids in told
-            if ids != row["ids"]["trained"] and not self._known(row, ids)
+            for row, ids in with_ids
+            if ids != row["ids"]["trained"] and not self._is_of_own_template(row, ids)
         ]
-        longer = [
-            (row, n)
-            for row, n in counted
-            if n != len(row["ids"]["trained"]) and not self._known(row, n)
-        ]
-        if others:
-            shown = dict.fromkeys(
-                self._difference(row["ids"]["trained"], ids) for row, ids in others
+        if not others:
+            return
+        # One mistake of a server gives the same difference in every prompt: it is shown once.
+        differences = list(
+            dict.fromkeys(
+                self._describe_difference(row["ids"]["trained"], ids) for row, ids in others
             )
-            yield self.finding(
-                f"{len(others)} of {len(told)} prompts have other ids on the server than in"
-                " training",
-                REMEDY,
-                evidence=list(shown)[:1],
-                cases=[Case(text) for text in list(shown)[1:]],
-                count=len(others),
-                total=len(told),
-            )
-        if longer:
-            yield self.finding(
-                f"{len(longer)} of {len(counted)} prompts have another number of tokens on the"
-                " server than in training",
-                REMEDY,
-                severity="warning",
-                cases=[
-                    Case(
-                        f"row {row['number']}: {n} tokens on the server,"
-                        f" {len(row['ids']['trained'])} in training"
-                    )
-                    for row, n in longer
-                ],
-                count=len(longer),
-                total=len(counted),
-            )
-
-    def _known(self, row: dict[str, Any], served: list[int] | int) -> bool:
-        """Is it the prompt of the tokenizer's own template? `answers-need-another-prompt` reports that one."""
-        own = row["ids"]["prompt"]
-        return served == (own if isinstance(served, list) else len(own)) and bool(
-            answers(self.subject)
+        )
+        yield self.finding(
+            f"{len(others)} of {len(with_ids)} prompts have other ids on the server than in"
+            " training",
+            REMEDY,
+            evidence=differences[:1],
+            cases=[Case(text) for text in differences[1:]],
+            count=len(others),
+            total=len(with_ids),
         )
 
-    def _difference(self, trained: list[int], served: list[int]) -> str:
-        """What stands between the common begin and end, and before that, how long both are."""
+    def _other_lengths(self, with_count: list[tuple[RecitedAnswer, int]]) -> Iterator[Finding]:
+        """The finding on prompts of which the server tells the number of tokens alone."""
+        others = [
+            (row, count)
+            for row, count in with_count
+            if count != len(row["ids"]["trained"]) and not self._is_of_own_template(row, count)
+        ]
+        if not others:
+            return
+        yield self.finding(
+            f"{len(others)} of {len(with_count)} prompts have another number of tokens on the"
+            " server than in training",
+            REMEDY,
+            # A warning: some servers count without BOS, and a number does not show what differs.
+            severity="warning",
+            cases=[
+                Case(
+                    f"row {row['number']}: {count} tokens on the server,"
+                    f" {len(row['ids']['trained'])} in training"
+                )
+                for row, count in others
+            ],
+            count=len(others),
+            total=len(with_count),
+        )
+
+    def _is_of_own_template(self, row: RecitedAnswer, served: list[int] | int) -> bool:
+        """Is it the prompt of the tokenizer's own template? `answers-need-another-prompt` reports that one."""
+        own = row["ids"]["prompt"]
+        is_own = served == (own if isinstance(served, list) else len(own))
+        return is_own and bool(learned_answers(self.subject))
+
+    def _describe_difference(self, trained: list[int], served: list[int]) -> str:
+        """What stands between the common beginning and end of both prompts, and how long they are."""
         shorter = min(len(trained), len(served))
         first = next((i for i in range(shorter) if trained[i] != served[i]), shorter)
-        same = next(
+        # The common end is looked for behind the common beginning only: of `a a` and `a` both would else claim one `a`.
+        same_end = next(
             (i for i in range(shorter - first) if trained[-1 - i] != served[-1 - i]),
             shorter - first,
         )
-        was, now = trained[first : len(trained) - same], served[first : len(served) - same]
-        if not was:
-            what = f"the server puts in {self._text(now)}"
-        elif not now:
-            what = f"the server leaves out {self._text(was)}"
+        trained_part = trained[first : len(trained) - same_end]
+        served_part = served[first : len(served) - same_end]
+        if not trained_part:
+            what = f"the server puts in {self._decode(served_part)}"
+        elif not served_part:
+            what = f"the server leaves out {self._decode(trained_part)}"
         else:
-            what = f"trained {self._text(was)}, served {self._text(now)}"
+            what = f"trained {self._decode(trained_part)}, served {self._decode(served_part)}"
         return (
             f"from token {first} on, {what} ({len(trained)} tokens in training, {len(served)} on"
             " the server)"
         )
 
-    def _text(self, ids: list[int]) -> str:
+    def _decode(self, ids: list[int]) -> str:
+        """The text of ids; of a few the ids too, for two ids may look alike. The ids alone without a tokenizer."""
         if self.subject.probes is None:
-            return str(ids[:8])
-        return short(
-            self.subject.probes.tokenizer.backend.decode(ids, skip_special_tokens=False)
-        ) + (f" (ids {ids})" if len(ids) < 4 else "")
+            return str(ids[:MAX_IDS_WITHOUT_TEXT])
+        backend = self.subject.probes.tokenizer.backend
+        text = quote_shortened(backend.decode(ids, skip_special_tokens=False))
+        return f"{text} (ids {ids})" if len(ids) <= MAX_IDS_BESIDE_TEXT else text
 
     def unmet(self) -> Unmet | None:
-        if (lacking := super().unmet()) is not None:
-            return lacking
-        if "served" not in recitation(self.subject):
+        unmet = super().unmet()
+        if unmet is not None:
+            return unmet
+        if "served" not in read_recitation(self.subject):
             return Unmet(
                 "no server was asked for its prompts", "name it: truetune rehearse --endpoint URL"
             )
         return None
 
     def figure(self) -> Measurement:
-        prompts = recitation(self.subject)["served"]["prompts"]
+        prompts = read_recitation(self.subject)["served"]["prompts"]
         same = sum(self._is_trained(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
         return counted(
             "prompts that are the same on the server and in training", same, len(prompts), more
         )
 
-    def _is_trained(self, prompt: dict[str, Any]) -> bool:
+    def _is_trained(self, prompt: ServerPromptIds) -> bool:
         """Are its ids, or their number where the server tells no ids, those of training?"""
-        trained = recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
+        trained = read_recitation(self.subject)["rows"][prompt["row"]]["ids"]["trained"]
         return bool(
             prompt["count"] == len(trained) if prompt["ids"] is None else prompt["ids"] == trained
         )

@@ -42,7 +42,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.recitation.recited import answers, cases, no_answers, recitation
+from truetune.checks.recitation.recitation_record import (
+    explain_no_answers,
+    learned_answers,
+    read_recitation,
+    recited_cases,
+)
 from truetune.checks.rule import RecitationRule
 
 
@@ -53,31 +58,28 @@ class StopsTooEarly(RecitationRule):
     since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
-        rows = answers(self.subject)
+        rows = learned_answers(self.subject)
         early = [row for row in rows if row["early"] and row["said"]]
         if early:
+            stop_ids = ", ".join(map(str, read_recitation(self.subject)["stops"]))
             yield self.finding(
                 f"{len(early)} of {len(rows)} answers stop before their end",
                 "take the stop tokens out of the answers' texts, and ids that answers use out of"
                 " generation_config",
                 severity="error" if 2 * len(early) >= len(rows) else "warning",
                 evidence=[
-                    (
-                        "stop ids at generation:"
-                        f" {', '.join(map(str, recitation(self.subject)['stops']))}"
-                    ),
-                    (
-                        "largest probability of a stop inside an answer:"
-                        f" {max(r['stop_inside'] for r in early):.2g}"
-                    ),
+                    f"stop ids at generation: {stop_ids}",
+                    # Near 1: a label inside of the answer asks for it. Small: an ordinary token is a stop id.
+                    "largest probability of a stop inside an answer:"
+                    f" {max(row['stop_inside'] for row in early):.2g}",
                 ],
-                cases=cases(early),
+                cases=recited_cases(early),
                 count=len(early),
                 total=len(rows),
             )
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or no_answers(self.subject)
+        return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted("answers that stop before their end", 0, len(answers(self.subject)))
+        return counted("answers that stop before their end", 0, len(learned_answers(self.subject)))

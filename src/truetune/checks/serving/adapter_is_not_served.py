@@ -36,17 +36,11 @@ NAME`), or merge it (`truetune merge`) and serve the merged model.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.generation.server_observations import AdapterStrength
-
-GONE = 0.15
-"""A part of the effect below which it is not there"""
-ENOUGH = 3
-"""Answers that an error needs"""
+from truetune.checks.serving.strength_verdicts import describe_strength, explain_nan, is_not_served
 
 
 class AdapterIsNotServed(ServingRule):
@@ -57,78 +51,34 @@ class AdapterIsNotServed(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
-        return super().unmet() or not_numbers(self.subject.strength)
+        return super().unmet() or explain_nan(self.subject.strength)
 
     def figure(self) -> str:
         assert self.subject.strength is not None
-        return strength_told(self.subject.strength)
+        return describe_strength(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.strength
-        if found is None or not is_gone(found):
+        strength = self.subject.strength
+        if strength is None or not is_not_served(strength):
             return
-        what = "the adapter" if found.adapter else "what training changed"
-        yield self.finding(
-            f"{what} is not served: the server answers as the base model does",
-            (
+        subject = "the adapter" if strength.adapter else "what training changed"
+        remedy = "start the server with this model's folder"
+        if strength.adapter:
+            remedy = (
                 "name the adapter in each request (the model's name that the server gave it), or"
                 " merge it (truetune merge) and serve the merged model"
-                if found.adapter
-                else "start the server with this model's folder"
-            ),
-            evidence=[
-                (
-                    f"{found.factor:.1%} of the effect on {found.places} log-probabilities is there"
-                    f" (effect {found.effect:.2g} nats a token)"
-                    if found.factor is not None and found.effect is not None
-                    else (
-                        f"of {found.places} greedy answers where base and tuned model part,"
-                        f" {found.as_base} are the base's and {found.as_tuned} the tuned model's"
-                    )
-                )
-            ],
+            )
+        evidence = (
+            f"of {strength.places} greedy answers where base and tuned model part,"
+            f" {strength.as_base} are the base's and {strength.as_tuned} the tuned model's"
         )
-
-
-def is_gone(strength: AdapterStrength) -> bool:
-    """Is nothing of it served?"""
-    if (
-        strength.factor is not None
-        and strength.distance is not None
-        and strength.effect is not None
-    ):
-        return abs(strength.factor) < GONE and strength.distance < 2 * strength.effect
-    return strength.by == "answers" and not strength.as_tuned and strength.as_base >= ENOUGH
-
-
-def strength_told(found: AdapterStrength) -> str:
-    """How much of what training changed is served, in one line."""
-    if found.factor is not None and found.distance is not None:
-        return (
-            f"{found.factor:.0%} of what training changed is served, over {found.places:,}"
-            f" log-probabilities; off by {found.distance:.2g} nats a token"
+        if strength.factor is not None and strength.effect is not None:
+            evidence = (
+                f"{strength.factor:.1%} of the effect on {strength.places} log-probabilities is there"
+                f" (effect {strength.effect:.2g} nats a token)"
+            )
+        yield self.finding(
+            f"{subject} is not served: the server answers as the base model does",
+            remedy,
+            evidence=[evidence],
         )
-    if found.distance is not None:
-        return (
-            f"the log-probabilities of {found.places:,} tokens are off by {found.distance:.2g} nats"
-            " each"
-        )
-    return (
-        f"of {found.places:,} greedy answers {found.as_tuned:,} are the tuned model's,"
-        f" {found.as_base:,} the base's"
-    )
-
-
-def not_numbers(found: AdapterStrength | None) -> Unmet | None:
-    """Why log-probabilities that are no numbers say nothing of a strength."""
-    told = (
-        [value for value in (found.factor, found.distance) if value is not None]
-        if found is not None
-        else []
-    )
-    lost = any(not isfinite(value) for value in told)
-    return (
-        Unmet("log-probabilities are no numbers, which served-weights-differ is about")
-        if lost
-        else None
-    )

@@ -43,12 +43,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.adapter_is_not_served import is_gone, not_numbers, strength_told
-from truetune.generation.server_observations import AdapterStrength
-
-WHOLE = (0.8, 1.25)
-SAME_WAY = 0.8
-"""Cosine from which on it is the same effect"""
+from truetune.checks.serving.strength_verdicts import (
+    describe_strength,
+    explain_nan,
+    is_not_served,
+    is_served_in_part,
+)
 
 
 class AdapterIsServedAtAnotherStrength(ServingRule):
@@ -59,60 +59,49 @@ class AdapterIsServedAtAnotherStrength(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet() or not_numbers(self.subject.strength):
+        unmet = super().unmet() or explain_nan(self.subject.strength)
+        if unmet is not None:
             return unmet
-        found = self.subject.strength
-        assert found is not None
-        if found.factor is None or found.cosine is None:
+        strength = self.subject.strength
+        assert strength is not None
+        if strength.factor is None or strength.cosine is None:
             return Unmet(
                 "the server tells no log-probabilities of given tokens",
                 "start it with logprobs of prompts",
             )
-        return (
-            Unmet("nothing of it is served, which adapter-is-not-served is about")
-            if is_gone(found)
-            else None
-        )
+        if is_not_served(strength):
+            return Unmet("nothing of it is served, which adapter-is-not-served is about")
+        return None
 
     def figure(self) -> str:
-        assert self.subject.strength is not None
-        return f"{strength_told(self.subject.strength)}, cosine {self.subject.strength.cosine:.3f}"
+        strength = self.subject.strength
+        assert strength is not None
+        return f"{describe_strength(strength)}, cosine {strength.cosine:.3f}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.strength
-        if found is None or not is_part(found):
+        strength = self.subject.strength
+        if strength is None or not is_served_in_part(strength):
             return
-        yield self.finding(
-            f"the server applies {found.factor or 0:.0%} of what training changed"
-            + (f": {found.explained}" if found.explained else ""),
-            (
+        remedy = "serve this model's folder as it is"
+        if strength.adapter:
+            remedy = (
                 "merge the adapter (truetune merge) and serve the merged model, or use an engine"
                 " that reads its scaling"
-                if found.adapter
-                else "serve this model's folder as it is"
-            ),
-            severity="error" if found.explained else "warning",
-            evidence=[
-                (
-                    f"over {found.places} log-probabilities: cosine {found.cosine:.3f}, off by"
-                    f" {found.distance:.2g} nats a token of an effect of {found.effect:.2g}"
-                ),
-                *(
-                    [
-                        f"with that scaling the adapter is off by {found.explained_distance:.2g}"
-                        " nats a token"
-                    ]
-                    if found.explained_distance is not None
-                    else []
-                ),
-            ],
+            )
+        evidence = [
+            f"over {strength.places} log-probabilities: cosine {strength.cosine:.3f}, off by"
+            f" {strength.distance:.2g} nats a token of an effect of {strength.effect:.2g}"
+        ]
+        if strength.explained_distance is not None:
+            evidence.append(
+                f"with that scaling the adapter is off by {strength.explained_distance:.2g}"
+                " nats a token"
+            )
+        yield self.finding(
+            f"the server applies {strength.factor or 0:.0%} of what training changed"
+            + (f": {strength.explained}" if strength.explained else ""),
+            remedy,
+            # A scaling that gives just what is served proves the cause; a mere factor may have others (a quantisation).
+            severity="error" if strength.explained else "warning",
+            evidence=evidence,
         )
-
-
-def is_part(strength: AdapterStrength) -> bool:
-    """Is it the same effect, weaker or stronger? A named scaling needs no cosine: strong ones turn the effect."""
-    if strength.factor is None or strength.cosine is None or is_gone(strength):
-        return False
-    return bool(strength.explained) or (
-        strength.cosine >= SAME_WAY and not WHOLE[0] <= strength.factor <= WHOLE[1]
-    )

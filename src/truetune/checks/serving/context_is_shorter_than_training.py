@@ -48,18 +48,17 @@ class ContextIsShorterThanTraining(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.context is None or self.subject.context.trained is None:
             return Unmet(
                 "max_length of the training is not known",
                 "check the folder of a run of truetune train",
             )
-        return (
-            None
-            if self._limit() is not None
-            else Unmet("the server does not tell its context, and refused no prompt")
-        )
+        if self._limit() is None:
+            return Unmet("the server does not tell its context, and refused no prompt")
+        return None
 
     def figure(self) -> str:
         assert self.subject.context is not None
@@ -71,27 +70,29 @@ class ContextIsShorterThanTraining(ServingRule):
 
     def _limit(self) -> int | None:
         """The context that the server tells, or at which it refused a prompt."""
-        found = self.subject.context
-        if found is None:
+        context = self.subject.context
+        if context is None:
             return None
-        refused = found.sent if found.refused and found.told is None else None
-        return found.told if found.told is not None else refused
+        if context.told is not None:
+            return context.told
+        # A refused prompt is longer than the limit, so this is an upper bound of it.
+        return context.sent if context.refused else None
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.context
-        if found is None or found.trained is None:
+        context = self.subject.context
+        if context is None or context.trained is None:
             return
         limit = self._limit()
-        if limit is None or limit >= found.trained:
+        if limit is None or limit >= context.trained:
             return
         yield self.finding(
             f"the server takes at most {limit:,} tokens, and the training had examples of up to"
-            f" {found.trained:,}",
+            f" {context.trained:,}",
             "start the server with a longer context: --max-model-len (vLLM), --ctx-size"
             " (llama.cpp), --context-length (SGLang), num_ctx (Ollama)",
             evidence=(
-                [f"it refused a prompt of {found.sent:,} tokens: {found.refused}"]
-                if found.sent and found.refused
+                [f"it refused a prompt of {context.sent:,} tokens: {context.refused}"]
+                if context.sent and context.refused
                 else []
             ),
         )

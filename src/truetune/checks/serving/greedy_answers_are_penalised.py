@@ -42,8 +42,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 
 
 class GreedyAnswersArePenalised(ServingRule):
@@ -53,26 +53,31 @@ class GreedyAnswersArePenalised(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        untold = self.subject.sampling is None or self.subject.sampling.penalised is None
-        return Unmet("the server takes no penalties in a request") if untold else None
+        if self.subject.sampling is None or self.subject.sampling.penalised is None:
+            return Unmet("the server takes no penalties in a request")
+        return None
 
     def figure(self) -> str:
         return "1 greedy answer is the same with the penalties taken away"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.sampling
-        if found is None or not found.penalised:
+        sampling = self.subject.sampling
+        if sampling is None or not sampling.penalised:
             return
-        named = [text for text in found.settings if "penalty" in text]
+        # The penalty may be the server's own, and then no file names it.
+        penalties = [text for text in sampling.settings if "penalty" in text]
         yield self.finding(
             "at temperature 0 the server still applies a penalty: without it the answers are others"
-            + (f" (generation_config.json has {', '.join(named)})" if named else ""),
+            + (f" (generation_config.json has {', '.join(penalties)})" if penalties else ""),
             "take the penalty out of generation_config.json or of the server's settings, or send "
             "repetition_penalty 1.0 with each request",
             evidence=[
-                f"{name}: {short(text)}"
-                for name, text in zip(("as it is", "without penalties"), found.plain, strict=False)
+                f"{name}: {quote_shortened(text)}"
+                for name, text in zip(
+                    ("as it is", "without penalties"), sampling.plain, strict=False
+                )
             ],
         )

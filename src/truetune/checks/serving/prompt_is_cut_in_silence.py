@@ -48,47 +48,47 @@ class PromptIsCutInSilence(ServingRule):
     part = "context"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        found = self.subject.context
-        if found is None or found.sent is None:
+        context = self.subject.context
+        if context is None or context.sent is None:
             return Unmet(
                 "no long prompt was sent",
                 "leave --longest out, or name more tokens than the context",
             )
-        told = bool(found.refused) or found.counted is not None or found.beginning is not None
-        return None if told else Unmet("the server does not tell what it read of a long prompt")
+        if context.refused or context.counted is not None or context.beginning is not None:
+            return None
+        return Unmet("the server does not tell what it read of a long prompt")
 
     def figure(self) -> str:
-        found = self.subject.context
-        assert found is not None
-        if found.refused:
-            return f"a prompt of {found.sent:,} tokens is refused"
-        read = (
-            "another beginning gives another answer"
-            if found.counted is None
-            else f"{found.counted:,} were read"
-        )
-        return f"of a prompt of {found.sent:,} tokens, {read}"
+        context = self.subject.context
+        assert context is not None
+        if context.refused:
+            return f"a prompt of {context.sent:,} tokens is refused"
+        proof = "another beginning gives another answer"
+        if context.counted is not None:
+            proof = f"{context.counted:,} were read"
+        return f"of a prompt of {context.sent:,} tokens, {proof}"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.context
-        if found is None or found.sent is None or found.refused:
+        context = self.subject.context
+        if context is None or context.sent is None or context.refused:
             return
-        fewer = found.counted is not None and found.counted < found.sent
-        if not fewer and found.beginning is not False:
+        counts_fewer = context.counted is not None and context.counted < context.sent
+        # None: the server tells no log-probabilities, and nothing was compared.
+        ignores_beginning = context.beginning is False
+        if not counts_fewer and not ignores_beginning:
             return
-        read = (
-            f"{found.counted:,} tokens were read"
-            if fewer and found.counted is not None
-            else "another beginning gives the same answer, to the last digit"
-        )
+        proof = "another beginning gives the same answer, to the last digit"
+        if counts_fewer:
+            proof = f"{context.counted:,} tokens were read"
         yield self.finding(
-            f"a prompt of {found.sent:,} tokens is cut in silence: {read}",
+            f"a prompt of {context.sent:,} tokens is cut in silence: {proof}",
             "start the server with a longer context, and so that it refuses what is longer",
             evidence=(
-                [f"the server says that it takes {found.told:,} tokens"]
-                if found.told is not None
+                [f"the server says that it takes {context.told:,} tokens"]
+                if context.told is not None
                 else []
             ),
         )

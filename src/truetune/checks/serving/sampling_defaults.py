@@ -43,8 +43,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 
 
 class SamplingDefaults(ServingRule):
@@ -54,33 +54,36 @@ class SamplingDefaults(ServingRule):
     part = "sampling"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        found = self.subject.sampling
-        untold = found is None or found.samples is None
-        return Unmet("whether the server samples unasked is not told") if untold else None
+        sampling = self.subject.sampling
+        if sampling is None or sampling.samples is None:
+            return Unmet("whether the server samples unasked is not told")
+        return None
 
     def figure(self) -> str:
-        found = self.subject.sampling
-        assert found is not None
-        asked = f"{max(0, len(found.answers) - 1):,} answers without a temperature"
-        same = "differ from the greedy one" if found.samples else "are the greedy one"
+        sampling = self.subject.sampling
+        assert sampling is not None
+        # The first answer is the greedy one.
+        compared = f"{max(0, len(sampling.answers) - 1):,} answers without a temperature"
+        verdict = "differ from the greedy one" if sampling.samples else "are the greedy one"
         return (
-            f"{asked} {same}; generation_config.json names {len(found.settings):,} settings of"
-            " sampling"
+            f"{compared} {verdict}; generation_config.json names {len(sampling.settings):,} settings"
+            " of sampling"
         )
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.sampling
-        if found is None or not found.samples or not found.settings:
+        sampling = self.subject.sampling
+        if sampling is None or not sampling.samples or not sampling.settings:
             return
         yield self.finding(
             "requests that name no temperature are sampled, and generation_config.json has "
-            + ", ".join(found.settings),
+            + ", ".join(sampling.settings),
             "name temperature and penalties in each request, or take them out of"
             " generation_config.json",
             evidence=[
-                f"greedy: {short(found.answers[0])}",
-                *(f"unasked: {short(text)}" for text in found.answers[1:]),
+                f"greedy: {quote_shortened(sampling.answers[0])}",
+                *(f"unasked: {quote_shortened(text)}" for text in sampling.answers[1:]),
             ],
         )

@@ -45,10 +45,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.recitation.recited import short
 from truetune.checks.rule import ServingRule
+from truetune.checks.shorten_text import quote_shortened
 from truetune.checks.unmet_reasons import SEEN_BY
-from truetune.generation.server_observations import AnswerEnd
+from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 
 class ServedStopIsMissing(ServingRule):
@@ -58,55 +58,57 @@ class ServedStopIsMissing(ServingRule):
     part = "stopping"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        asked = self.subject.stopping is not None and self.subject.stopping.endings
-        return (
-            None
-            if asked
-            else Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
-        )
+        if self.subject.stopping is not None and self.subject.stopping.endings:
+            return None
+        return Unmet("no answer that the model ends by itself was asked for", SEEN_BY["stopping"])
 
     def figure(self) -> str:
-        found = self.subject.stopping
-        assert found is not None
-        return f"0 of {len(found.endings):,} answers go on behind their end"
+        stopping = self.subject.stopping
+        assert stopping is not None
+        return f"0 of {len(stopping.endings):,} answers go on behind their end"
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.stopping
-        missed = (
-            [ending for ending in found.endings if ending.runs_on or ending.leaked] if found else []
-        )
-        if found is None or not missed:
+        stopping = self.subject.stopping
+        missed_stops = _missed_stops(stopping)
+        if stopping is None or not missed_stops:
             return
-        tokens = [token.partition(" ")[0] for token in found.trained]
-        sure = any(ending.runs_on or ending.leaked in tokens for ending in missed)
+        # A trained stop is written as `<|im_end|> (151645)`.
+        stop_tokens = [token.partition(" ")[0] for token in stopping.trained]
+        # Another mark in a text may be quoted by the answer; the stop token itself is never ordinary text.
+        is_proved = any(ending.runs_on or ending.leaked in stop_tokens for ending in missed_stops)
+        evidence = []
+        if stopping.told:
+            evidence.append(f"the server says that it stops at {', '.join(stopping.told)}")
+        if stopping.missing:
+            evidence.append(
+                f"the model's own files do not name {', '.join(stopping.missing)} as a stop"
+            )
         yield self.finding(
-            f"{len(missed)} of {len(found.endings)} answers go on behind their end: the server does"
-            f" not stop at {', '.join(found.trained) or 'the trained stop token'}",
+            f"{len(missed_stops)} of {len(stopping.endings)} answers go on behind their end: the"
+            f" server does not stop at {', '.join(stopping.trained) or 'the trained stop token'}",
             "name the trained stop ids in eos_token_id of generation_config.json beside the served"
             " weights, or give them to the server as stops",
-            severity="error" if sure else "warning",
-            evidence=[
-                *(
-                    [f"the server says that it stops at {', '.join(found.told)}"]
-                    if found.told
-                    else []
-                ),
-                *(
-                    [f"the model's own files do not name {', '.join(found.missing)} as a stop"]
-                    if found.missing
-                    else []
-                ),
-            ],
-            cases=[Case(_text(ending)) for ending in missed],
-            count=len(missed),
-            total=len(found.endings),
+            severity="error" if is_proved else "warning",
+            evidence=evidence,
+            cases=[Case(_describe_ending(ending)) for ending in missed_stops],
+            count=len(missed_stops),
+            total=len(stopping.endings),
         )
 
 
-def _text(ending: AnswerEnd) -> str:
+def _missed_stops(stopping: ServerStops | None) -> list[AnswerEnd]:
+    """The answers that went past the end that the model gives them."""
+    if stopping is None:
+        return []
+    return [ending for ending in stopping.endings if ending.runs_on or ending.leaked]
+
+
+def _describe_ending(ending: AnswerEnd) -> str:
+    """How an answer went past its end, in one line."""
     own = f"the model stops after {ending.expected} tokens, " if ending.runs_on else ""
     leak = f", and {ending.leaked} stands in its text" if ending.leaked else ""
     number = "more" if ending.tokens is None else f"{ending.tokens} tokens"
-    return f"{short(ending.question)}: {own}the server's answer has {number} and was cut{leak}"
+    return f"{quote_shortened(ending.question)}: {own}the server's answer has {number} and was cut{leak}"

@@ -38,13 +38,19 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.adapter_is_not_served import is_gone, strength_told
-from truetune.checks.serving.adapter_is_served_at_another_strength import is_part
+from truetune.checks.serving.strength_verdicts import (
+    describe_strength,
+    is_not_served,
+    is_served_in_part,
+)
 
-ALONE = 0.3
-"""Nats a token, where nothing is known of the effect of training"""
-SHARE = 0.5
-"""Of the effect of training"""
+# Nats a token. Chosen, not measured here: 4-bit quantisation moves log-probabilities by some hundredths to a tenth of a
+# nat, other weights by whole nats. At half, coarse quantisations that were meant would be named; at double, a second
+# checkpoint of the same run would pass.
+MAX_NATS_WITHOUT_BASE = 0.3
+# Chosen, not measured: with half of the effect of training lost, the served model is nearer to neither. At 0.25
+# ordinary quantisation of a weak fine-tune would be named; at 1 only a model without any of the training would.
+MAX_SHARE_OF_EFFECT = 0.5
 
 
 class ServedWeightsDiffer(ServingRule):
@@ -54,40 +60,45 @@ class ServedWeightsDiffer(ServingRule):
     part = "strength"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
-        found = self.subject.strength
-        assert found is not None
-        if found.distance is None:
+        strength = self.subject.strength
+        assert strength is not None
+        if strength.distance is None:
             return Unmet(
                 "the server tells no log-probabilities of given tokens",
                 "start it with logprobs of prompts",
             )
-        explained = is_gone(found) or is_part(found)
-        return Unmet("the strength of the adapter explains the difference") if explained else None
+        if is_not_served(strength) or is_served_in_part(strength):
+            return Unmet("the strength of the adapter explains the difference")
+        return None
 
     def figure(self) -> str:
         assert self.subject.strength is not None
-        return strength_told(self.subject.strength)
+        return describe_strength(self.subject.strength)
 
     def findings(self) -> Iterator[Finding]:
-        found = self.subject.strength
-        if found is None or found.distance is None or is_gone(found) or is_part(found):
+        strength = self.subject.strength
+        if strength is None or strength.distance is None:
             return
-        if found.distance <= max(ALONE, SHARE * found.effect if found.effect is not None else 0.0):
+        if is_not_served(strength) or is_served_in_part(strength):
             return
+        limit = MAX_NATS_WITHOUT_BASE
+        if strength.effect is not None:
+            limit = max(limit, MAX_SHARE_OF_EFFECT * strength.effect)
+        # A distance that is no number is above no limit by `>`, and is just what this rule is about.
+        if strength.distance <= limit:
+            return
+        evidence = [f"over {strength.places} tokens of the model's own answers"]
+        if strength.effect is not None:
+            evidence.append(
+                f"what training changed: {strength.effect:.2g} nats a token; served of it:"
+                f" {strength.factor:.0%}, cosine {strength.cosine:.2f}"
+            )
         yield self.finding(
-            f"the server's log-probabilities are {found.distance:.2g} nats a token off the model's",
+            f"the server's log-probabilities are {strength.distance:.2g} nats a token off the"
+            " model's",
             "look which weights, which adapter and which quantisation the server was started with",
-            evidence=[
-                f"over {found.places} tokens of the model's own answers",
-                *(
-                    [
-                        f"what training changed: {found.effect:.2g} nats a token; served of it:"
-                        f" {found.factor:.0%}, cosine {found.cosine:.2f}"
-                    ]
-                    if found.effect is not None
-                    else []
-                ),
-            ],
+            evidence=evidence,
         )

@@ -45,14 +45,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
+from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, prompt_severity
 from truetune.generation.server_observations import PromptComparison
-from truetune.spec.run import Severity
-
-REMEDY = (
-    "start the server with the chat template, system prompt and BOS setting that are saved with the"
-    " model: `truetune serve-check MODEL --print vllm` (or sglang, llama.cpp, ollama) writes the"
-    " command"
-)
 
 
 class ServerBuildsAnotherPrompt(ServingRule):
@@ -62,22 +56,25 @@ class ServerBuildsAnotherPrompt(ServingRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self._compared():
             return None
+        # What was compared by its length is judged by server-prompt-has-another-length; then nothing was left unasked.
         by_length = any(prompt.same is not None for prompt in self.subject.prompts)
         why = "the server tells neither the ids of a prompt nor answers to both forms"
         return Unmet(why, "start it so that it tells the ids of prompts", asked=not by_length)
 
     def figure(self) -> str:
-        asked = self._compared()
+        compared = self._compared()
         return (
-            f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts are the"
+            f"{sum(bool(prompt.same) for prompt in compared):,} of {len(compared):,} prompts are the"
             " trained ones"
         )
 
     def _compared(self) -> list[PromptComparison]:
+        """Prompts that were compared by their ids or by answers to them."""
         return [
             prompt
             for prompt in self.subject.prompts
@@ -85,37 +82,33 @@ class ServerBuildsAnotherPrompt(ServingRule):
         ]
 
     def findings(self) -> Iterator[Finding]:
-        asked = self._compared()
-        others = [prompt for prompt in asked if not prompt.same]
+        compared = self._compared()
+        others = [prompt for prompt in compared if not prompt.same]
         if not others:
             return
         causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
         yield self.finding(
-            f"{len(others)} of {len(asked)} prompts are others on the server than in training"
+            f"{len(others)} of {len(compared)} prompts are others on the server than in training"
             + (f": {causes[0]}" if len(causes) == 1 else ""),
-            REMEDY,
-            severity=severity_of(others, asked),
+            PROMPT_REMEDY,
+            severity=prompt_severity(others, compared),
             evidence=[f"cause: {cause}" for cause in causes] if len(causes) > 1 else [],
-            cases=[Case(_text(prompt)) for prompt in _different(others)],
+            cases=[Case(_describe_prompt(prompt)) for prompt in _one_of_each_first(others)],
             count=len(others),
-            total=len(asked),
+            total=len(compared),
         )
 
 
-def severity_of(others: list[PromptComparison], asked: list[PromptComparison]) -> Severity:
-    """Tools that nobody trained are no error."""
-    taught = any(prompt.of_data and prompt.tools for prompt in asked)
-    return "error" if taught or not all(prompt.tools for prompt in others) else "warning"
+def _one_of_each_first(others: list[PromptComparison]) -> list[PromptComparison]:
+    """One for each difference, before more of the same: a terminal shows the first three alone."""
+    # Reversed, so that the first of equal ones stays.
+    first_by_difference = {prompt.difference: prompt for prompt in reversed(others)}
+    firsts = sorted(first_by_difference.values(), key=others.index)
+    return [*firsts, *(prompt for prompt in others if prompt not in firsts)]
 
 
-def _different(others: list[PromptComparison]) -> list[PromptComparison]:
-    """One for each difference, before more of the same."""
-    first = {prompt.difference: prompt for prompt in reversed(others)}
-    shown = sorted(first.values(), key=others.index)
-    return [*shown, *(prompt for prompt in others if prompt not in shown)]
-
-
-def _text(prompt: PromptComparison) -> str:
+def _describe_prompt(prompt: PromptComparison) -> str:
+    """Where a prompt differs from the trained one, and both lengths."""
     how = prompt.difference or "the answer is another one than that to the trained prompt"
     served = "" if prompt.served is None else f", {prompt.served} on the server"
     return f"{prompt.name}: {how} ({prompt.trained} tokens in training{served})"

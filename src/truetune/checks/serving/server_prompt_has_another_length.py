@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
-from truetune.checks.serving.server_builds_another_prompt import REMEDY, severity_of
+from truetune.checks.serving.prompt_differences import PROMPT_REMEDY, prompt_severity
 from truetune.generation.server_observations import PromptComparison
 
 
@@ -53,18 +53,20 @@ class ServerPromptHasAnotherLength(ServingRule):
     since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         return None if self._counted() else Unmet("no prompt was compared by its length alone")
 
     def figure(self) -> str:
-        asked = self._counted()
+        counted = self._counted()
         return (
-            f"{sum(bool(prompt.same) for prompt in asked):,} of {len(asked):,} prompts have the"
+            f"{sum(bool(prompt.same) for prompt in counted):,} of {len(counted):,} prompts have the"
             " trained length"
         )
 
     def _counted(self) -> list[PromptComparison]:
+        """Prompts of which only the length could be compared."""
         return [
             prompt
             for prompt in self.subject.prompts
@@ -72,27 +74,36 @@ class ServerPromptHasAnotherLength(ServingRule):
         ]
 
     def findings(self) -> Iterator[Finding]:
-        asked = [prompt for prompt in self.subject.prompts if prompt.same is not None]
-        others = [prompt for prompt in asked if not prompt.same and prompt.by == "count"]
+        compared = [prompt for prompt in self.subject.prompts if prompt.same is not None]
+        others = [prompt for prompt in self._counted() if not prompt.same]
         if not others:
             return
-        causes = tuple(dict.fromkeys(prompt.cause for prompt in others if prompt.cause))
-        sure = all(prompt.sure for prompt in others)
+        # One mistake makes all of them, so the first that is known stands for all.
+        cause = next((prompt.cause for prompt in others if prompt.cause), "")
+        # Some servers count otherwise than they read (without BOS, for one). Only where the count of the trained prompt
+        # itself is right does another count prove another prompt.
+        is_proved = all(prompt.sure for prompt in others)
+        proof = ["the server counts the trained prompts themselves rightly"] if is_proved else []
+        severity = prompt_severity(others, compared) if is_proved else "warning"
         yield self.finding(
-            f"{len(others)} of {len(asked)} prompts have another number of tokens on the server"
-            " than in training" + (f": {causes[0]}" if causes else ""),
-            REMEDY,
-            severity=severity_of(others, asked) if sure else "warning",
-            evidence=["the server counts the trained prompts themselves rightly"] if sure else [],
-            cases=[
-                Case(_text(prompt))
-                for prompt in sorted(others, key=lambda prompt: not prompt.difference)
-            ],
+            f"{len(others)} of {len(compared)} prompts have another number of tokens on the server"
+            " than in training" + (f": {cause}" if cause else ""),
+            PROMPT_REMEDY,
+            severity=severity,
+            evidence=proof,
+            cases=_list_cases(others),
             count=len(others),
-            total=len(asked),
+            total=len(compared),
         )
 
 
-def _text(prompt: PromptComparison) -> str:
+def _list_cases(others: list[PromptComparison]) -> list[Case]:
+    """A case for each prompt; those with a known difference stand first, for a terminal shows three."""
+    by_difference = sorted(others, key=lambda prompt: not prompt.difference)
+    return [Case(_describe_lengths(prompt)) for prompt in by_difference]
+
+
+def _describe_lengths(prompt: PromptComparison) -> str:
+    """Both lengths of a prompt, and the difference where it is known."""
     how = f": {prompt.difference}" if prompt.difference else ""
     return f"{prompt.name}: {prompt.served} tokens on the server, {prompt.trained} in training{how}"

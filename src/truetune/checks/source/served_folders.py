@@ -12,7 +12,7 @@ from pathlib import Path
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import DataError
-from truetune.parsing.shell import is_command_file, option, read_commands
+from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import files_around
 
@@ -53,8 +53,8 @@ def servers_around(module: Module) -> Iterator[tuple[str, Server]]:
 def served_names(server: Server) -> dict[str, str]:
     """Name -> folder or model of all that a server answers under."""
     first = server.options[0] if server.options and server.options[0][:1] != "-" else None
-    model = option(server.options, "--model") or first
-    name = option(server.options, "--served-model-name") or model
+    model = last_option(server.options, "--model") or first
+    name = last_option(server.options, "--served-model-name") or model
     own = {name: model} if name and model else {}
     return {**own, **lora_modules(server)}
 
@@ -63,7 +63,7 @@ def served_folders(module: Module) -> frozenset[str]:
     """The folders that answer the requests of a file; empty where the server around it is not one."""
     asked = list(requested_models(module))
     servers = [server for _, server in servers_around(module)] if asked else []
-    if len(servers) != 1 or option(servers[0].options, "--chat-template"):
+    if len(servers) != 1 or last_option(servers[0].options, "--chat-template"):
         return frozenset()
     folders = served_names(servers[0])
     names = {text for node in asked for text in possible_texts(module, node)}

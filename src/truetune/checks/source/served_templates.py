@@ -30,7 +30,7 @@ from truetune.checks.source.prompt_forms import (
 )
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
-from truetune.parsing.shell import is_command_file
+from truetune.parsing.shell_commands import is_command_file
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.config import WeightUse

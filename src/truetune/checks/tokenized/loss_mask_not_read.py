@@ -33,7 +33,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import TokenizedRule
 from truetune.errors import name_list
-from truetune.trainers.token_rows import rule_of
+from truetune.trainers.label_columns import label_columns_of
 
 
 class LossMaskNotRead(TokenizedRule):
@@ -42,7 +42,7 @@ class LossMaskNotRead(TokenizedRule):
     needs_right_tokenizer = False
 
     def findings(self) -> Iterator[Finding]:
-        found, rule = self.subject.summary, rule_of(self.subject.trainer.name)
+        found, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
         unread = self._unread()
         if rule is None or not unread:
             return
@@ -56,7 +56,7 @@ class LossMaskNotRead(TokenizedRule):
 
     def _unread(self) -> list[str]:
         """The masks, where none of them is read."""
-        found, rule = self.subject.summary, rule_of(self.subject.trainer.name)
+        found, rule = self.subject.summary, label_columns_of(self.subject.trainer.name)
         if rule is None or found.labels:
             return []
         asked = {"completion_mask"} if self.subject.spec.training.completion_only_loss else set()
@@ -69,6 +69,6 @@ class LossMaskNotRead(TokenizedRule):
     def unmet(self) -> Unmet | None:
         if not self.subject.summary.masks or self.subject.summary.labels:
             return Unmet("it is about rows with a mask and without labels")
-        if rule_of(self.subject.trainer.name) is None:
+        if label_columns_of(self.subject.trainer.name) is None:
             return Unmet("it is not known which trainer reads the mask", "name it with --trainer")
         return super().unmet()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from truetune.checks.judgement import Unmet
-from truetune.tokenized.data import TokenizedData
-from truetune.tokenized.summary import Summary
+from truetune.tokenized.tokenized_data import TokenizedData
+from truetune.tokenized.tokenized_summary import TokenizedSummary
 
 AT_LIMIT = 2
 """Rows of the greatest length, without an end, that say that there was a limit"""
@@ -21,7 +21,7 @@ class OpenRows(NamedTuple):
     elsewhere: int
 
 
-def open_rows(found: Summary) -> OpenRows:
+def open_rows(found: TokenizedSummary) -> OpenRows:
     """A limit cuts rows at one length, the greatest; rows of other lengths without an end never had one."""
     limit = len(found.lengths) - 1
     at_limit = int(found.open_lengths[limit]) if len(found.open_lengths) > limit else 0

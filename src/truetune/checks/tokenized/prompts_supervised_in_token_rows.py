@@ -35,7 +35,7 @@ from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.cases import cases_of
 from truetune.checks.tokenized.needs import no_labels, no_turns
-from truetune.tokenized.summary import CONTENT
+from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 
 
 class PromptsSupervisedInTokenRows(TokenizedRule):
@@ -65,7 +65,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         )
 
     def _prompt_tokens(self) -> tuple[int, int]:
-        counts = self.subject.summary.counts[list(CONTENT)]
+        counts = self.subject.summary.counts[list(PROMPT_SOURCES)]
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:

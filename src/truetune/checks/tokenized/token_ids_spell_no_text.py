@@ -35,7 +35,7 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.tokenized.data import FEWEST, STRANGE
+from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHARE
 
 
 class TokenIdsSpellNoText(TokenizedRule):
@@ -46,7 +46,7 @@ class TokenIdsSpellNoText(TokenizedRule):
     def findings(self) -> Iterator[Finding]:
         found = self.subject.round_trip
         strange = len(found.strange)
-        if strange >= FEWEST and strange >= STRANGE * found.read:
+        if strange >= MIN_STRANGE_ROWS and strange >= MIN_STRANGE_SHARE * found.read:
             yield self.finding(
                 f"{strange:,} of {found.read:,} rows that were decoded spell no text under this"
                 " tokenizer",

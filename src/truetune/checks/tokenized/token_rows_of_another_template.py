@@ -34,7 +34,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
-from truetune.tokenized.data import STRANGE
+from truetune.tokenized.tokenized_data import MIN_STRANGE_SHARE
 
 FEWEST, SHARE = 2, 0.1
 """Conversations that differ: a single one may hold what is rendered otherwise when read back"""
@@ -47,7 +47,7 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
 
     def findings(self) -> Iterator[Finding]:
         found, trip = self.subject.summary, self.subject.round_trip
-        if len(trip.strange) >= STRANGE * trip.read > 0 or found.beyond.count:
+        if len(trip.strange) >= MIN_STRANGE_SHARE * trip.read > 0 or found.beyond.count:
             return  # another tokenizer made the rows
         if (
             self.subject.is_plain_text

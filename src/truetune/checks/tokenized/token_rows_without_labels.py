@@ -35,8 +35,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import TokenizedRule
-from truetune.tokenized.summary import CONTENT
-from truetune.trainers.token_rows import rule_of
+from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
+from truetune.trainers.label_columns import label_columns_of
 
 EVERYTHING = "a trainer learns everything, prompts too"
 
@@ -50,7 +50,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
         found = self.subject.summary
         if found.says_what_is_learned or self.subject.learns_everything:
             return
-        rule = rule_of(self.subject.trainer.name)
+        rule = label_columns_of(self.subject.trainer.name)
         does = (
             f"{self.subject.trainer.called} {rule.without_labels}"
             if rule
@@ -58,7 +58,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
         )
         known = [f"{self.subject.trainer.called}: {rule.place}"] if rule else []
         if found.chats:
-            given = sum(int(found.counts[source].sum()) for source in CONTENT)
+            given = sum(int(found.counts[source].sum()) for source in PROMPT_SOURCES)
             yield self.finding(
                 f"{found.rows:,} rows have input_ids and neither labels nor a mask: {does}",
                 "encode the rows with labels: truetune encode DATA -t TOKENIZER -o encoded",

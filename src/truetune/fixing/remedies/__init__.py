@@ -1,1 +1,1 @@
-"""The remedies, one module each; `truetune.fixing.catalogue` finds them."""
+"""The remedies, one module each; `truetune.fixing.remedy_catalogue` finds them."""

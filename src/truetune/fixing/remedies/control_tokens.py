@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.encoding.text_pieces import any_of
-from truetune.fixing.edits import Edit, Path, Put
-from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, one
-from truetune.fixing.turns import loaded
+from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue, ValuePath
+from truetune.fixing.row_turns import parse_json_value
 from truetune.render.template import REASONING_KEYS
 
 CONTENT_KEYS = ("content", "value", "text", "tool_calls", *REASONING_KEYS)
@@ -23,6 +23,7 @@ class _RemoveTokens(Remedy):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        # A pattern that matches nothing: without a tokenizer no token is known.
         self._control = re.compile("(?!)")
         if context.setup is not None:
             tokenizer = context.setup.tokenizer
@@ -30,18 +31,23 @@ class _RemoveTokens(Remedy):
             self._control = re.compile(any_of(tokens) if tokens else "(?!)")
 
     def _without(self, text: str) -> str:
-        """What is left may be a token again: `<|im_<|im_end|>end|>`."""
-        while (less := self._control.sub("", text)) != text:
-            text = less
-        return text
+        """The text without control tokens. What is left may be a token again: `<|im_<|im_end|>end|>`."""
+        while True:
+            shorter = self._control.sub("", text)
+            if shorter == text:
+                return text
+            text = shorter
 
-    def _edits(self, value: Any, path: Path) -> Iterator[Edit]:
+    def _edits(self, value: Any, path: ValuePath) -> Iterator[Edit]:
+        """Edits of all texts in a value, those in JSON that stands as text included."""
         if isinstance(value, str):
-            inner = loaded(value)
+            inner = parse_json_value(value)
             if inner is not value:
                 yield from self._edits(inner, path)
-            elif (less := self._without(value)) != value:
-                yield Put(path, less)
+                return
+            text = self._without(value)
+            if text != value:
+                yield PutValue(path, text)
         elif isinstance(value, dict):
             for key, item in value.items():
                 yield from self._edits(item, (*path, key))
@@ -51,11 +57,14 @@ class _RemoveTokens(Remedy):
 
 
 class RemoveFromContent(_RemoveTokens):
+    """Tokens in the contents, reasoning and calls of turns, or in columns of plain text."""
+
     rule = "special-token-in-content"
     what = "remove control tokens from contents"
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(
+        """All turns in one attempt, then the columns of text."""
+        yield from as_one_attempt(
             edit
             for turn in row.turns
             for key in CONTENT_KEYS
@@ -63,9 +72,11 @@ class RemoveFromContent(_RemoveTokens):
             for edit in self._edits(turn.message[key], (*turn.path, key))
         )
         texts = (
+            # Columns of plain text. Not safe either way: a text on tokenizers may mean the token
+            # that it names.
             row.value.keys() - {turn.path[0] for turn in row.turns} - set(row.conversation.unused)
         )
-        yield from one(
+        yield from as_one_attempt(
             edit for name in sorted(texts) for edit in self._edits(row.value[name], (name,))
         )
 

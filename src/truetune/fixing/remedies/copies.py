@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterator
 from hashlib import blake2b
 
-from truetune.fixing.edits import Drop
 from truetune.fixing.remedy import Attempt, Context, Remedy, RowView, Stage
+from truetune.fixing.row_edits import DropRow
 
 
 class DropCopies(Remedy):
@@ -26,17 +26,22 @@ class DropCopies(Remedy):
         self._contents: set[int] = set()
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        found = _print(row)
-        if found in self._seen:
-            yield [Drop()]
+        """Drop a row that was seen before; every row that stays is remembered."""
+        fingerprint = _fingerprint_of(row)
+        if fingerprint in self._seen:
+            yield [DropRow()]
+        # The rule counts such a row, and it may be another task all the same: a person decides.
         elif row.fingerprint in self._contents:
             row.notes.append("the contents are those of an earlier row, roles or tools are not")
-        self._seen.add(found)
+        self._seen.add(fingerprint)
+        # Rows that are dropped are remembered too: a third copy has the first one's print.
         self._contents.add(row.fingerprint)
 
 
-def _print(row: RowView) -> int:
+def _fingerprint_of(row: RowView) -> int:
+    """Of contents, roles and tools together."""
     roles = [message.get("role") for message in row.conversation.messages]
+    # Hashes and not rows: a set of millions of rows then takes some hundred MB.
     surroundings = json.dumps(
         [row.fingerprint, roles, row.conversation.tools], sort_keys=True, default=str
     )
@@ -54,5 +59,6 @@ class DropLeaked(Remedy):
     proved_by_rule = False
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """Drop a row whose contents stand in the evaluation data, case and spaces aside."""
         if row.normal_fingerprint in self.context.eval_prints:
-            yield [Drop()]
+            yield [DropRow()]

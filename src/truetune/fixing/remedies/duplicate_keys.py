@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import RemoveRepeated
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import RemoveRepeatedKey
 
 
 class RemoveEqualKeys(ProblemRemedy):
@@ -18,8 +18,11 @@ class RemoveEqualKeys(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        found = list(row.body.repeated())
-        yield from one(RemoveRepeated(path, key) for path, key, differ in found if not differ)
+        """Remove the first of two members that say the same."""
+        repeated = list(row.body.repeated_keys())
+        yield from as_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, differ in repeated if not differ
+        )
 
 
 class KeepLastKey(ProblemRemedy):
@@ -32,4 +35,7 @@ class KeepLastKey(ProblemRemedy):
     kinds = ("duplicate-key",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(RemoveRepeated(path, key) for path, key, _ in row.body.repeated())
+        """Remove all but the last member of each key."""
+        yield from as_one_attempt(
+            RemoveRepeatedKey(path, key) for path, key, _ in row.body.repeated_keys()
+        )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Edit, Put
 from truetune.fixing.remedies.role_alias import role_meant
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import Turn
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
+from truetune.fixing.row_turns import Turn
 from truetune.render.template import REASONING_KEYS
 
+# An empty answer teaches silence, and an empty question asks nothing: those are faults of the data.
 MAY_BE_EMPTY = ("system", "developer", "tool", "function", "ipython")
 
 
@@ -23,14 +24,19 @@ class WriteEmptyContent(ProblemRemedy):
     kinds = ("no-content",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(edit for turn in row.turns for edit in _edits(turn))
+        """All such turns in one attempt."""
+        yield from as_one_attempt(edit for turn in row.turns for edit in _edits_of_turn(turn))
 
 
-def _edits(turn: Turn) -> Iterator[Edit]:
-    message, key = turn.message, "value" if turn.role_key == "from" else "content"
-    if turn.role_key is None or any(
-        message.get(name) is not None for name in ("content", "value", "tool_calls")
-    ):
+def _edits_of_turn(turn: Turn) -> Iterator[Edit]:
+    """An empty text as content, where the turn says something without one."""
+    message = turn.message
+    if turn.role_key is None:
         return
-    if role_meant(turn.role) in MAY_BE_EMPTY or any(message.get(name) for name in REASONING_KEYS):
-        yield Put((*turn.path, key), "")
+    if any(message.get(name) is not None for name in ("content", "value", "tool_calls")):
+        return
+    may_be_empty = role_meant(turn.role) in MAY_BE_EMPTY
+    if may_be_empty or any(message.get(name) for name in REASONING_KEYS):
+        # By the key that goes with the role's: readers take `from` with `value`.
+        key = "value" if turn.role_key == "from" else "content"
+        yield PutValue((*turn.path, key), "")

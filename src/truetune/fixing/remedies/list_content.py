@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.edits import Put
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import PutValue
 
 
 def strings_in(row: RowView) -> Iterator[tuple[tuple[str | int, ...], list[str]]]:
     """(place, strings) of each content that is such a list."""
     for turn in row.turns:
+        # Lists of parts are a form that templates know: only strings are meant here.
         for key in ("content", "value"):
-            found: Any = turn.message.get(key)
-            if isinstance(found, list) and found and all(isinstance(part, str) for part in found):
-                yield (*turn.path, key), found
+            content: Any = turn.message.get(key)
+            if (
+                isinstance(content, list)
+                and content
+                and all(isinstance(part, str) for part in content)
+            ):
+                yield (*turn.path, key), content
 
 
 class UnlistOneString(ProblemRemedy):
+    """A list of one string is that string: nothing has to be guessed."""
+
     rule = "malformed-rows"
     what = "write a content that is a list of one string as that string"
     safe = True
@@ -26,8 +33,9 @@ class UnlistOneString(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(
-            Put(path, parts[0], row.spelled((*path, 0)))
+        """Each content that is a list of one string."""
+        yield from as_one_attempt(
+            PutValue(path, parts[0], row.json_text_at((*path, 0)))
             for path, parts in strings_in(row)
             if len(parts) == 1
         )
@@ -43,4 +51,7 @@ class JoinStrings(ProblemRemedy):
     kinds = ("not-a-string",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(Put(path, "\n".join(parts)) for path, parts in strings_in(row))
+        """Each content that is a list of strings, joined."""
+        yield from as_one_attempt(
+            PutValue(path, "\n".join(parts)) for path, parts in strings_in(row)
+        )

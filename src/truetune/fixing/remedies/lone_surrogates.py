@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.fixing.edits import Edit, Path, Put, Rename
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import loaded
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue, RenameKey, ValuePath
+from truetune.fixing.row_turns import parse_json_value
 
 HALF = re.compile("[\ud800-\udfff]")
 
@@ -23,22 +23,24 @@ class ReplaceHalfSurrogates(ProblemRemedy):
     kinds = ("lone-surrogate",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(_edits(row.value, ()))
+        """All texts and keys of the row in one attempt."""
+        yield from as_one_attempt(_edits_of_value(row.value, ()))
 
 
-def _edits(value: Any, path: Path) -> Iterator[Edit]:
+def _edits_of_value(value: Any, path: ValuePath) -> Iterator[Edit]:
     """Of values first, then of the keys that lead to them."""
     if isinstance(value, str):
-        inner = loaded(value)
+        inner = parse_json_value(value)
         if HALF.search(value):
-            yield Put(path, HALF.sub("\ufffd", value))
+            yield PutValue(path, HALF.sub("\ufffd", value))
         elif inner is not value:
-            yield from _edits(inner, path)
+            yield from _edits_of_value(inner, path)
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _edits(item, (*path, key))
+            yield from _edits_of_value(item, (*path, key))
+            # Behind the values: their paths lead through the old key.
             if HALF.search(key):
-                yield Rename((*path, key), HALF.sub("\ufffd", key))
+                yield RenameKey((*path, key), HALF.sub("\ufffd", key))
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _edits(item, (*path, index))
+            yield from _edits_of_value(item, (*path, index))

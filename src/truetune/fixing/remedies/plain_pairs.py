@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 
 
 class WriteStringsAsMessages(Remedy):
@@ -18,9 +18,12 @@ class WriteStringsAsMessages(Remedy):
     stage = Stage.SHAPE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(self._edits(row))
+        """All columns of the row in one attempt."""
+        yield from as_one_attempt(self._edits(row))
 
     def _edits(self, row: RowView) -> Iterator[Edit]:
+        """Each text of the pair as one message of its role."""
+        # Only columns of pairs: a column of plain text is trained as it is, on purpose.
         roles = {
             "prompt": "user",
             "completion": "assistant",
@@ -33,4 +36,6 @@ class WriteStringsAsMessages(Remedy):
         for column, text in row.value.items():
             role = roles.get(names.get(column, ""))
             if role is not None and isinstance(text, str) and column not in row.conversation.unused:
-                yield Put((column,), [{"role": role, "content": text.strip()}])
+                # Stripped: spaces at the ends belonged to the plain text's border, which the
+                # template now writes.
+                yield PutValue((column,), [{"role": role, "content": text.strip()}])

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from truetune.fixing.remedies.template_form import (
-    Way,
+    FormChange,
     arguments_as_text,
     join_text_parts,
     write_missing_content,
 )
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
 
-WAYS: tuple[Way, ...] = (join_text_parts, arguments_as_text, write_missing_content)
+TEXT_CHANGES: tuple[FormChange, ...] = (join_text_parts, arguments_as_text, write_missing_content)
 
 
 class WriteAsText(Remedy):
-    """One way alone first, then two together, and so on."""
+    """One change alone first, then two together, and so on."""
 
     rule = "values-printed-as-python"
     what = "write as text what the template prints as Python"
@@ -25,7 +25,9 @@ class WriteAsText(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        edits = {way: found for way in WAYS if (found := way(row))}
-        for size in range(1, len(WAYS) + 1):
-            for ways in combinations(edits, size):
-                yield [edit for way in ways for edit in edits[way]]
+        """The changes of which the row has something, one, then two of them, and so on."""
+        all_edits = {change: change(row) for change in TEXT_CHANGES}
+        edits = {change: row_edits for change, row_edits in all_edits.items() if row_edits}
+        for size in range(1, len(TEXT_CHANGES) + 1):
+            for changes in combinations(edits, size):
+                yield [edit for change in changes for edit in edits[change]]

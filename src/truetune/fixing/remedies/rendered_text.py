@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.data.columns import COLUMN_ALIASES
-from truetune.fixing.edits import Edit, Put
-from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, one
+from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
 
 
-def _texts(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
+def _texts_of_columns(row: RowView, *columns: str) -> Iterator[tuple[str, str]]:
     """(column, text) of those columns that hold text"""
     names = {alias: name for name in columns for alias in COLUMN_ALIASES[name]} | dict(
         row.context.names
@@ -28,13 +28,15 @@ class RemoveLeadingBos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns that a prompt may begin in."""
         assert row.context.setup is not None
         bos = row.context.setup.tokenizer.special.get("bos")
         if bos is not None:
-            columns = _texts(row, "text", "prompt", "instruction")
-            yield from one(
-                Put((name,), text.removeprefix(bos.token))
+            columns = _texts_of_columns(row, "text", "prompt", "instruction")
+            yield from as_one_attempt(
+                PutValue((name,), text.removeprefix(bos.token))
                 for name, text in columns
+                # A text that is BOS alone would become empty, which is another fault.
                 if text != bos.token and text.startswith(bos.token)
             )
 
@@ -48,16 +50,19 @@ class RemoveTrailingStop(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """All columns that an answer may end in."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        yield from one(self._edits(row, stops))
+        yield from as_one_attempt(self._edits(row, stops))
 
     def _edits(self, row: RowView, stops: list[str]) -> Iterator[Edit]:
-        for name, text in _texts(row, "text", "completion", "output"):
+        """The stop token at the end of each text, with the space behind it."""
+        for name, text in _texts_of_columns(row, "text", "completion", "output"):
+            # A line break behind the stop token is the template's as well.
             bare = text.rstrip()
             stop = next((stop for stop in stops if bare.endswith(stop)), None)
             if stop is not None:
-                yield Put((name,), bare.removesuffix(stop))
+                yield PutValue((name,), bare.removesuffix(stop))
 
 
 class EndBothSides(Remedy):
@@ -69,17 +74,19 @@ class EndBothSides(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """The token of the side that has one, behind the side that has none."""
         assert row.context.setup is not None
         stops = [stop.token for stop in row.context.setup.probes.stops]
-        sides = list(_texts(row, "chosen", "rejected"))
+        sides = list(_texts_of_columns(row, "chosen", "rejected"))
         ends = [
             next((stop for stop in stops if text.rstrip().endswith(stop)), None)
             for _, text in sides
         ]
+        # Neither side ends with one: which token would be right is then a question to the template.
         stop = next(filter(None, ends), None)
         if len(sides) == 2 and stop is not None:
-            yield from one(
-                Put((name,), text + stop)
+            yield from as_one_attempt(
+                PutValue((name,), text + stop)
                 for (name, text), end in zip(sides, ends, strict=True)
                 if not end
             )
@@ -94,15 +101,17 @@ class MoveSpaceToAnswer(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        prompts = list(_texts(row, "prompt"))
-        answers = list(_texts(row, "completion", "chosen", "rejected"))
+        """The space at the prompt's end, in front of each answer."""
+        prompts = list(_texts_of_columns(row, "prompt"))
+        answers = list(_texts_of_columns(row, "completion", "chosen", "rejected"))
+        # One prompt: of several columns nobody knows which one the answer follows.
         if len(prompts) == 1 and answers:
             (name, text), bare = prompts[0], prompts[0][1].rstrip(" ")
             space = text[len(bare) :]
             if space:
                 yield [
-                    Put((name,), bare),
-                    *(Put((column,), space + answer) for column, answer in answers),
+                    PutValue((name,), bare),
+                    *(PutValue((column,), space + answer) for column, answer in answers),
                 ]
 
 
@@ -115,12 +124,13 @@ class EndTextWithEos(Remedy):
     stage = Stage.TOKENS
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
+        """EOS behind each text that is learned."""
         assert row.context.setup is not None
         eos = row.context.setup.tokenizer.special.get("eos")
         if eos is not None:
             columns = (
-                _texts(row, "text")
+                _texts_of_columns(row, "text")
                 if row.conversation.text is not None
-                else _texts(row, "completion", "chosen")
+                else _texts_of_columns(row, "completion", "chosen")
             )
-            yield from one(Put((name,), text + eos.token) for name, text in columns)
+            yield from as_one_attempt(PutValue((name,), text + eos.token) for name, text in columns)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.data.messages import ROLE_BY_SHAREGPT_NAME, ROLES
-from truetune.fixing.edits import Edit, Put
-from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, one
-from truetune.fixing.turns import Turn
+from truetune.fixing.remedy import Attempt, ProblemRemedy, RowView, Stage, as_one_attempt
+from truetune.fixing.row_edits import Edit, PutValue
+from truetune.fixing.row_turns import Turn
 
 _SPOKEN = {
     "user": ("human", "prompter", "usr", "user_message", "customer", "client", "instruction"),
@@ -55,11 +55,14 @@ def role_meant(name: Any) -> str | None:
     """The role that a name stands for; None where that is not plain."""
     if not isinstance(name, str):
         return None
+    # `User:` and ` user ` are what scripts cut out of plain text.
     plain = name.strip().strip(":").strip().lower().replace(" ", "_")
     return plain if plain in ROLES else ALIASES.get(plain)
 
 
 class RenameRoles(ProblemRemedy):
+    """A name that stands for one role becomes that role."""
+
     rule = "role-alias-dropped"
     what = "rename roles to those that templates know"
     safe = True
@@ -67,18 +70,21 @@ class RenameRoles(ProblemRemedy):
     kinds = ("unknown-role",)
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        yield from one(edit for turn in row.turns for edit in self._edits(row, turn))
+        """All turns of the row in one attempt."""
+        yield from as_one_attempt(edit for turn in row.turns for edit in self._edits(row, turn))
 
     def _edits(self, row: RowView, turn: Turn) -> Iterator[Edit]:
+        """The role of a turn, where its name is known and not read as it stands."""
         key, name = turn.role_key, turn.role
         known = ROLE_BY_SHAREGPT_NAME if key == "from" else ROLES
         if key is None or not isinstance(name, str) or name in known or name == "function_call":
             return
         meant = role_meant(name)
+        # Left to a person, with a note: a wrong role teaches the model to speak as the user.
         if meant is None:
             row.notes.append(f"the role {str(name)[:40]!r} could be any; rename it yourself")
             return
-        yield Put((*turn.path, key), self._spelling(row, meant) if key == "from" else meant)
+        yield PutValue((*turn.path, key), self._spelling(row, meant) if key == "from" else meant)
 
     def _spelling(self, row: RowView, role: str) -> str:
         """`from` takes ShareGPT's names, but where the other turns of the row have OpenAI's."""

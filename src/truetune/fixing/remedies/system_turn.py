@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.fixing.edits import Put, Remove
-from truetune.fixing.judged import Judged
 from truetune.fixing.remedy import Attempt, Remedy, RowView, Stage
+from truetune.fixing.row_edits import PutValue, RemoveEntry
+from truetune.fixing.row_judge import JudgedRows
+from truetune.fixing.row_turns import Turn
+
+
+def _first_turn(row: RowView, *roles: str) -> Turn | None:
+    """The first turn of one of these roles; None where there is none."""
+    return next((turn for turn in row.turns if turn.role in roles), None)
 
 
 class MoveSystemTurn(Remedy):
@@ -18,19 +24,21 @@ class MoveSystemTurn(Remedy):
     stage = Stage.TEMPLATE
 
     def attempts(self, row: RowView) -> Iterator[Attempt]:
-        first = next((turn for turn in row.turns if turn.role in ("system", "developer")), None)
-        asked = next((turn for turn in row.turns if turn.role in ("user", "human")), None)
-        if row.rejected is None or first is None or asked is None or len(first.path) < 2:
+        """The system text before the first question, parted by an empty line, and the system turn removed."""
+        system = _first_turn(row, "system", "developer")
+        question = _first_turn(row, "user", "human")
+        if row.rejected is None or system is None or question is None:
             return
-        key = "value" if asked.role_key == "from" else "content"
-        said, question = first.message.get(key), asked.message.get(key)
-        if (
-            isinstance(said, str)
-            and isinstance(question, str)
-            and first.path[:-1] == asked.path[:-1]
-        ):
-            joined = f"{said}\n\n{question}" if said.strip() else question
-            yield [Put((*asked.path, key), joined), Remove(first.path)]
+        # Both in one list of messages: a system column is no turn, and stays.
+        if len(system.path) < 2 or system.path[:-1] != question.path[:-1]:
+            return
+        key = "value" if question.role_key == "from" else "content"
+        system_text, question_text = system.message.get(key), question.message.get(key)
+        if isinstance(system_text, str) and isinstance(question_text, str):
+            joined = f"{system_text}\n\n{question_text}" if system_text.strip() else question_text
+            # The question first: once the system turn is gone, its path would lead to another turn.
+            yield [PutValue((*question.path, key), joined), RemoveEntry(system.path)]
 
-    def measure(self, judged: Judged) -> int:
-        return len(judged.rejected)
+    def count_faults(self, judged_rows: JudgedRows) -> int:
+        """Rows that the template refuses."""
+        return len(judged_rows.rejected)

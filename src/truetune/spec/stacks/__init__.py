@@ -19,7 +19,7 @@ from truetune.spec.stacks.calls import Call, config_of_arguments, config_of_call
 from truetune.spec.stacks.draft import UNKNOWN, near
 from truetune.spec.stacks.readers import Reader, reader_of
 from truetune.spec.stacks.registry import config_readers, foreign_readers
-from truetune.trainers.facts import TrainerName
+from truetune.trainers.trainer_facts import TrainerName
 
 __all__ = [
     "ACCELERATE",

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from truetune.parsing.shell import CommandFile, ShellCommand
+from truetune.parsing.shell_commands import CommandFile, ShellCommand
 from truetune.spec.config import Config
 from truetune.spec.located import Keys, Located, Spot
 from truetune.spec.stacks import llama_factory, trl

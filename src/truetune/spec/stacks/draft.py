@@ -19,7 +19,7 @@ from truetune.spec.run import RunSpec
 from truetune.spec.stacks.facts import DEPRECATED, RENAMED
 from truetune.spec.training import Training
 from truetune.trainers import TRAINERS
-from truetune.trainers.facts import trainer_called
+from truetune.trainers.trainer_facts import parse_trainer_name
 
 
 class _Unknown:
@@ -201,7 +201,7 @@ class Draft:
             by_id = (
                 self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
             )
-            trainer = trainer_called(self.stack)
+            trainer = parse_trainer_name(self.stack)
             by_default = TRAINERS[trainer].pads_masked_by.value if trainer else None
             self.fields["training.pads_masked_by"] = "id" if by_id else by_default
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}

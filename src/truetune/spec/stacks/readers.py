@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.parsing.files import read_bounded
+from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.spec.config import Stack

@@ -11,7 +11,7 @@ from truetune.spec.stacks.draft import UNKNOWN, Draft, on
 from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.shared import checkpointing, device_map, joined, sharding, special_tokens
 from truetune.trainers import TRAINERS
-from truetune.trainers.facts import RowKind
+from truetune.trainers.trainer_facts import RowKind
 
 METHODS = {
     "TrainingArguments": "sft", "Seq2SeqTrainingArguments": "sft", "SFTConfig": "sft", "DPOConfig": "dpo",

@@ -1,0 +1,74 @@
+"""What is wrong with the answers whose cause is looked for: they do not stop, or are no text.
+
+The rules on causes share these counts, so that they agree on what has to be explained. At least half of the answers
+have to fail: the trade-off is that a fault which spoils a third of them gets no cause, but no cause is named for what
+may be chance.
+"""
+
+from __future__ import annotations
+
+from truetune.checks.answers.bad_answers import (
+    BadAnswers,
+    Count,
+    count_bad_answers,
+    reference_fits_limit,
+)
+from truetune.checks.judgement import Unmet
+from truetune.generation.answer_samples import Sample, SampledRun
+from truetune.generation.model_evidence import ModelEvidence, StopEstimate
+
+STOPPING_UNKNOWN = Unmet("P(stop) is not told", "ask rows with references, and the model's files")
+# A share of the answers that is a failure. Chosen, not measured: a cause that is in the weights or in serving acts on
+# nearly all. At half, single hard prompts would be explained; near 1, one good answer would hide the cause.
+FAILING_SHARE = 0.5
+
+
+def find_endless_answers(evidence: ModelEvidence) -> BadAnswers | None:
+    """The answers that did not stop though their references would have; None where they are fewer than half."""
+    watched = evidence.watched
+
+    def is_endless(sample: Sample) -> bool | None:
+        """None where the limit was too short for the reference."""
+        if not reference_fits_limit(watched, sample):
+            return None
+        return not sample.scores.stopped
+
+    endless = count_bad_answers(watched, is_endless)
+    return endless if endless is not None and endless.last.share >= FAILING_SHARE else None
+
+
+def find_cut_answers(evidence: ModelEvidence) -> tuple[Sample, ...]:
+    """All answers, where each was cut before its reference ends, so that none could have stopped; else none."""
+    samples = evidence.watched.looks[-1].samples
+    could_stop = any(
+        sample.scores.stopped or reference_fits_limit(evidence.watched, sample)
+        for sample in samples
+    )
+    return () if could_stop else samples
+
+
+def is_garbage_or_empty(sample: Sample) -> bool:
+    """Is the answer no text at all?"""
+    return sample.scores.garbage or sample.scores.empty
+
+
+def count_garbage(watched: SampledRun) -> Count:
+    """The answers of the last pass that are garbage or empty."""
+    samples = watched.looks[-1].samples if watched.looks else ()
+    return Count(0, sum(map(is_garbage_or_empty, samples)), len(samples))
+
+
+def describe_probability(stopping: StopEstimate) -> str:
+    """`1.7e-05 (rank 812)`; the rank counts from 1, and is left out where it is not known."""
+    rank = f" (rank {stopping.rank + 1:,})" if stopping.rank >= 0 else ""
+    return f"{stopping.probability:.2g}{rank}"
+
+
+def describe_stopping(evidence: ModelEvidence) -> str:
+    """How many answers do not stop, and the probability of a stop behind the references."""
+    samples = evidence.watched.looks[-1].samples if evidence.watched.looks else ()
+    cut = sum(not sample.scores.stopped for sample in samples)
+    text = f"{cut:,} of {len(samples):,} answers do not stop by themselves"
+    if evidence.stopping is None:
+        return text
+    return f"{text}; P(stop) behind the references is {describe_probability(evidence.stopping)}"

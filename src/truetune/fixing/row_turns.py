@@ -1,0 +1,113 @@
+"""Turns: where the messages of a row stand in its columns.
+
+A remedy edits the row as its file holds it, and not the conversation that the reader made: so each message comes with
+its path, through lists and through JSON that stands as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from truetune.data.columns import COLUMN_ALIASES
+from truetune.data.messages import FUNCTION_CALL
+from truetune.fixing.row_edits import ValuePath
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import ROW
+
+MESSAGE_COLUMNS = (
+    "messages",
+    "conversations",
+    "prompt",
+    "completion",
+    "chosen",
+    "rejected",
+    "instruction",
+)
+"""truetune's names of columns that may hold messages"""
+# The aliases that the reader takes, and no others: what it does not read, no remedy may touch.
+_NAMES = {alias: ours for ours in MESSAGE_COLUMNS for alias in COLUMN_ALIASES[ours]}
+ROLE_KEYS = ("role", "from")
+TEXT_KEYS = ("content", "value")
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A message in its place."""
+
+    path: ValuePath
+    message: dict[str, Any]
+
+    @property
+    def role_key(self) -> str | None:
+        """What the message calls its role; None where it has none."""
+        return next((key for key in ROLE_KEYS if key in self.message), None)
+
+    @property
+    def role(self) -> Any:
+        """None where there is none."""
+        return self.message.get(self.role_key) if self.role_key else None
+
+    @property
+    def tool_calls(self) -> list[tuple[ValuePath, dict[str, Any]]]:
+        """The tool calls, each the object that has `name` and `arguments`, in its place."""
+        path: ValuePath = (*self.path, "tool_calls")
+        if self.role == FUNCTION_CALL:
+            return self._calls_in_function_call()
+        value = parse_json_value(self.message.get("tool_calls"))
+        calls = []
+        for index, call in enumerate(value if isinstance(value, list) else ()):
+            call = parse_json_value(call)
+            if isinstance(call, dict):
+                function = parse_json_value(call.get("function"))
+                # OpenAI's form has a `function` around name and arguments, older ones have not.
+                inner = isinstance(function, dict)
+                calls.append(
+                    (
+                        (*path, index, "function") if inner else (*path, index),
+                        function if inner else call,
+                    )
+                )
+        return calls
+
+    def _calls_in_function_call(self) -> list[tuple[ValuePath, dict[str, Any]]]:
+        """ShareGPT's form: the turn says nothing but the call, or a list of them, as JSON."""
+        key = next((key for key in reversed(TEXT_KEYS) if key in self.message), "value")
+        value = parse_json_value(self.message.get(key))
+        if isinstance(value, dict):
+            return [((*self.path, key), value)]
+        calls = enumerate(value) if isinstance(value, list) else ()
+        return [((*self.path, key, index), call) for index, call in calls if isinstance(call, dict)]
+
+
+def parse_json_value(value: Any) -> Any:
+    """A list or object that stands as JSON text, as the reader takes it; anything else as it is."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        try:
+            return parse_json(value, ROW, surrogates="keep", exact_integers=True)
+        except ValueError:
+            return value
+    return value
+
+
+def turns_of(
+    row: Mapping[str, Any], names: Mapping[str, str], unused: tuple[str, ...]
+) -> Iterator[Turn]:
+    """The messages of a row.
+
+    Args:
+        row: as its file holds it.
+        names: what the file calls a column -> truetune's name, where the settings map columns.
+        unused: columns that reach neither prompt nor answer; nothing in them is touched.
+    """
+    for column, value in row.items():
+        # The user's map wins over the aliases.
+        if column in unused or names.get(column, _NAMES.get(column)) not in MESSAGE_COLUMNS:
+            continue
+        parsed = parse_json_value(value)
+        if isinstance(parsed, dict):
+            yield Turn((column,), parsed)
+        for index, message in enumerate(parsed if isinstance(parsed, list) else ()):
+            if isinstance(message, dict):
+                yield Turn((column, index), message)

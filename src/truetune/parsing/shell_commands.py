@@ -1,0 +1,299 @@
+"""The commands of a shell script, a job file or a Dockerfile, as words, and what a job asks its scheduler for.
+
+Nothing is run or expanded but variables that the file sets once to plain text. What a word holds beyond that keeps its
+`$`, and nobody may take it for a value. Commands inside of here-documents are text for another program.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from truetune.errors import DataError
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.harness_results import TEMPLATE_KEY, harness_words, is_harness_results
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import RESULT, SETTINGS, InputLimitError
+
+SCRIPT_SUFFIXES = frozenset((".sh", ".bash", ".zsh", ".slurm", ".sbatch"))
+DOCKERFILE_NAMES = frozenset(("Dockerfile", "Containerfile"))
+ENDS_A_COMMAND = frozenset((";", "&&", "||", "|", "&", "(", ")", ";;", "|&"))
+# One value on a line of its own; `A=1 B=2 python x` sets variables for a command alone.
+ASSIGNMENT = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)=(\S*|\"[^\"]*\"|'[^']*')\s*(?:#.*)?")
+SETS_A_VARIABLE = re.compile(
+    r"(?:^|[\s;&|({])([A-Za-z_]\w*)=|\bread\s+(?:-\w+\s+)*([A-Za-z_]\w*)|\$\{(\w+):="
+)
+"""Anything that sets a variable: `X=1`, `read X`, `${X:=1}`"""
+BLOCK_BEGIN = re.compile(r"(?:if|case|for|while|until|select)\b")
+BLOCK_END = re.compile(r"(?:fi|esac|done)\b")
+"""Lines that begin and end what is run under a condition, or several times"""
+VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
+HERE_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1")
+# Slurm reads these comments; other schedulers are not read.
+SBATCH_REQUEST = re.compile(r"#SBATCH\s+(--[\w-]+|-[A-Za-z])[=\s]*(\S+)?")
+DOCKER_INSTRUCTION = re.compile(r"(?:RUN|CMD|ENTRYPOINT)\s+(?:--\S+\s+)*", re.I)
+DOCKER_IMAGE = re.compile(r"FROM\s+(?:--\S+\s+)?(\S+)", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One command of a file."""
+
+    words: tuple[str, ...]
+    """Without quotes, and without the assignments before them"""
+    line: int
+    """1-based, where it begins"""
+    text: str
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What is set for it alone: `CUDA_VISIBLE_DEVICES=0 python train.py`"""
+
+    def behind(self, *words: str) -> tuple[str, ...] | None:
+        """The words behind these, which stand beside each other; of the first one, the file name counts. None where
+        they are not there."""
+        for begin in range(len(self.words) - len(words) + 1):
+            # By the file name: `/opt/venv/bin/python -m vllm` is `python -m vllm`.
+            first, *rest = self.words[begin : begin + len(words)]
+            if (first.rpartition("/")[2], *rest) == words:
+                return self.words[begin + len(words) :]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandFile:
+    """A file of commands."""
+
+    path: str
+    text: str
+    commands: tuple[ShellCommand, ...]
+    requests: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Option of the job as the file spells it (`--gres`) -> value, line"""
+    image: str = ""
+    """What a Dockerfile is made from, last"""
+    saved_from: Mapping[str, str] = field(default_factory=dict)
+    """Folder that a notebook saves its model to -> the name of the model that it began with"""
+
+
+def is_command_file(path: Path) -> bool:
+    """Does the name say that a file holds commands, or does it record the command of an evaluation (lm_eval)?"""
+    by_name = (
+        path.suffix in SCRIPT_SUFFIXES
+        or path.name in DOCKERFILE_NAMES
+        or path.name.startswith("Dockerfile.")
+    )
+    return by_name or is_harness_results(path)
+
+
+def last_option(words: tuple[str, ...], *names: str) -> str | None:
+    """The value of the last option of these names (dashes and underscores are the same).
+
+    Returns "" for an option without a value, None where none is given.
+    """
+    wanted = {name.replace("_", "-") for name in names}
+    result: str | None = None
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if name.replace("_", "-") not in wanted:
+            continue
+        if equals:
+            result = value
+            continue
+        following = words[number + 1] if number + 1 < len(words) else ""
+        # The next word is an option of its own; a value that begins with a dash needs the equals
+        # sign.
+        result = "" if following.startswith("-") else following
+    return result
+
+
+def parse_whole_number(value: str | None) -> int | None:
+    """A value as a number; None for variables and words."""
+    return int(value) if value is not None and value.isdecimal() else None
+
+
+def read_commands(path: Path) -> CommandFile:
+    """The commands of a file. Raises DataError where it can't be read as text."""
+    if is_harness_results(path):
+        return _commands_of_results(path)
+    try:
+        text = read_bounded(path, SETTINGS).decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError, InputLimitError) as error:
+        raise DataError(f"{path}: {error}") from None
+    return parse_commands(text, str(path))
+
+
+def _commands_of_results(path: Path) -> CommandFile:
+    """The command that an evaluation was started by, at the line that names its template. Raises DataError."""
+    words = harness_words(path)
+    text = shlex.join(words)
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    # The finding points to the line that says whether a template was used.
+    line = next((n for n, one in enumerate(lines, 1) if f'"{TEMPLATE_KEY}"' in one), 1)
+    command = ShellCommand(words, line, text)
+    return CommandFile(str(path), text, (command,) if words else ())
+
+
+def parse_commands(text: str, path: str) -> CommandFile:
+    """A CommandFile of a text."""
+    lines = list(_logical_lines(text))
+    variables = _plain_variables(lines)
+    if not _is_dockerfile(path):
+        commands = tuple(
+            command
+            for number, line in lines
+            for command in _commands_of_line(line, number, variables)
+        )
+        return CommandFile(path, text, commands, _scheduler_requests(text))
+    matches = [DOCKER_IMAGE.match(line) for _, line in lines]
+    # The last FROM is the image that runs; those before it only build.
+    images = [match[1] for match in matches if match is not None]
+    return CommandFile(
+        path, text, tuple(_commands_of_dockerfile(lines)), image=images[-1] if images else ""
+    )
+
+
+def _is_dockerfile(path: str) -> bool:
+    """Does the name say that it is a Dockerfile?"""
+    name = Path(path).name
+    return name in DOCKERFILE_NAMES or name.startswith("Dockerfile.")
+
+
+def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+    """Lines with their numbers; those that continue are one, comments and here-documents are left out."""
+    whole, begin, ends_with = "", 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        # Inside a here-document: a script for another program, up to the word that ends it.
+        if ends_with:
+            ends_with = "" if line.strip() == ends_with else ends_with
+            continue
+        if line.lstrip().startswith("#"):
+            continue
+        begin = begin or number
+        # A line that continues: one command over several lines is one command.
+        if line.endswith("\\"):
+            whole += line[:-1] + " "
+            continue
+        whole += line
+        if whole.strip():
+            yield begin, whole.strip()
+        here = HERE_DOCUMENT.search(whole)
+        ends_with = here[2] if here else ""
+        whole, begin = "", 0
+    if whole.strip():
+        yield begin, whole.strip()
+
+
+def variables_set_once(text: str) -> dict[str, str]:
+    """What a script sets once, under no condition, on a line of its own: name -> value, with the variables in it."""
+    return _variables_set_once(list(_logical_lines(text)))
+
+
+def _variables_set_once(lines: list[tuple[int, str]]) -> dict[str, str]:
+    """The same of lines. A value under an `if` may be that of another machine, or of a variable that was not set."""
+    # Everything that sets a name counts, also in a loop or by `read`: twice set means that nobody
+    # knows the value here.
+    counts = Counter(
+        name for _, line in lines for names in SETS_A_VARIABLE.findall(line) for name in names
+    )
+    values: dict[str, str] = {}
+    depth = 0
+    for _, line in lines:
+        # Lines, not a parser: a block that opens and closes on one line counts as neither.
+        depth += BLOCK_BEGIN.match(line) is not None
+        match = ASSIGNMENT.fullmatch(line)
+        if match is not None and not depth and counts[match[1]] <= 1:
+            values[match[1]] = match[2].strip("\"'")
+        if BLOCK_END.search(line):
+            depth = max(0, depth - 1)
+    return values
+
+
+def _plain_variables(lines: list[tuple[int, str]]) -> dict[str, str]:
+    """What the file sets once, to plain text."""
+    return {
+        name: value
+        for name, value in _variables_set_once(lines).items()
+        if not set(value) & set("$`(")
+    }
+
+
+def _commands_of_line(
+    line: str, number: int, variables: Mapping[str, str]
+) -> Iterator[ShellCommand]:
+    """The commands of a line; none where its quotes do not close on it."""
+    # With punctuation_chars, `a;b` and `a&&b` are three words.
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, "#"
+    try:
+        words = list(lexer)
+    except ValueError:
+        return
+    part: list[str] = []
+    # The semicolon ends the last command like all others.
+    for word in (*words, ";"):
+        if word not in ENDS_A_COMMAND:
+            part.append(
+                VARIABLE.sub(lambda found: variables.get(found[1] or found[2], found[0]), word)
+            )
+            continue
+        command = _command_of_words(part, number)
+        if command is not None:
+            yield command
+        part = []
+
+
+def _command_of_words(words: list[str], number: int) -> ShellCommand | None:
+    """One command, without the variables before it; None where nothing is left."""
+    own: dict[str, str] = {}
+    # `X=1 python train.py`: set for this command alone.
+    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+        name, _, value = words[0].partition("=")
+        own[name], words = value, words[1:]
+    return ShellCommand(tuple(words), number, shlex.join(words), own) if words else None
+
+
+def _commands_of_dockerfile(lines: list[tuple[int, str]]) -> Iterator[ShellCommand]:
+    """What RUN, ENTRYPOINT and CMD start; an ENTRYPOINT takes the CMD behind it as its arguments."""
+    entry: ShellCommand | None = None
+    for number, line in lines:
+        match = DOCKER_INSTRUCTION.match(line)
+        if match is None:
+            continue
+        rest = line[match.end() :]
+        commands = _parse_exec_form(rest, number) or list(_commands_of_line(rest, number, {}))
+        kind = match[0].split()[0].upper()
+        if kind == "ENTRYPOINT" and len(commands) == 1:
+            entry = commands[0]
+        # Docker appends CMD to ENTRYPOINT in the exec form alone.
+        elif kind == "CMD" and entry is not None and rest.startswith("["):
+            words = (*entry.words, *(word for command in commands for word in command.words))
+            entry = ShellCommand(words, entry.line, shlex.join(words))
+        else:
+            yield from commands
+    if entry is not None:
+        yield entry
+
+
+def _parse_exec_form(text: str, number: int) -> list[ShellCommand]:
+    """`["vllm", "serve"]`"""
+    if not text.startswith("["):
+        return []
+    try:
+        words = parse_json(text.encode(), RESULT)
+    except ValueError:
+        return []
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        return []
+    return [ShellCommand(tuple(words), number, shlex.join(words))]
+
+
+def _scheduler_requests(text: str) -> dict[str, tuple[str, int]]:
+    """What the `#SBATCH` lines ask for."""
+    requests: dict[str, tuple[str, int]] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        match = SBATCH_REQUEST.match(line.strip())
+        if match is not None:
+            requests[match[1]] = (match[2] or "", number)
+    return requests
