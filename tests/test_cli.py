@@ -221,7 +221,7 @@ def test_a_reader_that_goes_and_a_device() -> None:
 
 def test_an_interrupt() -> None:
     code = (
-        "import signal, sys\nimport truetune.checks.run as run\nfrom truetune.cli import main\n"
+        "import signal, sys\nimport truetune.checks.check_data as run\nfrom truetune.cli import main\n"
         "run.check = lambda *_, **__: signal.raise_signal(signal.SIGINT)\n"
         f"sys.argv = ['truetune', 'check', {str(DATA)!r}, '-t', 'x']\nmain()"
     )

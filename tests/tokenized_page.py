@@ -26,7 +26,7 @@ from datasets import Dataset
 
 import truetune
 from tests.auditing import tiny
-from truetune.checks.report import AuditReport
+from truetune.checks.reports import AuditReport
 from truetune.errors import TruetuneError
 from truetune.render.rendering import Source
 from truetune.spec.run import RunSpec

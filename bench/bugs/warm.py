@@ -186,7 +186,7 @@ def _orders(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _judged(message: dict[str, Any]) -> dict[str, Any]:
-    from truetune.checks.audit import audit
+    from truetune.checks.judge_audit import audit
     from truetune.probe.run_record import read_record
     from truetune.report.as_json import as_dict
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from sphinx.application import Sphinx
 
 from truetune.checks.catalogue import STATIONS, page, rules, station
-from truetune.checks.rule import Rule
+from truetune.checks.rule import UNRELEASED, Rule
 from truetune.checks.rule_families import former_code
 
 WHERE = {
@@ -100,6 +100,11 @@ def summary(rule: AnyRule) -> str:
     return " ".join(page(rule).split("\n\n", 1)[0].split())
 
 
+def since(rule: AnyRule) -> str:
+    """The release that had it first, in words."""
+    return "the next release" if rule.since == UNRELEASED else rule.since
+
+
 def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
     title, who = WHERE[station(rule)]
     body = page(rule).split("\n\n", 1)[1]
@@ -114,6 +119,7 @@ def _page(rule: AnyRule, before: AnyRule | None, after: AnyRule | None) -> str:
             f"# {rule.name()}",
             f"{{.lead}}\n{summary(rule)}",
             f":Code: {rule.code}\n:Severity: {rule.severity}\n"
+            f":Stability: {rule.stability}, since {since(rule)}\n"
             f":Station: [{title}](index.md#{_anchor(title)})\n:Found by: {who}",
             body,
             f"{{.near}}\n{' · '.join(near)}\n",
@@ -126,18 +132,20 @@ def _index() -> str:
         "# Rules",
         f"{len(rules())} rules look at the stations of a fine-tune, from the rows in a file to the answers of a "
         "server. Each has a code that never changes. `truetune rules` lists them, and `truetune explain RULE` shows "
-        "a page on the terminal. *Severity* is the highest that a rule gives.",
+        "a page on the terminal. *Severity* is the highest that a rule gives. A *stable* rule has a case in the "
+        "[bug bench](../bugs.md), a test on real tokenizers, models or trainers, and a public source; one that lacks "
+        "any of them is a *preview*. Both run; `--select stable` leaves the previews out.",
     ]
     for name in STATIONS:
         title, who = WHERE[name]
         rows = [
-            f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {_cell(summary(r))} |"
+            f"| {r.code} | [{r.name()}]({r.name()}.md) | {r.severity} | {r.stability} | {_cell(summary(r))} |"
             for r in rules(name)
         ]
         parts += [
             f"## {title}",
             f"Found by {who}.",
-            "| code | rule | severity | what is wrong |\n|---|---|---|---|",
+            "| code | rule | severity | stability | what is wrong |\n|---|---|---|---|---|",
         ]
         parts[-1] += "\n" + "\n".join(rows)
     return "\n\n".join(parts) + "\n"

@@ -11,7 +11,7 @@ from typing import Any
 from drawing import CELL, LINE, Drawing, box, legend, line, mono, text
 
 from truetune import DataReport, check
-from truetune.checks.report import TokenView
+from truetune.checks.reports import TokenView
 from truetune.demo import TOKENIZER
 from truetune.render.rendering import Source, Turn
 

@@ -15,12 +15,12 @@ from truetune.package import __version__ as __version__
 
 if TYPE_CHECKING:
     from truetune.callback import AuditCallback as AuditCallback
-    from truetune.checks.audit import AuditReport as AuditReport
     from truetune.checks.findings import Finding as Finding
     from truetune.checks.guard import guard as guard
+    from truetune.checks.judge_audit import AuditReport as AuditReport
     from truetune.checks.lint import LintReport as LintReport
-    from truetune.checks.report import DataReport as DataReport
-    from truetune.checks.report import Report as Report
+    from truetune.checks.reports import DataReport as DataReport
+    from truetune.checks.reports import Report as Report
     from truetune.data.predictions import Prediction as Prediction
     from truetune.encoding.encode_run import Encoded as Encoded
     from truetune.evaluation.custom_loop import Generator as Generator
@@ -87,8 +87,8 @@ __all__ = [
 
 _HOMES = {
     "AuditCallback": "truetune.callback",
-    "AuditReport": "truetune.checks.audit",
-    "DataReport": "truetune.checks.report",
+    "AuditReport": "truetune.checks.judge_audit",
+    "DataReport": "truetune.checks.reports",
     "Encoded": "truetune.encoding.encode_run",
     "EvaluationReport": "truetune.evaluation.evaluation_report",
     "Finding": "truetune.checks.findings",
@@ -102,7 +102,7 @@ _HOMES = {
     "Prediction": "truetune.data.predictions",
     "PredictionWriter": "truetune.evaluation.custom_loop",
     "RehearsalReport": "truetune.rehearsal.rehearsal_report",
-    "Report": "truetune.checks.report",
+    "Report": "truetune.checks.reports",
     "RunSpec": "truetune.spec.run",
     "SampleReport": "truetune.evaluation.sample_report",
     "ScoreReport": "truetune.evaluation.score_predictions",
@@ -132,7 +132,7 @@ def check(
 
     Raises a `truetune.errors.TruetuneError` where the input itself can't be read.
     """
-    from truetune.checks.look import look
+    from truetune.checks.check_paths import check_paths
     from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.spec.files import spec_of
 
@@ -141,7 +141,9 @@ def check(
     spec = spec_of(
         {name: value for name, value in given.items() if value is not None}, "truetune.check"
     )
-    return with_suggested_edits(look(paths, spec, base=None if base is None else fspath(base)))
+    return with_suggested_edits(
+        check_paths(paths, spec, base=None if base is None else fspath(base))
+    )
 
 
 def fix(
@@ -198,9 +200,9 @@ def diagnose(run: str | PathLike[str], **settings: Any) -> Report:
     `settings` are fields of `RunSpec`: with `data` and `tokenizer` the losses are compared with what the data allow.
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.checks.diagnose import diagnose as look
+    from truetune.checks.diagnose_log import diagnose as check_paths
 
-    return look(run, **settings)
+    return check_paths(run, **settings)
 
 
 def plan(
@@ -217,7 +219,7 @@ def plan(
     `training` holds settings over those of the path; `gpu_memory` is `24GB`, or a number of GiB; `length` in tokens.
     Raises a `truetune.errors.TruetuneError`.
     """
-    from truetune.checks.planning import plan as run
+    from truetune.checks.plan_memory import plan as run
 
     return run(
         path, training=training, model=model, gpu_memory=gpu_memory, gpus=gpus, length=length
@@ -251,7 +253,7 @@ def audit(
     Raises what the run's own data set or collator raises, or a `truetune.errors.TruetuneError`.
     """
     from truetune.auditing.record_in_process import record_run
-    from truetune.checks.audit import audit as judge
+    from truetune.checks.judge_audit import audit as judge
     from truetune.spec.files import spec_of
 
     record = record_run(

@@ -14,7 +14,7 @@ from truetune.auditing.align_tokens import align_record
 from truetune.auditing.audit import Sample
 from truetune.auditing.build_audit import list_stop_ids
 from truetune.auditing.row_fields import parse_row
-from truetune.checks.views import views_of
+from truetune.checks.token_views import make_token_views
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as encoded
 from truetune.probe.observe_run import batch_arrays
@@ -94,7 +94,7 @@ def own(family: str, row: dict[str, Any], **changes: Any) -> Any:
     talk = parse_row(row, 0)
     assert talk is not None
     encoder = _encoder(family)
-    (view,) = views_of(
+    (view,) = make_token_views(
         encoded([talk], made.renderer(**changes), encoder, exact=True), encoder.vocabulary
     )
     return view

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from truetune.checks.check_paths import check_paths
 from truetune.checks.lint import lint
-from truetune.checks.look import look
 from truetune.cli import truetune_group
 from truetune.spec.run import RunSpec
 
@@ -328,5 +328,5 @@ def test_results_of_the_harness_below_a_folder(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "results_2026.json").write_text(RESULTS % "null", encoding="utf-8")
     (tmp_path / "notes.md").write_text("Accuracy is low.", encoding="utf-8")
-    report = look([tmp_path], RunSpec())
+    report = check_paths([tmp_path], RunSpec())
     assert [(f.rule, f.severity) for f in report.findings] == [PLAIN]

@@ -15,10 +15,10 @@ from truetune.checks.catalogue import rules
 ROOT = Path(truetune.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "verdicts.md"
 WRITERS = {
-    "checks/diagnose.py": ("_facts",),
+    "checks/diagnose_log.py": ("_facts",),
     "checks/inspect_checkpoint.py": ("facts",),
-    "checks/examine.py": ("_facts",),
-    "checks/watching.py": ("report_of",),
+    "checks/check_environment.py": ("_facts",),
+    "checks/judge_answers.py": ("report_of",),
     "evaluation/evaluate_model.py": ("_subject",),
     "evaluation/summarize_run.py": ("_recorded", "_logged", "_watched"),
     "evaluation/sample_model.py": ("subject",),

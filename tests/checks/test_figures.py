@@ -20,10 +20,10 @@ from tests.checks.pages import block, sections
 from tests.checks.pages import data as data_blocks
 from tests.checks.pages.fixed import NOT_APPLYING, fixed
 from truetune.checks.catalogue import DATA, rules
+from truetune.checks.check_data import check
 from truetune.checks.judgement import Examined
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.checks.rule import DataRule, Rule
-from truetune.checks.run import check
 from truetune.demo import DATA as DEMO
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict

@@ -16,8 +16,9 @@ import pytest
 from tests.checks.pages import block, sections
 from truetune.checkpoint.load_checkpoint import read_checkpoint
 from truetune.checks.catalogue import rules, station
-from truetune.checks.judgement import Examined, Judgement, judge, judge_by
+from truetune.checks.judgement import Examined, Judgement
 from truetune.checks.rule import Rule
+from truetune.checks.rule_runner import run_rule, run_rules
 from truetune.doctor.environment import Environment
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.evaluation_results import EvaluationResults
@@ -57,7 +58,7 @@ def judged(rule: type[Rule[Any]], section: str, folder: Path) -> Judgement:
     folder.mkdir()
     module = importlib.import_module(f"tests.checks.pages.{station(rule)}")
     module.findings(keep, block(section), folder)
-    return judge_by(rule, subjects[-1])
+    return run_rule(subjects[-1], rule)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
@@ -96,7 +97,7 @@ def bare() -> Iterator[tuple[str, Any]]:
     ("where", "subject"), list(bare()), ids=lambda value: value if isinstance(value, str) else ""
 )
 def test_nothing_of_a_bare_subject_is_fine_without_a_figure(where: str, subject: Any) -> None:
-    made = judge(rules(where), subject)
+    made = run_rules(subject, rules(where))
     assert not [part for part in made.not_judged if part.place], "a rule failed"
     assert all(part.figure for part in made.examined)
     assert len(made.not_judged) > len(made.examined)
@@ -107,7 +108,9 @@ def names(parts: tuple[Examined, ...]) -> set[str]:
 
 
 def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
-    made = judge(rules("log"), log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))))
+    made = run_rules(
+        log_of(*({"step": i, "loss": 2.0 - i / 10} for i in range(1, 6))), rules("log")
+    )
     assert names(made.examined) == {
         "loss-not-finite",
         "nan-hidden-by-logging-filter",
@@ -118,7 +121,7 @@ def test_a_log_of_five_lines_lets_few_rules_judge() -> None:
 
 def test_a_bare_checkpoint_names_its_base(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "llama"}')
-    made = judge(rules("checkpoint"), read_checkpoint(tmp_path))
+    made = run_rules(read_checkpoint(tmp_path), rules("checkpoint"))
     assert not names(made.examined) & {
         "nan-in-weights",
         "weights-equal-the-base",

@@ -22,7 +22,7 @@ from trl.trainer.sft_trainer import DataCollatorForLanguageModeling as SftCollat
 
 import truetune
 from tests.auditing import tiny
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.errors import FindingsError, SpecError, UsageError
 
 UNTERMINATED = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"

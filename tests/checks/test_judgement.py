@@ -17,16 +17,17 @@ from tests.checks.pages import answers, block, cause, environment, evaluation, s
 from tests.report.test_sarif import SARIF
 from truetune.auditing.audit import Audit
 from truetune.checks.catalogue import rules, station
-from truetune.checks.causes import causes_of
+from truetune.checks.check_data import check, prepare
+from truetune.checks.check_environment import judge_environment as judge_environment
 from truetune.checks.data_rules import DataRules
-from truetune.checks.examine import judge as judge_environment
+from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import REPORT_IT, Examined, Judgement, NotJudged, Unmet, judge
+from truetune.checks.judge_answers import judge_answers
+from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.report import Report, with_judgement
+from truetune.checks.reports import Report, with_judgement
 from truetune.checks.rule import DataRule, Rule
-from truetune.checks.run import check, prepare
-from truetune.checks.watching import judgement_of as judge_answers
+from truetune.checks.rule_runner import REPORT_IT, run_rules
 from truetune.cli import truetune_group
 from truetune.demo import BROKEN, DATA, TOKENIZER
 from truetune.errors import DataError, FastPathError
@@ -99,7 +100,7 @@ def test_a_rule_that_raises_is_not_judged_and_the_others_stand(
     at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Raising, "at", at)
-    judged = judge([Raising, Sound], "fine")
+    judged = run_rules("fine", [Raising, Sound])
     assert judged.findings == ()
     assert [part.figure for part in judged.examined] == ["wrong letters: 0 of 4"]
     (missing,) = judged.not_judged
@@ -115,7 +116,7 @@ def test_what_a_rule_found_before_it_failed_stands(
     at: str, own: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Raising, "at", at)
-    judged = judge([Raising, Sound], "wrong")
+    judged = run_rules("wrong", [Raising, Sound])
     assert [finding.code for finding in judged.findings] == ["ENV009", "ENV010"][: 1 + own]
     assert len(judged.not_judged) == (at not in ("unmet", "figure")), (
         "these are not asked where something is found"
@@ -124,29 +125,29 @@ def test_what_a_rule_found_before_it_failed_stands(
 
 def test_needs_that_are_not_met_are_told_and_not_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Raising, "unmet", lambda rule: Unmet("no rows", "name DATA"))
-    judged = judge([Raising], "fine")
+    judged = run_rules("fine", [Raising])
     assert judged == Judgement(
         not_judged=(
             NotJudged(Raising.name(), "no rows", "ENV010", unlock="name DATA", asked=False),
         )
     )
-    assert [f.code for f in judge([Raising], "wrong").findings] == ["ENV010"], (
+    assert [f.code for f in run_rules("wrong", [Raising]).findings] == ["ENV010"], (
         "a finding needs no more"
     )
 
 
 def test_a_figure_is_given_as_text_and_as_numbers() -> None:
-    (part,) = judge([Sound], "fine").examined
+    (part,) = run_rules("fine", [Sound]).examined
     assert (part.figure, part.count, part.of) == ("wrong letters: 0 of 4", 0, 4)
 
 
 def test_a_rule_that_had_nothing_to_count_is_not_judged() -> None:
-    (part,) = judge([Sound], "").not_judged
+    (part,) = run_rules("", [Sound]).not_judged
     assert (part.what, part.reason) == (
         Sound.name(),
         "there is nothing to count (wrong letters: 0 of 0)",
     )
-    assert not judge([Sound], "").examined
+    assert not run_rules("", [Sound]).examined
 
 
 def test_a_fast_path_that_is_wrong_is_told_to_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +156,7 @@ def test_a_fast_path_that_is_wrong_is_told_to_the_caller(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Raising, "findings", wrong)
     with pytest.raises(FastPathError):
-        judge([Raising], "fine")
+        run_rules("fine", [Raising])
 
 
 def test_the_same_reason_is_said_once() -> None:
@@ -325,7 +326,7 @@ def test_a_command_whose_rule_fails(
 
 JUDGES: dict[str, Callable[[str, RunSpec], Judgement]] = {
     "answers": lambda text, spec: judge_answers(answers.watched(yaml.safe_load(text)), spec),
-    "cause": lambda text, spec: causes_of(cause.inquest(yaml.safe_load(text)), spec),
+    "cause": lambda text, spec: find_causes(cause.inquest(yaml.safe_load(text)), spec),
     "evaluation": lambda text, spec: judge_evaluation(evaluation.evaluated(yaml.safe_load(text)), spec),
     "serving": lambda text, spec: judge_service(serving.service(yaml.safe_load(text)), spec),
     "environment": lambda text, spec: (
@@ -355,7 +356,7 @@ def test_a_rule_that_fails_on_a_finished_model_a_server_or_a_machine(
 def test_a_rule_that_fails_on_a_run(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rule = failing(monkeypatch, family)
     facts = {"laws": {}, "trainer": {"kind": "sft"}, "model": {"config": {}}, "recitation": {}}
-    judged = judge(rules(family), Audit((Record(facts),), (), None, frozenset()))
+    judged = run_rules(Audit((Record(facts),), (), None, frozenset()), rules(family))
     failed = [part for part in judged.not_judged if part.reason == "Failure: injected"]
     assert [part.code for part in failed] == [rule.code]
 

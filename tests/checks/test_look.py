@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 import truetune
 from tests.test_cli import truetune as command
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, UsageError
 

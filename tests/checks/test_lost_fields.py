@@ -11,7 +11,7 @@ import pytest
 import truetune
 from tests import parts
 from truetune.checks.findings import Finding
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.errors import DataError
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests import parts
-from truetune.checks.report import DataReport
-from truetune.checks.run import check
+from truetune.checks.check_data import check
+from truetune.checks.reports import DataReport
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.media import Media, count_media
 from truetune.demo import TOKENIZER

@@ -17,9 +17,9 @@ import truetune
 from tests.checks.pages import block, sections
 from tests.checks.pages.data import findings
 from truetune.checks.catalogue import find
-from truetune.checks.far import far_rows
-from truetune.checks.report import DataReport
-from truetune.checks.run import view, with_rows
+from truetune.checks.check_data import view, with_rows
+from truetune.checks.reports import DataReport
+from truetune.checks.row_lookup import rows_at
 from truetune.data.conversation import Origin
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
@@ -170,7 +170,7 @@ def test_rows_far_in_are_read_without_those_before(kind: str, tmp_path: Path) ->
     else:
         path.write_bytes(gzip.compress(text.encode()) if kind.endswith("gz") else text.encode())
     wanted = {Origin(str(path), step * i + 1, i) for i in (0, 3, 2600, 4999)}
-    found = list(far_rows(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)}))
+    found = list(rows_at(RunSpec(data=(str(path),)), {*wanted, Origin("another.jsonl", 1, 0)}))
     assert {row.origin for row in found} == wanted
     assert [row.prompt for row in found] == ["q0", "q3", "q2600", "q4999"]
 
@@ -190,7 +190,7 @@ def test_a_page_shows_the_rows_that_findings_name(
         report = truetune.check(
             data=str(tmp_path / name), tokenizer=str(TOKENIZER), select="ROW003"
         )
-        monkeypatch.setattr("truetune.checks.run.READ", 60)
+        monkeypatch.setattr("truetune.checks.check_data.SEQUENTIAL_ROWS", 60)
         assert isinstance(report, DataReport)
         shown = with_rows(replace(report, views=()), rows=5)
         monkeypatch.undo()

@@ -12,7 +12,7 @@ import pytest
 
 import truetune
 from tests import parts
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import DATA
 
 CHATS = str(DATA)

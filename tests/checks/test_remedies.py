@@ -17,9 +17,9 @@ from tests.checks.pages import block, sections
 from tests.checks.pages.config import config_of
 from truetune.checks.catalogue import rules, station
 from truetune.checks.findings import RANK, Finding
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
-from truetune.checks.settings import of_settings
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
 
@@ -79,7 +79,7 @@ def _written(
 def _levels(path: Path) -> dict[str, int]:
     """Each rule that fires at all, and how badly."""
     found: dict[str, int] = {}
-    for finding in of_settings(read_config(path), RunSpec()).findings:
+    for finding in judge_settings(read_config(path), RunSpec()).findings:
         found[finding.rule] = max(found.get(finding.rule, 0), RANK[finding.severity])
     return found
 
@@ -91,7 +91,7 @@ def test_what_a_finding_on_settings_says_ends_it(rule: type[Rule[Any]], tmp_path
     path = Path(config.path)
     before = _levels(path)
     settings = yaml.safe_load(path.read_text())
-    finding = next(f for f in of_settings(config, RunSpec()).findings if f.rule == rule.name())
+    finding = next(f for f in judge_settings(config, RunSpec()).findings if f.rule == rule.name())
     tried = 0
     for alternative in re.split(r", or |; before ", finding.remedy):
         if (done := _followed(settings, finding, alternative)) is None:

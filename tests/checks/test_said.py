@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 import truetune
-from truetune.checks.look import look
-from truetune.checks.run import view
-from truetune.checks.watching import findings_of
+from truetune.checks.check_data import view
+from truetune.checks.check_paths import check_paths
+from truetune.checks.judge_answers import answer_findings
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import DataError, SpecError
@@ -52,7 +52,7 @@ def test_encoded_data_that_are_not_whole_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match="not as this version of truetune encode writes it; encode again"
     ):
-        look([tmp_path], RunSpec(tokenizer=str(TOKENIZER)))
+        check_paths([tmp_path], RunSpec(tokenizer=str(TOKENIZER)))
 
 
 @pytest.mark.parametrize("nested", [True, False])
@@ -109,7 +109,7 @@ def test_rules_in_a_pipe_have_a_line_each() -> None:
 )
 def test_one_answer_to_four_prompts(references: str, fires: bool) -> None:
     samples = tuple(_sample(i, reference.strip()) for i, reference in enumerate(references))
-    found = findings_of(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
+    found = answer_findings(SampledRun((SamplingPass(0, samples, 0.0),), limit=8, finished=True))
     assert ("ANS005" in {finding.code for finding in found}) is fires
 
 

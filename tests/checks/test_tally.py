@@ -9,11 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checks.along import FEWEST, KINDS, Along
-from truetune.checks.pairing import Pairing, shared_beginnings
-from truetune.checks.report import DataReport
-from truetune.checks.run import check, with_rows
-from truetune.checks.tally import SHARES, Tally
+from truetune.checks.check_data import check, with_rows
+from truetune.checks.pair_stats import PairStats, shared_beginnings
+from truetune.checks.reports import DataReport
+from truetune.checks.row_timeline import MAX_GROUPS, MIN_STRETCHES, RowTimeline
+from truetune.checks.run_stats import LEARNED_SHARE_BINS, RunStats
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Batch, Example
@@ -58,15 +58,17 @@ def conversations(groups: list[str | None], first: int = 0) -> list[Conversation
 @given(ROWS, st.integers(1, 300))
 def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int) -> None:
     masks, groups = [mask for mask, _ in drawn], [group for _, group in drawn]
-    tally = Tally(None)
+    tally = RunStats(None)
     for at in range(0, len(masks), size):
         tally.add(batch(masks[at : at + size], conversations(groups[at : at + size], at)))
     lengths = tally.lengths()
     told = tally.report_data(lengths)
     parts = [
-        SHARES * sum(mask) // len(mask) for mask in masks if sum(mask) and sum(mask) < len(mask)
+        LEARNED_SHARE_BINS * sum(mask) // len(mask)
+        for mask in masks
+        if sum(mask) and sum(mask) < len(mask)
     ]
-    assert told["shares"]["counts"] == [parts.count(i) for i in range(SHARES)]
+    assert told["shares"]["counts"] == [parts.count(i) for i in range(LEARNED_SHARE_BINS)]
     assert told["shares"]["none"] == sum(not any(mask) for mask in masks)
     assert told["shares"]["all"] == sum(bool(mask) and all(mask) for mask in masks)
     for i, (low, high) in enumerate(zip(lengths.edges, lengths.edges[1:], strict=False)):
@@ -75,7 +77,7 @@ def test_shares_and_order(drawn: list[tuple[list[bool], str | None]], size: int)
         assert told["shares"]["supervised"][i] == sum(map(sum, mine))
     order = told["order"]
     each = order["each"]
-    assert each == next(2**k for k in range(12) if len(masks) <= 2 * FEWEST * 2**k)
+    assert each == next(2**k for k in range(12) if len(masks) <= 2 * MIN_STRETCHES * 2**k)
     stretches = [drawn[at : at + each] for at in range(0, len(drawn), each)]
     assert order["rows"] == order["examples"] == list(map(len, stretches))
     assert order["tokens"] == [sum(len(mask) for mask, _ in stretch) for stretch in stretches]
@@ -113,7 +115,7 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
         for x, y, _ in pairs
     ]
     assert shared_beginnings(chosen.pairs)[0].tolist() == common
-    pairing = Pairing()
+    pairing = PairStats()
     pairing.add(chosen, chosen.per_example(chosen.supervised))
     told = pairing.report_data()["pairs"]
     assert told["longer"] == sum(len(x) > len(y) for x, y, _ in pairs)
@@ -131,8 +133,8 @@ def test_what_pairs_share(pairs: list[tuple[list[int], list[int], int]]) -> None
 
 
 def test_a_column_of_many_values_does_not_group() -> None:
-    along = Along()
-    rows = conversations([f"https://{i}" for i in range(KINDS + 1)])
+    along = RowTimeline()
+    rows = conversations([f"https://{i}" for i in range(MAX_GROUPS + 1)])
     along.add(batch([[True]] * len(rows), rows), np.ones(len(rows), dtype=np.int64))
     assert along.report_data()["by"] is None
     assert sum(map(len, along.kinds.values())) == 2

@@ -10,8 +10,8 @@ import yaml
 
 from tests.checks.config.settings import AXOLOTL, HEALTHY, LLAMA_FACTORY, LORA
 from truetune.checks.catalogue import find, rules
-from truetune.checks.judgement import judge
 from truetune.checks.lint import lint
+from truetune.checks.rule_runner import run_rules
 from truetune.checks.value_limits import LIMITS
 from truetune.spec.stacks import read_config
 
@@ -41,7 +41,7 @@ def said(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     path.write_text(
         yaml.safe_dump({k: v for k, v in settings.items() if v is not None}), encoding="utf-8"
     )
-    judged = judge([find(name) for name in RULES], read_config(path))
+    judged = run_rules(read_config(path), [find(name) for name in RULES])
     return [(finding.severity, finding.message) for finding in judged.findings]
 
 

@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from tests.parts import folder
 from truetune.checks.by_trainer import ByFact, Judged, findings_under_trainer
 from truetune.checks.catalogue import rules
+from truetune.checks.check_data import check
+from truetune.checks.check_paths import check_paths
 from truetune.checks.findings import Finding
-from truetune.checks.look import look
-from truetune.checks.report import DataReport
-from truetune.checks.run import check
+from truetune.checks.reports import DataReport
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.errors import SpecError
@@ -67,7 +67,7 @@ SCRIPTS: dict[str, tuple[str, str | None]] = {
 
 def seen(paths: list[Path], **settings: Any) -> DataReport:
     given = {"tokenizer": str(TOKENIZER), "select": ["TOK001"], **settings}
-    report = look([str(DATA), *map(str, paths)], spec_of(given, "test"))
+    report = check_paths([str(DATA), *map(str, paths)], spec_of(given, "test"))
     assert isinstance(report, DataReport)
     return report
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 import truetune
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.make_chats import make_chats
 from truetune.demo.plant_faults import (

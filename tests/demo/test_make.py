@@ -89,7 +89,7 @@ def test_no_two_chats_ask_the_same() -> None:
 
 def test_transformers_sees_the_same_tokenizer_and_template() -> None:
     transformers = pytest.importorskip("transformers")
-    from truetune.checks.run import view
+    from truetune.checks.check_data import view
     from truetune.spec.run import RunSpec
 
     theirs = transformers.AutoTokenizer.from_pretrained(TOKENIZER)

@@ -14,9 +14,9 @@ import pytest
 
 import truetune
 from tests.checks.pages.environment import environment
+from truetune.checks.check_environment import doctor, judge_environment
 from truetune.checks.environment.gpu_not_in_torch_build import has_kernels_for
 from truetune.checks.environment.gpu_not_used_by_torch import GpuNotUsedByTorch
-from truetune.checks.examine import doctor, judge
 from truetune.doctor.environment import PACKAGES
 from truetune.doctor.gather_environment import (
     IMPORTED_MODULES,
@@ -105,7 +105,7 @@ def test_versions_and_requirements_are_read_without_an_import(modules: Path) -> 
     write(modules, trl="raise SystemExit('imported')")
     found = gather_environment(sys.executable, load=False)
     assert found.packages["trl"] == "1.0"
-    report = judge(found, RunSpec(select=("ENV002",)))
+    report = judge_environment(found, RunSpec(select=("ENV002",)))
     assert [f.message for f in report.findings if f.message.startswith("trl")] == [
         "trl 1.0 needs peft>=99, found 0.20"
     ]

@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 import truetune
 from tests import parts
-from truetune.checks.run import view
+from truetune.checks.check_data import view
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import truetune
-from truetune.checks.floor import floor_of
-from truetune.checks.report import DataReport
+from truetune.checks.entropy_floor import loss_floor
+from truetune.checks.reports import DataReport
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.encoding import encode_run as run_module
@@ -193,9 +193,9 @@ def test_check_begins_again(
 
 def test_the_floor_of_a_loss_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = write_rows(tmp_path, 60, 37)
-    wanted = floor_of(spec)
+    wanted = loss_floor(spec)
     monkeypatch.setattr(renderer_module, "make_recipe", without_guards)
-    assert floor_of(spec) == wanted
+    assert loss_floor(spec) == wanted
 
 
 def test_each_recipe_is_proved_from_its_first_row_on(

@@ -15,7 +15,7 @@ import pytest
 from pyarrow import fs, parquet
 
 import truetune
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.data import remote
 from truetune.data.files import find_sources
 from truetune.data.line_stretches import read_stretch, scan_lines

@@ -18,9 +18,9 @@ from tests.auditing import tiny
 from tests.evaluation.answering import LIMIT, saved, written
 from truetune.checkpoint.base_fingerprint import record_base
 from truetune.checkpoint.load_checkpoint import read_checkpoint
-from truetune.checks.causes import causes_of
+from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
-from truetune.checks.watching import findings_of
+from truetune.checks.judge_answers import answer_findings
 from truetune.data.rows import read_conversations
 from truetune.demo import TOKENIZER
 from truetune.evaluation.gather_evidence import gather_evidence
@@ -122,7 +122,7 @@ def asked(
 
 
 def named(found: ModelEvidence) -> dict[str, Finding]:
-    return {finding.rule: finding for finding in causes_of(found, SPEC).findings}
+    return {finding.rule: finding for finding in find_causes(found, SPEC).findings}
 
 
 def test_a_sound_model_is_not_accused(home: Path, right: Path) -> None:
@@ -144,7 +144,7 @@ def test_stopping_never_learned(home: Path) -> None:
     assert list(causes) == ["stopping-never-learned"]
     assert causes["stopping-never-learned"].severity == "error"
     assert "under the base it is" in causes["stopping-never-learned"].evidence[1]
-    assert "ANS001" in {finding.code for finding in findings_of(found.watched)}
+    assert "ANS001" in {finding.code for finding in answer_findings(found.watched)}
 
 
 def test_a_trained_stop_that_is_not_served(home: Path, right: Path) -> None:

@@ -14,7 +14,7 @@ from pyarrow import parquet
 import truetune
 from tests.parts import folder
 from truetune.checks.findings import Finding
-from truetune.checks.refusals import cause_of
+from truetune.checks.template_refusals import cause_of
 from truetune.cli import truetune_group
 from truetune.data.conversation import Conversation, Origin
 

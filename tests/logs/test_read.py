@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truetune.checks.diagnose import diagnose
+from truetune.checks.diagnose_log import diagnose
 from truetune.errors import DataError
 from truetune.logs.builder import Builder
 from truetune.logs.events import crc32c, masked, read_events

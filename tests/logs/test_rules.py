@@ -14,7 +14,7 @@ import pytest
 from tests.logs.faults import FAULTS, found_in, spoiled
 from tests.logs.healthy import State, healthy
 from truetune.checks.catalogue import rules
-from truetune.checks.diagnose import diagnose
+from truetune.checks.diagnose_log import diagnose
 from truetune.checks.optimizer_steps import SCARCE, steps_of_log
 from truetune.logs.builder import Builder
 from truetune.logs.log import DataFacts, RunLog

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import truetune
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, TOKENIZER
 
 HOSTILE = (

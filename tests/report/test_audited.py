@@ -16,7 +16,7 @@ import tests.report.test_sarif as sarif_tests
 from tests.report.conftest import HOSTILE
 from truetune.auditing.align_tokens import align_record
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import AuditReport, Subject
+from truetune.checks.reports import AuditReport, Subject
 from truetune.demo import TOKENIZER
 from truetune.encoding.token_counts import Ledger, count_tokens
 from truetune.probe.run_record import Record

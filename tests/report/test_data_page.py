@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
-from truetune.checks.report import DataReport
-from truetune.checks.run import check, with_rows
+from truetune.checks.check_data import check, with_rows
+from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.report.as_json import as_dict
 from truetune.report.page import html_page, page_of

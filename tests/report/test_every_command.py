@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.runs import write_run
 from tests.report.test_shown import evaluation, rehearsal, service
-from truetune.checks.report import DataReport, Report
+from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict

@@ -15,9 +15,9 @@ from typing import Any
 
 import truetune
 from tests.report.conftest import HOSTILE
+from truetune.checks.check_data import view, with_rows
 from truetune.checks.findings import Case
-from truetune.checks.report import DataReport
-from truetune.checks.run import view, with_rows
+from truetune.checks.reports import DataReport
 from truetune.demo import DATA, TOKENIZER
 from truetune.report.as_json import as_dict, to_json
 from truetune.report.page import html_page, notebook_html, page_of

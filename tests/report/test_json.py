@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.report.as_json import as_dict, to_json
 
 SCHEMA = json.loads(

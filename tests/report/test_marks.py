@@ -16,7 +16,7 @@ from pyarrow import parquet
 import truetune
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.viewing.conftest import serving
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.demo import TOKENIZER
 from truetune.errors import UsageError
 from truetune.fixing.fix_file import fix_data_file

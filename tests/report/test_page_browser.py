@@ -20,7 +20,7 @@ import truetune
 from tests.browser import DESK, PHONE, chromium, opened, violations
 from tests.report.conftest import HOSTILE
 from tests.report.test_audited import audited
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.demo import TOKENIZER
 from truetune.report.page import html_page, notebook_html
 from truetune.report.page.html_document import html_document

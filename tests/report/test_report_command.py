@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.report.runs import sampled, write_run
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.cli.report_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 import jsonschema
 
 from truetune.checks.catalogue import rules
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.report.sarif import LEVELS, to_sarif
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.errors import UsageError
 from truetune.report.as_json import to_json
 from truetune.report.page import html_page

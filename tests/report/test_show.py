@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from truetune.checks.report import TokenView
-from truetune.checks.run import view
+from truetune.checks.check_data import view
+from truetune.checks.reports import TokenView
 from truetune.data.conversation import Conversation, Origin
 from truetune.demo import DATA, TOKENIZER
 from truetune.encoding.batch import Example

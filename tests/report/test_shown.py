@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from truetune.checks.report import DataReport, Report
+from truetune.checks.reports import DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.evaluation.evaluation_report import EvaluationReport
 from truetune.generation.evaluation_results import EvaluationResults, MeanLoss, ModelMeasurements

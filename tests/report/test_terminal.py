@@ -12,7 +12,7 @@ from rich.console import Console
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Examined, NotJudged
-from truetune.checks.report import DataReport, Lengths
+from truetune.checks.reports import DataReport, Lengths
 from truetune.data.conversation import Origin
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source

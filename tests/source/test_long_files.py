@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-from truetune.checks.lint import look_at
+from truetune.checks.lint import lint_module
 from truetune.source.module import parse
 from truetune.spec.run import RunSpec
 
@@ -86,7 +86,7 @@ def count_function_calls(text: str) -> int:
     assert not module.broken
     sys.setprofile(add_call)
     try:
-        look_at(module, RunSpec())
+        lint_module(module, RunSpec())
     finally:
         sys.setprofile(None)
     return count

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests import parts
-from truetune.checks.look import look
-from truetune.checks.report import DataReport
+from truetune.checks.check_paths import check_paths
+from truetune.checks.reports import DataReport
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.spec.files import spec_of
 
@@ -47,7 +47,7 @@ def checked(
     }
     data.write_text(f"{json.dumps(row)}\n" * 3, encoding="utf-8")
     given = {"tokenizer": str(parts.folder("qwen2.5-instruct"))}
-    report = look([script, data], spec_of(given, "test"))
+    report = check_paths([script, data], spec_of(given, "test"))
     assert isinstance(report, DataReport)
     found = any(finding.code == "ROW012" for finding in report.findings)
     return supervision_verdict(report).plain, found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from truetune.checks.planning import config_of
+from truetune.checks.plan_memory import config_of
 from truetune.memory.plan_memory import plan_memory
 from truetune.spec.kind import recognise
 from truetune.spec.stacks import read_config

@@ -9,8 +9,8 @@ import pytest
 
 from tests.source.modules import notebook
 from tests.spec.unasked import UNASKED
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.checks.settings import of_settings
 from truetune.spec.pins import Age, Pin, installed_release
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config
@@ -388,6 +388,6 @@ def test_settings_in_yaml_are_judged_by_the_requirements_beside_them(tmp_path: P
         " train\n"
     )
     spec = RunSpec(select=("setting-renamed",))
-    assert [f.severity for f in of_settings(read_config(path), spec).findings] == ["warning"]
+    assert [f.severity for f in judge_settings(read_config(path), spec).findings] == ["warning"]
     (tmp_path / "requirements.txt").write_text("trl==0.15.2\n")
-    assert list(of_settings(read_config(path), spec).findings) == []
+    assert list(judge_settings(read_config(path), spec).findings) == []

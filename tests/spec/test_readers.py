@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from truetune.checks.look import look
-from truetune.checks.settings import of_settings
+from truetune.checks.check_paths import check_paths
+from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
 from truetune.spec.config import Config
 from truetune.spec.kind import recognise
@@ -51,7 +51,7 @@ def laid(folder: Path, settings: dict[str, Any], name: str = "configs/sft.yaml")
 def said(config: Config, *rules: str) -> list[tuple[str, str]]:
     return [
         (finding.severity, finding.rule)
-        for finding in of_settings(config, RunSpec(select=rules)).findings
+        for finding in judge_settings(config, RunSpec(select=rules)).findings
     ]
 
 
@@ -66,7 +66,7 @@ def test_what_would_tell_is_named(tmp_path: Path) -> None:
     with pytest.raises(SpecError, match=r"give --trainer trl or .*`trl sft --config FILE`"):
         read_config(path)
     assert recognise(path) == ("settings",)
-    report = look([path], RunSpec())
+    report = check_paths([path], RunSpec())
     (told,) = report.not_judged
     assert (told.place, report.exit_code()) == (str(path), 3)
     assert told.unlock.startswith("where trl or llama-factory itself reads it, give --trainer trl")

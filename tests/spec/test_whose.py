@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from truetune.checks.config.unknown_setting import UnknownSetting
-from truetune.checks.settings import of_settings
+from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, stack_of
@@ -33,7 +33,7 @@ def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings))
     spec = RunSpec(select=("unknown-setting", "setting-renamed"))
-    return [(f.severity, f.message) for f in of_settings(read_config(path), spec).findings]
+    return [(f.severity, f.message) for f in judge_settings(read_config(path), spec).findings]
 
 
 def test_every_script_of_trl_is_written_down() -> None:

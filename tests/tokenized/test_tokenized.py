@@ -14,7 +14,7 @@ from pyarrow import feather
 import truetune
 from tests.parts import folder
 from tests.tokenized import make
-from truetune.checks.floor import floor_of
+from truetune.checks.entropy_floor import loss_floor
 from truetune.checks.inspect_tokenized import TokenizedReport, inspect_tokenized
 from truetune.cli import truetune_group
 from truetune.errors import DataError, TruetuneError, UsageError
@@ -329,8 +329,8 @@ def test_the_losses_that_ids_allow_are_those_of_their_text(tmp_path: Path) -> No
     data = written_chats(tmp_path / "chats.jsonl")
     path = make.write(make.healthy(make.probes_of("smollm2")), tmp_path / "rows.parquet")
     tokenizer = str(folder("smollm2"))
-    of_ids = floor_of(RunSpec(tokenizer=tokenizer, data=(str(path),)))
-    assert of_ids == floor_of(RunSpec(tokenizer=tokenizer, data=(str(data),)))
+    of_ids = loss_floor(RunSpec(tokenizer=tokenizer, data=(str(path),)))
+    assert of_ids == loss_floor(RunSpec(tokenizer=tokenizer, data=(str(data),)))
 
 
 SETTINGS = {

@@ -11,8 +11,8 @@ import pytest
 
 from tests.parts import folder
 from tests.trainers import tiny_model
-from truetune.checks.learned import Learned
-from truetune.checks.run import check
+from truetune.checks.check_data import check
+from truetune.checks.learned_tokens import Learned
 from truetune.demo import DATA
 from truetune.spec.files import spec_of
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from tests.parts import folder
-from truetune.checks.look import look
-from truetune.checks.report import DataReport, Report
+from truetune.checks.check_paths import check_paths
+from truetune.checks.reports import DataReport, Report
 from truetune.cli import truetune_group
 from truetune.demo import DATA, TOKENIZER
 from truetune.spec.files import find_settings, spec_of
@@ -37,7 +37,7 @@ def both(path: Path) -> tuple[Report, Report]:
 
     given, source = find_settings(str(path), path.parent)
     spec = spec_of(given, str(path))
-    return look((), spec, settings=source), check_data(
+    return check_paths((), spec, settings=source), check_data(
         make_recipe(spec, rows=None, gpu=False, bf16=False).spec, SilentListener()
     )
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from truetune.checks.settings import of_settings
+from truetune.checks.judge_settings import judge_settings
 from truetune.errors import SpecError, UsageError
 from truetune.spec.config import Config
 from truetune.spec.files import find_settings, spec_of
@@ -117,7 +117,7 @@ def test_what_is_chosen_passes_the_rules(method: str, adapter: bool) -> None:
         method, gpu=True, bf16=True, model="org/model", training={"lora": {}} if adapter else {}
     )
     config = Config("truetune", "", "", chosen.spec, limit=chosen.max_length)
-    judged = of_settings(config, chosen.spec)
+    judged = judge_settings(config, chosen.spec)
     assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
     assert judged.examined
 

@@ -15,8 +15,8 @@ import truetune
 from tests.checkpoint.make import edit
 from tests.training.killed import STEPS, prepare, settings
 from truetune.checkpoint.run_folder import CONTRACT_FILE, RUN_FILE
+from truetune.checks.check_paths import check_paths
 from truetune.checks.inspect_checkpoint import checkpoint_report
-from truetune.checks.look import look
 from truetune.errors import UsageError
 from truetune.render.serving_contract import verify
 from truetune.spec.run import RunSpec
@@ -82,7 +82,7 @@ def test_the_contract_is_kept_by_what_was_saved(root: Path) -> None:
 def test_a_clean_run_is_found_clean(root: Path) -> None:
     for folder in (root / "run", root / "run" / "checkpoint-12"):
         assert found(folder) == {}
-    report = look([root / "run"], RunSpec())
+    report = check_paths([root / "run"], RunSpec())
     assert [
         f.rule for f in report.findings if f.code.startswith("CKP") and f.severity != "info"
     ] == []

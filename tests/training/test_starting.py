@@ -19,7 +19,7 @@ from jsonschema import Draft202012Validator
 import truetune
 from tests.recipes_page import DATA as OF_RECIPE
 from tests.recipes_page import PAGE, SHAPE, furnish, page, rows
-from truetune.checks.settings import of_settings
+from truetune.checks.judge_settings import judge_settings
 from truetune.cli.init_command import RECIPES as NAMES
 from truetune.cli.init_command import init
 from truetune.demo import DATA
@@ -111,7 +111,7 @@ def test_the_file_means_what_was_proposed(name: str, folder: Path) -> None:
 def test_the_rules_find_nothing_in_it(name: str, folder: Path) -> None:
     written(name)
     config = read_config("truetune.yaml")
-    judged = of_settings(config, config.spec)
+    judged = judge_settings(config, config.spec)
     assert (judged.findings, [part for part in judged.not_judged if part.asked]) == ((), [])
     assert judged.examined
     assert (config.unknown, config.repeated, config.missing) == ((), (), ())

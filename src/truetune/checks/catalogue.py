@@ -16,8 +16,8 @@ from types import ModuleType
 from typing import Any
 
 from truetune.checks.former_codes import FORMER_CODES
-from truetune.checks.rule import Rule
-from truetune.checks.rule_families import code_order, current_codes
+from truetune.checks.rule import DataRule, Rule
+from truetune.checks.rule_families import STABILITIES, code_order, current_codes
 from truetune.errors import UsageError
 from truetune.plugins import load_plugins
 
@@ -108,13 +108,21 @@ def station(rule: type[Rule[Any]]) -> str:
     return rule.family
 
 
+def stations_of(kind: type[Rule[Any]]) -> tuple[str, ...]:
+    """The stations whose subject the rules of this class look at."""
+    # Five stations share one subject: what a data rule reads of the tokenizer, it may need to judge rows as well.
+    return DATA if issubclass(kind, DataRule) else (kind.family,)
+
+
 def page(rule: type[Rule[Any]]) -> str:
     """The rule's page, in Markdown: the docstring of its module."""
     return inspect.getdoc(inspect.getmodule(rule)) or ""
 
 
 def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list[type[Rule[Any]]]:
-    """The rules of these stations that `select` names (all when empty) and `ignore` does not, by name or code prefix.
+    """The rules of these stations that `select` names (all when empty) and `ignore` does not.
+
+    A word of both is a rule's name, its code or the beginning of codes, or a stability: `stable`, `preview`.
 
     Raises UsageError for a name that fits no rule.
     """
@@ -148,7 +156,9 @@ def find(name: str) -> type[Rule[Any]]:
 
 
 def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
-    """Is the rule meant, by its name, its code or the beginning of it, or those of before?"""
+    """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
+    if wanted.lower() in STABILITIES:
+        return wanted.lower() == rule.stability
     if rule.name() == wanted or rule.code.startswith(wanted.upper()):
         return True
     return rule.code in current_codes(wanted)

@@ -102,8 +102,8 @@ class ColumnRuns:
 
     def __str__(self) -> str:
         return (
-            f"neighbours with the same {self.column!r}: {_percent(self.near)}, rows at random: "
-            f"{_percent(self.chance)} ({self.groups:,} groups)"
+            f"neighbours with the same {self.column!r}: {_as_percent(self.near)}, rows at random: "
+            f"{_as_percent(self.chance)} ({self.groups:,} groups)"
         )
 
 
@@ -150,5 +150,5 @@ def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
             yield name, hash((type(value), value))
 
 
-def _percent(share: float) -> str:
+def _as_percent(share: float) -> str:
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
-from truetune.checks.judgement import Judgement, NotJudged, Unmet, conclude, failure, without_moot
+from truetune.checks.judgement import Judgement, NotJudged, Unmet
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.rule_runner import conclude_rule, describe_failure, merge_explained
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.errors import DataError, TruetuneError
@@ -108,7 +109,7 @@ class DataRules:
         parts += [Judgement(not_judged=(failed,)) for failed in self.failed.values()]
         if not any(reads_broken_lines(type(rule)) for rule in self.rules):
             parts.append(self.broken.judgement())
-        return without_moot(Judgement.of(parts), [type(rule) for rule in self.rules])
+        return merge_explained(Judgement.of(parts), [type(rule) for rule in self.rules])
 
     def report_data(self) -> dict[str, Any]:
         """Figures of all rules, by name."""
@@ -118,7 +119,7 @@ class DataRules:
         return data
 
     def _concluded(self, rule: DataRule) -> Judgement:
-        return conclude(rule, rule.setup.trainer, self._unmet(type(rule)))
+        return conclude_rule(rule, rule.setup.trainer, self._unmet(type(rule)))
 
     def _unmet(self, kind: type[DataRule]) -> Unmet | None:
         """What of the data this rule would have needed, by the methods that it has."""
@@ -137,7 +138,7 @@ class DataRules:
         except TruetuneError:
             raise
         except Exception as error:
-            self.failed[kind] = failure(kind, error)
+            self.failed[kind] = describe_failure(kind, error)
             self.rules = [rule for rule in self.rules if type(rule) is not kind]
             return None
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.affinity import Affinity
 from truetune.checks.findings import Case
+from truetune.checks.word_affinity import Affinity
 from truetune.data.conversation import Origin
 
 FARTHEST = 20

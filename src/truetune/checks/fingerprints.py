@@ -16,12 +16,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.report import AnyReport
+from truetune.checks.reports import AnyReport
 from truetune.checks.rule_families import former_code
 
 NUMBER = re.compile(r"\d+")
-LENGTH = 16
-"""Hexadecimal digits: 64 bits, so that even a million places hardly collide"""
+# 64 bits: two of a million places are equal with a chance of 1 in 40 million (birthday bound n^2 / 2^65).
+FINGERPRINT_DIGITS = 16
+"""Hexadecimal digits of a place"""
 
 
 def fingerprints(
@@ -33,29 +34,33 @@ def fingerprints(
     letters.
     """
     seen = Counter[tuple[str, ...]]()
-    return [tuple(_of(finding, code_of(finding.code), seen)) for finding in findings]
+    return [
+        tuple(_fingerprints_of_cases(finding, code_of(finding.code), seen)) for finding in findings
+    ]
 
 
-def _of(finding: Finding, code: str, seen: Counter[tuple[str, ...]]) -> Iterator[str]:
-    for parts in map(_contents, finding.cases) if finding.cases else [("whole",)]:
+def _fingerprints_of_cases(
+    finding: Finding, code: str, seen: Counter[tuple[str, ...]]
+) -> Iterator[str]:
+    for parts in map(_case_contents, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
         seen[key] += 1
         yield hashlib.sha256(
             "\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")
-        ).hexdigest()[:LENGTH]
+        ).hexdigest()[:FINGERPRINT_DIGITS]
 
 
-def _contents(case: Case) -> tuple[str, ...]:
+def _case_contents(case: Case) -> tuple[str, ...]:
     name = case.origin.file if case.origin else case.file or ""
     return (
-        _relative(name),
+        _relative_name(name),
         "" if case.turn is None else str(case.turn),
         case.side or "",
         NUMBER.sub("#", case.text),
     )
 
 
-def _relative(name: str) -> str:
+def _relative_name(name: str) -> str:
     """Below the working folder, as a repository's own paths are; a path elsewhere by its last two parts."""
     if "://" in name or not name:
         return name

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +28,16 @@ from truetune.auditing.live_objects import (
     record_model,
 )
 from truetune.auditing.temporary_workspace import open_workspace
-from truetune.checks.catalogue import DATA, choose
+from truetune.checks.batch.stop_token_never_supervised import StopTokenNeverSupervised
+from truetune.checks.catalogue import choose, station
 from truetune.checks.data_rules import DataRules
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
-from truetune.checks.in_code import with_fix_in_code
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Report, Subject
-from truetune.checks.rule import DataRule, Setup
-from truetune.checks.whose import resolved, trainer_of
+from truetune.checks.fixes_in_code import with_fix_in_code
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Report, Subject
+from truetune.checks.rule import BatchRule, DataRule, Setup
+from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.checks.trainer_sightings import trainer_of, with_trainer_defaults
 from truetune.data.conversation import Conversation
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batch as one_batch
@@ -47,33 +49,11 @@ from truetune.render.probes import Probes, probes
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-SECONDS = 60.0
+# Chosen: thirty times what a guard takes. A script that waits longer would be blamed on the guard.
+TIMEOUT_S = 60.0
 """By then a guard gives up; it takes one or two"""
 OF_TEMPLATE = ("tokenizer", "template", "tokens")
 """Stations that small chats of ours tell something about; the others are about the user's own rows"""
-OF_FILES = ("truncation-state-persisted",)
-"""Rules on what a saved file holds: a tokenizer in memory sets its truncation at each call"""
-OF_MODEL = (
-    "no-parameter-is-trained",
-    "model-left-in-eval-mode",
-    "weights-trained-in-float16",
-    "model-and-tokenizer-ids-differ",
-)
-"""Rules on batches that need no batch"""
-OF_COLLATOR = (
-    "stop-token-never-supervised",
-    "padding-supervised",
-    "padding-inside-text",
-    "double-label-shift",
-    "attention-mask-hides-text",
-    "ids-beyond-the-model",
-    "left-padding-with-absolute-positions",
-    "response-not-supervised",
-    "line-without-label",
-    "bos-twice-in-batch",
-)
-"""Rules that hold for a collator whatever its rows are; of rows that were made for it nobody masked the prompts"""
-MASKING_RULE = "stop-token-never-supervised"
 
 
 @dataclass
@@ -130,14 +110,14 @@ def guard(
     """
     spec = spec_of(settings, "truetune.guard")
     choose(spec.select, spec.ignore)
-    return _guard(LiveObjects(tokenizer, collator, template, model, rows), spec)
+    return _judge_or_raise(LiveObjects(tokenizer, collator, template, model, rows), spec)
 
 
-def _guard(live: LiveObjects, spec: RunSpec) -> Report:
+def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
     """Judge the objects. Raises FindingsError where there is a finding at or above `spec.fail_on`."""
     started, lost = time.perf_counter(), list[str]()
     report: Report | None = run_contained(
-        _report, live, spec, on_failure=lost.append, seconds=SECONDS
+        _guard_report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
     )
     if report is None:
         judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
@@ -150,10 +130,10 @@ def _guard(live: LiveObjects, spec: RunSpec) -> Report:
     return report
 
 
-def _report(live: LiveObjects, spec: RunSpec) -> Report:
+def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
-        _judge(work)
+        _judge_objects(work)
     judged = Judgement.of(work.judged)
     return Report(
         spec=work.spec,
@@ -165,11 +145,11 @@ def _report(live: LiveObjects, spec: RunSpec) -> Report:
     )
 
 
-def _judge(work: _Guard) -> None:
+def _judge_objects(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
     rows = work.part("the rows", lambda: read_live_rows(live)) or []
-    made = work.part("the tokenizer", lambda: _probes(work))
+    made = work.part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
     if made is not None and (live.collator is not None or any("input_ids" in row for row in rows)):
         record = work.part("the collator", lambda: collate_rows(live, folder, made, rows))
@@ -179,7 +159,7 @@ def _judge(work: _Guard) -> None:
         work.part("the tokenizer and template", lambda: _judge_data(work, made, rows))
 
 
-def _probes(work: _Guard) -> Probes:
+def _prepare_probes(work: _Guard) -> Probes:
     template = read_live_template(work.live, work.folder)
     given = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=given | _trainer_of(work.live.collator, work.spec))
@@ -194,15 +174,10 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 
 def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None) -> None:
     record = record_model(work.live, work.folder) if made is None else made.record
-    subject = _placed(record, work.spec, known)
-    kinds = choose(work.spec.select, work.spec.ignore, "batch")
-    if made is None:
-        kinds = [kind for kind in kinds if kind.name() in OF_MODEL]
-    elif made.made_of:
-        kinds = [kind for kind in kinds if kind.name() in (*OF_COLLATOR, *OF_MODEL)]
-    if work.live.model is None:
-        kinds = [kind for kind in kinds if kind.name() not in OF_MODEL]
-    judged = judge(kinds, subject)
+    subject = _place_tokens(record, work.spec, known)
+    kinds = choose_rules(work.spec, BatchRule)
+    kinds = [kind for kind in kinds if _is_judgeable(kind, made, work.live)]
+    judged = run_rules(subject, kinds)
     work.take(judged, subject.probes)
     if made is not None:
         lines = f"{len(subject.samples)} lines of " + (
@@ -220,7 +195,17 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
         )
 
 
-def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
+def _is_judgeable(kind: type[BatchRule], made: CollatedRows | None, live: LiveObjects) -> bool:
+    """Can a rule on batches say something about what the script has: a collator with its rows, a model, or both?"""
+    if not kind.needs_batches:
+        return live.model is not None
+    if made is None:
+        return False
+    # Rows that truetune made have no prompts that anybody masked: only what holds whatever the rows are is judged.
+    return kind.judges_collator or not made.made_of
+
+
+def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     """The batches with each token placed.
 
     Stop ids of a model that do not know how turns end are left out: trainers replace them, and a turn's first token
@@ -243,9 +228,10 @@ def _placed(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
 
 def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
     """The settings with how pads are masked, as the batches show it."""
-    if any(finding.rule == MASKING_RULE for finding in judged.findings):
+    rule = StopTokenNeverSupervised.name()
+    if any(finding.rule == rule for finding in judged.findings):
         how = "id"
-    elif any(examined.rule == MASKING_RULE for examined in judged.examined):
+    elif any(examined.rule == rule for examined in judged.examined):
         how = "position"
     else:
         return spec
@@ -259,11 +245,15 @@ def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
     own = bool(talks)
     if not own:
         talks = parse_conversations(make_sample_rows(made))
-    spec = resolved(work.spec)
+    spec = with_trainer_defaults(work.spec)
     made = replace(made, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())
     setup = Setup(
-        spec, made.tokenizer, made, trainer_of(spec), embedding=_embedding(work.live.model)
+        spec,
+        made.tokenizer,
+        made,
+        trainer_of(spec),
+        embedding=_embedding_in_memory(work.live.model),
     )
     work.take(_data_judgement(kinds, setup, talks), made)
     facts = (
@@ -272,9 +262,11 @@ def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
     work.subjects.insert(0, Subject("tokenizer", type(work.live.tokenizer).__name__, facts))
 
 
-def _data_rules(spec: RunSpec, stations: Iterable[str]) -> list[type[DataRule]]:
-    kinds = choose(spec.select, spec.ignore, *(stations or DATA))
-    return [kind for kind in kinds if issubclass(kind, DataRule) and kind.name() not in OF_FILES]
+def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]]:
+    kinds = choose_rules(spec, DataRule)
+    if stations:
+        kinds = [kind for kind in kinds if station(kind) in stations]
+    return [kind for kind in kinds if not kind.judges_saved_file]
 
 
 def _data_judgement(
@@ -287,7 +279,7 @@ def _data_judgement(
     return rules.judgement()
 
 
-def _embedding(model: Any) -> EmbeddingRows | None:
+def _embedding_in_memory(model: Any) -> EmbeddingRows | None:
     """The input embedding in memory; None where it is sharded, quantized, or there is none."""
     if model is None:
         return None
@@ -302,11 +294,11 @@ def _exception_text(findings: Sequence[Finding]) -> str:
     for finding in findings:
         lines.append(f"{finding.severity} {finding.code} {finding.rule}: {finding.message}")
         lines += [f"    {fact}" for fact in finding.evidence]
-        lines += [f"    {_place(case)}{case.text}" for case in finding.cases[:SHOWN_CASES]]
+        lines += [f"    {_row_prefix(case)}{case.text}" for case in finding.cases[:SHOWN_CASES]]
         lines.append(f"    fix: {finding.remedy}")
     return "\n".join(lines)
 
 
-def _place(case: Case) -> str:
+def _row_prefix(case: Case) -> str:
     """Which row it is in, where it is in one of the user's."""
     return "" if case.origin is None else f"row {case.origin.row}: "

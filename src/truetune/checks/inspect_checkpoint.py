@@ -9,10 +9,9 @@ from collections import Counter
 from truetune.checkpoint.adapter_tensor_names import group_low_rank_tensors
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.scan_values import MAX_SCANNED_BYTES
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import judge
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.spec.run import RunSpec
 
 
@@ -32,13 +31,8 @@ def checkpoint_report(
     started = time.perf_counter()
     spec = spec or RunSpec()
     found = read_checkpoint(folder, base=base, budget=budget)
-    chosen = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "checkpoint")
-        if issubclass(rule, CheckpointRule)
-    ]
-    judged = judge(chosen, found)
-    subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
+    judged = run_rules(found, choose_rules(spec, CheckpointRule))
+    subject = Subject(found.kind, str(found.folder), tuple(checkpoint_facts(found).items()))
     return Report(
         spec=spec,
         subjects=(subject,),
@@ -49,7 +43,7 @@ def checkpoint_report(
     )
 
 
-def facts(found: Checkpoint) -> dict[str, str]:
+def checkpoint_facts(found: Checkpoint) -> dict[str, str]:
     """Short facts: what there is, what it was compared with, and what was read."""
     if not found.has_weights:
         return {"weights": "not in this folder: its JSON files are judged, and no tensor"}
@@ -74,7 +68,7 @@ def facts(found: Checkpoint) -> dict[str, str]:
     quantized = found.config.get("quantization_config")
     if isinstance(quantized, dict):
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))
-    known["compared with"] = _base(found)
+    known["compared with"] = _compared_with(found)
     known["values looked at"] = (
         "all" if found.sampled >= 1 else f"{found.sampled:.0%}, spread evenly"
     )
@@ -85,7 +79,7 @@ def facts(found: Checkpoint) -> dict[str, str]:
     return known
 
 
-def _base(found: Checkpoint) -> str:
+def _compared_with(found: Checkpoint) -> str:
     if found.base is not None:
         return str(found.base.folder)
     return (

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import judge
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import ModelfileRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.parsing.modelfile import Modelfile, read_modelfile
 from truetune.spec.kind import title_of_kind
 from truetune.spec.run import RunSpec
@@ -19,15 +18,10 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     """What the rules that `spec` selects say of a Modelfile. Raises UsageError where it can't be read."""
     started = time.perf_counter()
     found = read_modelfile(Path(path))
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "modelfile")
-        if issubclass(rule, ModelfileRule)
-    ]
-    judged = judge(rules, found)
+    judged = run_rules(found, choose_rules(spec, ModelfileRule))
     return Report(
         spec=spec,
-        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_facts(found))),),
+        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_modelfile_facts(found))),),
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -35,7 +29,7 @@ def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     )
 
 
-def _facts(found: Modelfile) -> Iterator[tuple[str, str]]:
+def _modelfile_facts(found: Modelfile) -> Iterator[tuple[str, str]]:
     for word in ("from", "adapter"):
         given = found.last(word)
         yield word, given.value if given is not None else "none"

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Report, Subject, TokenView
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Report, Subject, TokenView
 from truetune.checks.rule import TokenizedRule
-from truetune.checks.whose import trainer_of
+from truetune.checks.rule_runner import choose_rules, run_rules
+from truetune.checks.trainer_sightings import trainer_of
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Example
 from truetune.encoding.token_bytes import TokenBytes
@@ -31,7 +31,7 @@ from truetune.tokenized.token_columns import are_tokenized
 from truetune.tokenized.tokenized_data import TokenizedData, find_row, read_tokenized
 from truetune.tokenized.tokenized_summary import TokenizedSummary
 
-KIND = "tokenized data"
+TOKENIZED_KIND = "tokenized data"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -73,20 +73,17 @@ def inspect_tokenized(
     started = time.perf_counter()
     cache = cache_at(path)
     data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
-    chosen = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "tokenized")
-        if issubclass(rule, TokenizedRule)
-    ]
-    judged = _judge_rules(chosen, data)
+    judged = _judge_rules(choose_rules(spec, TokenizedRule), data)
     found = data.summary
     sentence = verdict_on(data)
     return TokenizedReport(
         spec=spec,
-        subjects=(Subject(KIND, cache.path, (("learns", sentence), *_facts(data))),),
+        subjects=(
+            Subject(TOKENIZED_KIND, cache.path, (("learns", sentence), *_tokenized_facts(data))),
+        ),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=(*_left_out(cache, found), *judged.not_judged),
+        not_judged=(*_rows_left_out(cache, found), *judged.not_judged),
         ledger=found.ledger(),
         rows=found.rows,
         padding=found.padding,
@@ -100,7 +97,7 @@ def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judg
     """What the rules say; those that read what the ids mean are left out where they mean nothing."""
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
-    judged = judge([rule for rule in chosen if rule not in out], data)
+    judged = run_rules(data, [rule for rule in chosen if rule not in out])
     left = (
         NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False)
         for rule in out
@@ -145,7 +142,7 @@ def verdict_on(data: TokenizedData) -> str:
     return f"{learned}: {', '.join(parts)}" if parts else learned
 
 
-def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
+def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
     found, answers = data.summary, data.summary.answers
     yield (
         "labels or masks",
@@ -172,7 +169,7 @@ def _facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         yield "read by", data.trainer.called
 
 
-def _left_out(cache: TokenCache, found: TokenizedSummary) -> Iterator[NotJudged]:
+def _rows_left_out(cache: TokenCache, found: TokenizedSummary) -> Iterator[NotJudged]:
     if found.broken:
         origin, reason = found.broken_rows[0]
         yield NotJudged(

@@ -161,17 +161,17 @@ def shares_gpus(file: CommandFile) -> bool:
     )
 
 
-def launches(file: CommandFile) -> Iterator[Launched]:
+def find_launches(file: CommandFile) -> Iterator[Launched]:
     """The launches whose number of processes is plain."""
     for command in file.commands:
         launched = (
-            _torchrun(command)
-            or _deepspeed(command)
-            or _accelerate(command, Path(file.path).parent)
+            _torchrun_launch(command)
+            or _deepspeed_launch(command)
+            or _accelerate_launch(command, Path(file.path).parent)
             or _tune(command)
             or _swift(command, file)
         )
-        tasks = _tasks(command, file)
+        tasks = _tasks_per_node(command, file)
         if launched is not None and tasks is not None:
             folder = Path(file.path).parent
             spreads = any(_spreads(folder / word) for word in command.words if word.endswith(".py"))
@@ -180,7 +180,7 @@ def launches(file: CommandFile) -> Iterator[Launched]:
             )
 
 
-def _tasks(command: ShellCommand, file: CommandFile) -> int | None:
+def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     """How often the command runs on each node: srun starts each of the node's tasks. None where it is not plain."""
     if command.words[0] != "srun":
         return 1
@@ -203,7 +203,7 @@ def _tasks_of_node(file: CommandFile) -> int | None:
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
-def _torchrun(command: ShellCommand) -> Launched | None:
+def _torchrun_launch(command: ShellCommand) -> Launched | None:
     options = next(
         (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
     )
@@ -215,7 +215,7 @@ def _torchrun(command: ShellCommand) -> Launched | None:
     return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
 
 
-def _deepspeed(command: ShellCommand) -> Launched | None:
+def _deepspeed_launch(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
     given = (
         parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
@@ -227,13 +227,13 @@ def _deepspeed(command: ShellCommand) -> Launched | None:
     )
 
 
-def _accelerate(command: ShellCommand, folder: Path) -> Launched | None:
+def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
     options = _of_launcher(options)
     name = last_option(options, "--config-file")
-    config = _config(folder / name) if name else {}
+    config = _accelerate_config(folder / name) if name else {}
     if config is None:
         return None
     given = last_option(options, "--num-processes")
@@ -293,7 +293,7 @@ def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
     return options[:script]
 
 
-def _config(path: Path) -> dict[str, Any] | None:
+def _accelerate_config(path: Path) -> dict[str, Any] | None:
     """accelerate's configuration; None where it is not there or can't be read."""
     try:
         value = located.read(path).value if path.is_file() else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -13,15 +13,17 @@ from typing import NamedTuple
 
 from truetune.checks.catalogue import choose, rules
 from truetune.checks.findings import Finding, in_order
-from truetune.checks.judgement import Examined, Judgement, NotJudged, judge, missing
+from truetune.checks.fix_source import SourceChange, fix_module, write_change
+from truetune.checks.judge_settings import judge_settings
+from truetune.checks.judgement import Examined, Judgement, NotJudged, missing
 from truetune.checks.measurement import Measurement
-from truetune.checks.mend import Change, mended, write
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.rule_families import former_code
-from truetune.checks.settings import of_settings
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.checks.source.printed_rows import printed_rows
 from truetune.checks.source.row_files import training_files, training_limit
+from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
@@ -51,14 +53,13 @@ TRAININGS = (
 )
 """Calls of a script that trains"""
 CORRECT_SYNTAX = "correct the syntax, or leave the file out"
-UNPARSED = "source-not-parsed"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LintReport(Report):
     """What is wrong in sources, after what was fixed."""
 
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SourceChange, ...] = ()
     """What was fixed; with `diff`, what would be"""
     files: int
     suppressed: int
@@ -68,7 +69,7 @@ class LintReport(Report):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FileResult:
     """What there is to say on one module."""
 
     findings: tuple[Finding, ...]
@@ -106,41 +107,40 @@ def lint(
         select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
     )
     named = list(map(str, paths))
-    looks: dict[str, Look] = {}
-    changes: list[Change] = []
+    looks: dict[str, FileResult] = {}
+    changes: list[SourceChange] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
     uses = (*uses, *weight_uses(named))
-    looks |= {file: look_at_commands(file, spec, uses) for file in scripts}
-    for module in _modules([file for file in files if file not in scripts], named):
+    makes_changes = fix or unsafe or diff
+    looks |= {file: lint_commands(file, spec, uses) for file in scripts}
+    for module in _read_modules([file for file in files if file not in scripts], named):
         if progress is not None:
             progress(len(looks), len(files))
         file = Path(module.path)
-        seen = look_at(module, spec, rows, uses)
+        seen = lint_module(module, spec, rows, uses)
+        # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
         is_link = file.is_symlink() and str(file) not in named
         if is_link and fix:
-            facts[files[module.path]].append(
-                ("note", f"{file}: not changed, for it is a link; name the file itself")
-            )
-        change = None
-        if (fix or unsafe or diff) and not is_link:
-            change = _mended(module, seen, spec, unsafe)
+            note = f"{file}: not changed, for it is a link; name the file itself"
+            facts[files[module.path]].append(("note", note))
+        change = _fix_module(module, seen, spec, unsafe) if makes_changes and not is_link else None
         if change is not None:
             changes.append(change)
             if not diff:
-                write(file, change)
-                seen = look_at(change.after, spec, rows, uses)
+                write_change(file, change)
+                seen = lint_module(change.after, spec, rows, uses)
         looks[module.path] = seen
-    return _report(spec, looks, files, facts, changes, time.perf_counter() - started)
+    return _make_report(spec, looks, files, facts, changes, time.perf_counter() - started)
 
 
-def _report(
+def _make_report(
     spec: RunSpec,
-    looks: Mapping[str, Look],
+    looks: Mapping[str, FileResult],
     files: Mapping[str, str],
     facts: Mapping[str, list[tuple[str, str]]],
-    changes: Sequence[Change],
+    changes: Sequence[SourceChange],
     seconds: float,
 ) -> LintReport:
     """The report over all files, in the order in which they were named.
@@ -162,7 +162,9 @@ def _report(
     )
     return LintReport(
         spec=spec,
-        subjects=tuple(Subject(_kind(name), name, tuple(notes)) for name, notes in facts.items()),
+        subjects=tuple(
+            Subject(_kind_in_words(name), name, tuple(notes)) for name, notes in facts.items()
+        ),
         findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
         examined=judged.examined,
         not_judged=judged.not_judged,
@@ -174,16 +176,13 @@ def _report(
     )
 
 
-def look_at(
+def lint_module(
     module: Module, spec: RunSpec, rows: Sequence[str] = (), uses: tuple[WeightUse, ...] = ()
-) -> Look:
+) -> FileResult:
     """What the rules that `spec` selects find in one module, in the order of its text; `rows`, `uses` as in `lint`."""
-    rules = [
-        rule for rule in choose(spec.select, spec.ignore, "source") if issubclass(rule, SourceRule)
-    ]
     parts = [
-        _of_this_file(judge(rules, module), module.path),
-        _unparsed(module, spec),
+        _of_this_file(run_rules(module, choose_rules(spec, SourceRule)), module.path),
+        _unparsed_code(module, spec),
         *_judge_settings(module, spec, rows, uses),
     ]
     commands = commands_of_notebook(module)
@@ -196,8 +195,8 @@ def look_at(
     found = list(dict.fromkeys(judged.findings))
     comments = ignores(module)
     kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
-    return Look(
-        tuple(sorted(kept, key=lambda f: _offset(module, f))),
+    return FileResult(
+        tuple(sorted(kept, key=lambda f: _finding_offset(module, f))),
         judged,
         len(found) - len(kept),
         applies,
@@ -217,7 +216,7 @@ def _judge_settings(
         limit = training_limit(module) if files else None
         printed = printed_rows(module)
         return [
-            of_settings(
+            judge_settings(
                 replace(
                     config, row_files=files or tuple(rows), row_limit=limit, printed_rows=printed
                 ),
@@ -231,7 +230,7 @@ def _judge_settings(
         return [Judgement(not_judged=(unread,))]
 
 
-def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> Look:
+def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) -> FileResult:
     """What the rules that `spec` selects find in one shell script, job file or Dockerfile, and in the settings that
     its commands give as options; `uses` as in `lint`."""
     try:
@@ -240,21 +239,19 @@ def look_at_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ())
         unread = NotJudged(
             "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
         )
-        return Look((), Judgement(not_judged=(unread,)), trains=False)
+        return FileResult((), Judgement(not_judged=(unread,)), trains=False)
     judged = _judge_commands(file, spec, uses)
     applies = bool(judged.findings or judged.examined)
     if not applies:
         judged = replace(judged, not_judged=tuple(missing(judged.not_judged)))
-    return Look(judged.findings, judged, applies=applies, trains=False)
+    return FileResult(judged.findings, judged, applies=applies, trains=False)
 
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
     """What the rules on commands say, and those on the settings that commands give as options."""
-    chosen = choose(spec.select, spec.ignore, "commands")
-    rules = [rule for rule in chosen if issubclass(rule, CommandRule)]
-    parts = [_of_this_file(judge(rules, file), file.path)]
+    parts = [_of_this_file(run_rules(file, choose_rules(spec, CommandRule)), file.path)]
     try:
-        parts += [of_settings(config, spec, uses) for config in configs_of_commands(file)]
+        parts += [judge_settings(config, spec, uses) for config in configs_of_commands(file)]
     except SpecError as error:
         unread = NotJudged("settings in the commands", str(error), place=file.path)
         parts.append(Judgement(not_judged=(unread,)))
@@ -278,12 +275,14 @@ def _uses_a_library(module: Module) -> bool:
 
 def _has_places(judged: Judgement) -> bool:
     """Has a rule a place that it looks at: a script that asks a server or scores answers needs no library of these?"""
-    return any(examined.rule != UNPARSED and examined.of for examined in judged.examined)
+    return any(
+        examined.rule != SourceNotParsed.name() and examined.of for examined in judged.examined
+    )
 
 
-def _unparsed(module: Module, spec: RunSpec) -> Judgement:
+def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
     """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
-    asked = any(rule.name() == UNPARSED for rule in choose((), spec.ignore, "source"))
+    asked = SourceNotParsed in choose((), spec.ignore, "source")
     return Judgement(
         not_judged=tuple(
             NotJudged(
@@ -308,36 +307,39 @@ def _over_all_files(parts: Sequence[Judgement]) -> Judgement:
         for rule in rules("source", "commands")
         if issubclass(rule, SourceRule | CommandRule)
     }
-    counts: Counter[str] = Counter()
-    for examined in (
-        examined for part in parts for examined in part.examined if examined.rule in kinds
-    ):
-        counts[examined.rule] += examined.of or 0
     whole = Judgement.of(parts)
-    figures = {name: _measured(kinds[name], count) for name, count in counts.items()}
+    counts = _places_examined(parts, kinds)
+    figures = {name: _measure_files(kinds[name], count) for name, count in counts.items()}
+    examined = (_with_figure(one, figures.get(one.rule)) for one in whole.examined)
     applies = {*counts, *(finding.rule for finding in whole.findings if finding.rule in kinds)}
-    return Judgement(
-        whole.findings,
-        tuple(
-            dict.fromkeys(
-                _with_figure(examined, figures.get(examined.rule)) for examined in whole.examined
-            )
-        ),
-        tuple(part for part in whole.not_judged if part.asked or part.what not in applies),
-    )
+    # A rule that one file gave nothing to look at has judged the others: "it is about ..." would be said of all.
+    not_judged = (part for part in whole.not_judged if part.asked or part.what not in applies)
+    return Judgement(whole.findings, tuple(dict.fromkeys(examined)), tuple(not_judged))
 
 
-def _measured(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+def _places_examined(parts: Sequence[Judgement], names: Container[str]) -> Counter[str]:
+    """How many places the rules of these names examined in all files."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        for examined in part.examined:
+            if examined.rule in names:
+                counts[examined.rule] += examined.of or 0
+    return counts
+
+
+def _measure_files(rule: type[SourceRule] | type[CommandRule], count: int) -> Measurement:
+    """The figure of a rule over all files."""
     return rule.measured(count) if issubclass(rule, CommandRule) else rule.looks_at.measured(count)
 
 
 def _with_figure(examined: Examined, figure: Measurement | None) -> Examined:
+    """What was examined, with the figure over all files where its rule counts."""
     if figure is None:
         return examined
     return replace(examined, figure=figure.text, count=figure.count, of=figure.of)
 
 
-def _beside_the_point(looks: Sequence[Look]) -> Iterator[Judgement]:
+def _beside_the_point(looks: Sequence[FileResult]) -> Iterator[Judgement]:
     """Files in which no rule has anything to look at: said, for they are no part of `no findings`."""
     count = sum(not seen.applies and not seen.judged.not_judged for seen in looks)
     if count:
@@ -358,10 +360,10 @@ def _of_this_file(judged: Judgement, path: str) -> Judgement:
 def _is_covered(module: Module, finding: Finding, comment: Ignore) -> bool:
     """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_code(finding.code))
-    return comment.covers(_offset(module, finding), *names)
+    return comment.covers(_finding_offset(module, finding), *names)
 
 
-def _offset(module: Module, finding: Finding) -> int:
+def _finding_offset(module: Module, finding: Finding) -> int:
     """Where in the file the first case of a finding is, in characters."""
     case = next(iter(finding.cases), None)
     if case is None or case.line is None or case.file != module.path:
@@ -370,7 +372,7 @@ def _offset(module: Module, finding: Finding) -> int:
     return lines.starts[min(case.line, len(lines)) - 1] + (case.column or 1) - 1
 
 
-def _modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
+def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
     """Every file, parsed; those that import each other are judged together, group after group."""
     sources_of: dict[str, _Text] = {file: _text(file) for file in files}
     imports = Imports(sources_of, named)
@@ -403,24 +405,26 @@ def _module(path: str, source: _Text) -> Module:
         return nothing(path, str(error).removeprefix(f"{path}: "))
 
 
-def _mended(module: Module, seen: Look, spec: RunSpec, unsafe: bool) -> Change | None:
+def _fix_module(
+    module: Module, seen: FileResult, spec: RunSpec, unsafe: bool
+) -> SourceChange | None:
     """The file after its fixes; each is tried in a small group of the files that it runs with."""
     if not any(finding.fix is not None for finding in seen.findings):
         return None
     if module.program is None:
-        return mended(module, seen.findings, lambda tried: look_at(tried, spec), unsafe)
+        return fix_module(module, seen.findings, lambda tried: lint_module(tried, spec), unsafe)
     near = module.program.around(module)
     program = near.program
     assert program is not None
-    return mended(
+    return fix_module(
         near,
-        look_at(near, spec).findings,
-        lambda tried: look_at(program.with_text_changed(tried), spec),
+        lint_module(near, spec).findings,
+        lambda tried: lint_module(program.with_text_changed(tried), spec),
         unsafe,
     )
 
 
-def _kind(name: str) -> str:
+def _kind_in_words(name: str) -> str:
     path = Path(name)
     if path.is_file() and is_command_file(path):
         return "results of lm_eval" if path.suffix == ".json" else "shell script"

@@ -61,7 +61,7 @@ class ModelIdentity:
     domains: frozenset[str]
 
 
-def identity(name: str) -> ModelIdentity | None:
+def model_identity(name: str) -> ModelIdentity | None:
     """What a model's name says of it; None where it names no family that is known."""
     last = name.rstrip("/").rpartition("/")[2].lower()
     found = FAMILY.search(last) if len(last) < LONGEST else None
@@ -100,7 +100,7 @@ def other_weights(one: str, other: str) -> str | None:
 
     A local folder may hold anything under a short name, so what one name leaves out is not compared.
     """
-    mine, theirs = identity(one), identity(other)
+    mine, theirs = model_identity(one), model_identity(other)
     if mine is None or theirs is None:
         return None
     if mine.family != theirs.family:
@@ -118,7 +118,7 @@ def other_weights(one: str, other: str) -> str | None:
 
 def is_tuned_apart(one: str, other: str) -> bool:
     """Is one the base and the other its instruction-tuned model, by published names?"""
-    mine, theirs = identity(one), identity(other)
+    mine, theirs = model_identity(one), model_identity(other)
     if mine is None or theirs is None or not _are_published(one, other):
         return False
     return mine.is_tuned != theirs.is_tuned
@@ -126,7 +126,7 @@ def is_tuned_apart(one: str, other: str) -> bool:
 
 def is_published(name: str) -> bool:
     """Is it a name of the hub, `owner/model`, of a family that is known?"""
-    return _are_published(name) and identity(name) is not None
+    return _are_published(name) and model_identity(name) is not None
 
 
 def is_tuned_folder(name: str) -> bool:

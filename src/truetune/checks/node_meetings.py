@@ -63,14 +63,14 @@ class Meeting(NamedTuple):
     """Is what the address is made of evaluated on each node, and not once for all?"""
 
 
-class _Start(NamedTuple):
+class _StartedCommand(NamedTuple):
     """The words of a launch, and how they come to the nodes."""
 
     words: tuple[str, ...]
     on_each_node: bool
 
 
-def meetings(file: CommandFile) -> Iterator[Meeting]:
+def find_meetings(file: CommandFile) -> Iterator[Meeting]:
     """The launches of a file whose number of nodes is plain, and more than one."""
     if FIRST_NODE.search(file.text) and not STARTS_ELSEWHERE.search(file.text):
         return  # the first node meets itself, and so do all where one machine plays several
@@ -78,8 +78,8 @@ def meetings(file: CommandFile) -> Iterator[Meeting]:
     assigned = variables_set_once(text)
     job_nodes = nodes_of_job(file)
     for command in parse_commands(text, file.path).commands:
-        for start in _starts(file, command, assigned):
-            meeting = _meeting(file, command, start, assigned, job_nodes)
+        for start in _started_commands(file, command, assigned):
+            meeting = _meeting_of(file, command, start, assigned, job_nodes)
             if meeting is not None and meeting.nodes > 1:
                 yield meeting
 
@@ -119,26 +119,27 @@ def nodes_of_job(file: CommandFile) -> int | None:
     return None
 
 
-def _starts(
+def _started_commands(
     file: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
-) -> Iterator[_Start]:
+) -> Iterator[_StartedCommand]:
     """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
-    words = tuple(part for word in command.words for part in _parts(word, assigned))
+    words = tuple(part for word in command.words for part in _split_variable(word, assigned))
     programs = [word.rpartition("/")[2] for word in words]
+    # Without #SBATCH lines and srun nothing says how often a command runs: it is taken for one on each node.
     is_each = not file.requests and "srun" not in programs
     inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
     if inner is None or not STARTERS & set(programs):
-        yield _Start(words, is_each)
+        yield _StartedCommand(words, is_each)
         return
     is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
     for one in parse_commands(inner, "command.sh").commands:
-        own = (part for word in one.words for part in _parts(word, assigned))
-        yield _Start(tuple(own), is_each or is_quoted)
+        own = (part for word in one.words for part in _split_variable(word, assigned))
+        yield _StartedCommand(tuple(own), is_each or is_quoted)
 
 
-def _parts(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
+def _split_variable(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
     """A word as it is; a variable that holds a whole command becomes its words."""
-    value = _resolve(word, assigned)
+    value = _resolve_variables(word, assigned)
     if " " not in value or not (VARIABLE.fullmatch(word) or word in assigned.values()):
         return (value,)
     try:
@@ -147,7 +148,7 @@ def _parts(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
         return (value,)
 
 
-def _resolve(word: str, assigned: Mapping[str, str]) -> str:
+def _resolve_variables(word: str, assigned: Mapping[str, str]) -> str:
     """A word with what the file sets once in place of its variables."""
     for _ in range(DEPTH):
         after = VARIABLE.sub(lambda one: assigned.get(one[1] or one[2], one[0]), word)
@@ -157,19 +158,23 @@ def _resolve(word: str, assigned: Mapping[str, str]) -> str:
     return word
 
 
-def _meeting(
+def _meeting_of(
     file: CommandFile,
     command: ShellCommand,
-    start: _Start,
+    start: _StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> Meeting | None:
     """Where one launch meets; None where it starts no processes on several nodes."""
     view = ShellCommand(start.words, command.line, command.text)
     folder = Path(file.path).parent
-    launched = _torchrun(view) or _accelerate(view, folder) or _deepspeed(view, folder)
+    launched = (
+        _torchrun_meeting(view)
+        or _accelerate_meeting(view, folder)
+        or _deepspeed_meeting(view, folder)
+    )
     if launched is None:
-        return _plain(file, command, start, assigned, job_nodes)
+        return _script_meeting(file, command, start, assigned, job_nodes)
     nodes, address, setting = launched
     count = (
         job_nodes
@@ -182,7 +187,7 @@ def _meeting(
     return Meeting(command, count, address, setting, on_each_node)
 
 
-def _torchrun(command: ShellCommand) -> tuple[str, str, str] | None:
+def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     """Nodes, address and the option that gives it; of torchrun."""
     options = next(
         (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
@@ -200,14 +205,14 @@ def _torchrun(command: ShellCommand) -> tuple[str, str, str] | None:
     return nodes, "", "--rdzv-endpoint"
 
 
-def _accelerate(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+def _accelerate_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
     """The same of accelerate, by its options or the configuration that it is given."""
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
     own = _of_launcher(options)
     name = last_option(own, "--config-file") or ""
-    config = _config(folder / name) if name else {}
+    config = _accelerate_config(folder / name) if name else {}
     nodes = last_option(own, "--num-machines") or str(config.get("num_machines", ""))
     address = last_option(own, "--main-process-ip")
     is_first = _is_first_node(own, "--machine-rank")
@@ -217,18 +222,18 @@ def _accelerate(command: ShellCommand, folder: Path) -> tuple[str, str, str] | N
     return None if is_first else (nodes, address, "--main_process_ip")
 
 
-def _deepspeed(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
+def _deepspeed_meeting(command: ShellCommand, folder: Path) -> tuple[str, str, str] | None:
     """The same of DeepSpeed; without an address it takes the first line of its host file."""
     options = command.behind("deepspeed")
     own = _of_launcher(options) if options is not None else ()
     address = last_option(own, "--master-addr")
     nodes = last_option(own, "--num-nodes") or str(
-        _hosts(folder / (last_option(own, "--hostfile") or "."))
+        _count_hosts(folder / (last_option(own, "--hostfile") or "."))
     )
     return (nodes, address, "--master_addr") if address else None
 
 
-def _hosts(path: Path) -> int:
+def _count_hosts(path: Path) -> int:
     """How many machines a host file names; 0 where it can't be read."""
     try:
         with path.open("rb") as file:
@@ -238,10 +243,10 @@ def _hosts(path: Path) -> int:
     return sum(1 for line in lines if line.strip() and not line.lstrip().startswith("#"))
 
 
-def _plain(
+def _script_meeting(
     file: CommandFile,
     command: ShellCommand,
-    start: _Start,
+    start: _StartedCommand,
     assigned: Mapping[str, str],
     job_nodes: int | None,
 ) -> Meeting | None:
@@ -252,15 +257,22 @@ def _plain(
     is_python = any(re.fullmatch(r"python[\d.]*", word.rpartition("/")[2]) for word in words)
     if "srun" not in words[:2] or script is None or not is_python or job_nodes is None:
         return None
-    if _own_nodes(words) or _manages(Path(file.path).parent / script):
+    if _own_nodes(words) or _finds_first_node(Path(file.path).parent / script):
         return None
-    given = {name: _resolve(value, assigned) for name, value in command.variables.items()}
-    for word in words[: words.index(script)]:
+    exported = _exported_address(words[: words.index(script)])
+    own = _resolve_variables(command.variables.get("MASTER_ADDR", ""), assigned)
+    address = exported or own or _resolve_variables("$MASTER_ADDR", assigned)
+    return Meeting(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+
+
+def _exported_address(words: tuple[str, ...]) -> str:
+    """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
+    address = ""
+    for word in words:
         found = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
         if found is not None:
-            given["MASTER_ADDR"] = found[1]
-    address = given.get("MASTER_ADDR") or _resolve("$MASTER_ADDR", assigned)
-    return Meeting(command, job_nodes, address, "MASTER_ADDR", start.on_each_node)
+            address = found[1]
+    return address
 
 
 def _own_nodes(words: tuple[str, ...]) -> bool:
@@ -270,7 +282,7 @@ def _own_nodes(words: tuple[str, ...]) -> bool:
     )
 
 
-def _manages(script: Path) -> bool:
+def _finds_first_node(script: Path) -> bool:
     """Does a script find the first node itself? So it may where it can't be read."""
     try:
         with script.open("rb") as file:
@@ -293,7 +305,7 @@ def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
     return options[:script]
 
 
-def _config(path: Path) -> dict[str, object]:
+def _accelerate_config(path: Path) -> dict[str, object]:
     """accelerate's configuration; empty where it is not there or can't be read."""
     try:
         value = located.read(path).value if path.is_file() else None

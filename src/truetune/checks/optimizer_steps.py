@@ -72,26 +72,13 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     """
     if not has_ended(log):
         return None
-    settings = log.output.settings if log.output is not None else None
-    made, why = int(log.last_step), "the log ends at step {:,}"
-    if log.is_numbered or made < 1:
-        printed = settings.steps if settings is not None else None
-        by_epochs = _steps_by_epochs(log)
-        if printed and by_epochs is not None and settings and by_epochs < EARLY * printed:
-            return OptimizerSteps(
-                by_epochs,
-                f"{log.epochs:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
-                f" are {by_epochs:,} steps; the trainer planned {printed:,}",
-                settings.examples,
-                settings.rows_a_step,
-                log.epochs,
-                planned=printed,
-            )
-        made = printed or _steps_by_speed(log) or 0
-        why = "the trainer counts {:,}" if printed else "its speed and its time make {:,} steps"
+    stopped = _steps_of_early_stop(log)
+    if stopped is not None:
+        return stopped
+    made, why = _steps_made(log)
     if made < 1:
         return None
-    why = why.format(made)
+    settings = log.output.settings if log.output is not None else None
     rows = (settings.examples if settings is not None else None) or _rows_by_speed(log)
     a_step = (settings.rows_a_step if settings is not None else None) or _rows_a_step(log)
     if rows is not None:
@@ -101,6 +88,41 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     if log.epochs:
         why += f"; {log.epochs:.3g} epochs"
     return OptimizerSteps(made, why, rows, a_step, log.epochs or None)
+
+
+def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
+    """The steps of a run that ended far before the step that the trainer planned; None for any other."""
+    # Where records have steps, the last one counts; only without them the epochs have to tell.
+    if not log.is_numbered and log.last_step >= 1:
+        return None
+    settings = log.output.settings if log.output is not None else None
+    by_epochs = _steps_by_epochs(log)
+    if settings is None or not settings.steps or by_epochs is None:
+        return None
+    if by_epochs >= EARLY * settings.steps:
+        return None
+    return OptimizerSteps(
+        by_epochs,
+        f"{log.epochs:.3g} epochs of {settings.examples:,} rows in steps of {settings.rows_a_step:,}"
+        f" are {by_epochs:,} steps; the trainer planned {settings.steps:,}",
+        settings.examples,
+        settings.rows_a_step,
+        log.epochs,
+        planned=settings.steps,
+    )
+
+
+def _steps_made(log: RunLog) -> tuple[int, str]:
+    """The steps of a run that ended, and what says so; 0 where nothing does."""
+    made = int(log.last_step)
+    if not log.is_numbered and made >= 1:
+        return made, f"the log ends at step {made:,}"
+    # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.
+    printed = log.output.settings.steps if log.output is not None else None
+    if printed:
+        return printed, f"the trainer counts {printed:,}"
+    by_speed = _steps_by_speed(log) or 0
+    return by_speed, f"its speed and its time make {by_speed:,} steps"
 
 
 def has_ended(log: RunLog) -> bool:

@@ -92,7 +92,7 @@ def telling_fields(prompts: Sequence[str], answers: Sequence[str]) -> list[Telli
         for name, value in fields_of(prompts[row]).items():
             values[name][row] = value
     constant = _constant_lines([prompts[row] for row in distinct])
-    labels = _labels([answers[row] for row in distinct])
+    labels = _class_words([answers[row] for row in distinct])
     made = []
     for name, by_row in values.items():
         if len(by_row) < SHARE * len(distinct):
@@ -121,7 +121,7 @@ def _field(
 
 def _copies(value: str, answer: str, labels: frozenset[str]) -> bool:
     """Is the value the answer; or, where answers are labels, does it hold this label's words and no other's?"""
-    mine, said = _words(answer), _words(value)
+    mine, said = _split_words(answer), _split_words(value)
     if not mine:
         return value.strip().casefold() == answer.strip().casefold()
     if said.strip() == mine.strip():
@@ -134,7 +134,7 @@ def _copies(value: str, answer: str, labels: frozenset[str]) -> bool:
 def _told_by_value(by_row: Mapping[int, str], answers: Sequence[str]) -> int:
     """Rows whose answer is that of most other rows with the same value as it stands, or without its numbers."""
     told = 0
-    for form in (str.casefold, _normal):
+    for form in (str.casefold, _normalise):
         groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for row, value in by_row.items():
             groups[form(value)][answers[row]] += 1
@@ -153,7 +153,7 @@ def _is_beside_a_question(
         lines = (line for line in prompts[row].splitlines() if line.strip() not in constant)
         rests.append(" ".join(line.replace(value, " ") for line in lines))
     words = sorted(len(WORD.findall(rest)) for rest in rests)
-    varied = len({_normal(rest) for rest in rests})
+    varied = len({_normalise(rest) for rest in rests})
     return words[len(words) // 2] >= QUESTION_WORDS and varied >= VARIED * len(rests)
 
 
@@ -162,19 +162,19 @@ def _constant_lines(prompts: Sequence[str]) -> frozenset[str]:
     return frozenset(line for line, rows in counts.items() if rows >= CONSTANT * len(prompts))
 
 
-def _labels(answers: Sequence[str]) -> frozenset[str]:
+def _class_words(answers: Sequence[str]) -> frozenset[str]:
     """The words of each answer where the answers are classes; empty where they are not."""
     distinct = set(answers)
     if len(distinct) < 2 or len(distinct) * ROWS_A_VALUE > len(answers):
         return frozenset()
-    return frozenset(filter(None, map(_words, distinct)))
+    return frozenset(filter(None, map(_split_words, distinct)))
 
 
-def _words(text: str) -> str:
+def _split_words(text: str) -> str:
     """The words of a text in lower case, between spaces: ` eu billing 2 `."""
     words = " ".join(WORD.findall(text)).casefold()
     return f" {words} " if words else ""
 
 
-def _normal(text: str) -> str:
+def _normalise(text: str) -> str:
     return DIGITS.sub("#", text.casefold()).strip()

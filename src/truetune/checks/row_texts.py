@@ -12,8 +12,8 @@ from typing import NamedTuple
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_message, in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_message, in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of

@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from truetune.checks.catalogue import DATA, choose
+from truetune.checks.check_data import Progress, check
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Subject
+from truetune.checks.reports import Subject
 from truetune.checks.rule import DataRule
-from truetune.checks.run import Progress, check
 from truetune.errors import TruetuneError
 from truetune.render import byte_tokenizer
 from truetune.spec.kind import title_of_kind

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from truetune.checks.by_trainer import ByFact
 from truetune.checks.figure import Figure
@@ -21,7 +21,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
 from truetune.checks.needs import NO_PAIRS
 from truetune.checks.setting_values import format_setting, is_set, is_unknown, name_of
-from truetune.checks.unmet import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
+from truetune.checks.unmet_reasons import A_KIND, LOGGED_BY, NO_ANSWER, SEEN_BY, too_few
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.memory.read_machine import Launch
@@ -51,7 +51,12 @@ if TYPE_CHECKING:
 
 MAX_CASES = 10_000
 """Places that a finding keeps; its count is of all. A terminal shows SHOWN_CASES of them, JSON and SARIF all."""
-Subject = TypeVar("Subject")
+SubjectT = TypeVar("SubjectT")
+Stability = Literal["preview", "stable"]
+Spoiled = Literal["model", "stop", "temperature"]
+"""What makes a finished model answer badly: its weights or prompt as a whole, its stop tokens, or how it is sampled"""
+UNRELEASED = "unreleased"
+"""What a rule says that no release has yet"""
 NO_LINE = Unmet("no line of a batch was seen", asked=True)
 NO_TOKENIZED_ROW = Unmet("no row with token ids was read", asked=True)
 NO_OUTPUT = Unmet(
@@ -75,7 +80,7 @@ class Setup:
     """Of a model in memory; None: that of the files counts"""
 
 
-class Rule(Generic[Subject]):
+class Rule(Generic[SubjectT]):
     """Looks at one subject and says what it found."""
 
     code: ClassVar[str]
@@ -83,12 +88,16 @@ class Rule(Generic[Subject]):
     """The station of a plug-in's rule (`catalogue.STATIONS`); one of ours stands in the folder of its station"""
     severity: ClassVar[Severity]
     """The highest severity that it gives; shown by `truetune rules`."""
+    stability: ClassVar[Stability] = "preview"
+    """`stable` once a case of the bug bench, a test on real material and a public source stand behind it"""
+    since: ClassVar[str] = UNRELEASED
+    """The release that had it first"""
     moot_where: ClassVar[tuple[str, ...]] = ()
     """Names of rules whose findings explain this one's, on the same rows or on the whole; it is their evidence then"""
     by_trainer: ClassVar[tuple[ByFact, ...]] = ()
     """The facts of the trainer that its severity depends on"""
 
-    def __init__(self, subject: Subject) -> None:
+    def __init__(self, subject: SubjectT) -> None:
         self.subject = subject
 
     @classmethod
@@ -151,6 +160,11 @@ class DataRule(Rule[Setup]):
 
     judges_without_rows: ClassVar[bool] = False
     """Do rows only add to its evidence?"""
+
+    judges_saved_file: ClassVar[bool] = False
+    """Is it about what a file of the tokenizer holds? A tokenizer in memory may do otherwise"""
+    judges_cut: ClassVar[bool] = False
+    """Is it about what a cut at max_length loses? A trainer that joins rows, or splits them, loses nothing there"""
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)
@@ -371,6 +385,12 @@ class CheckpointRule(Rule["Checkpoint"]):
     """With the base"""
     opens: ClassVar[bool] = True
     """It looks at tensors"""
+    changes_answers: ClassVar[bool] = True
+    """May what it finds change what the model answers? Else it is no cause of bad answers"""
+    judges_changes: ClassVar[bool] = False
+    """Does it judge how the weights moved from others? `truetune movement` runs these alone"""
+    goes_by_signs: ClassVar[bool] = False
+    """Does it tell a merge by signs in the weights? Where base and adapter are at hand, they tell exactly"""
 
     def unmet(self) -> Unmet | None:
         found = self.subject
@@ -399,11 +419,16 @@ class BatchRule(Rule["Audit"]):
 
     family = "batch"
 
+    needs_batches: ClassVar[bool] = True
+    """Does it read batches? Else the model alone is enough"""
+    judges_collator: ClassVar[bool] = False
+    """Does it hold for a collator whatever its rows are? Of rows that truetune made nobody masked the prompts"""
+
     def unmet(self) -> Unmet | None:
         return None if self.subject.samples else NO_LINE
 
 
-def _holds(measured: dict[str, Any]) -> bool:
+def _law_holds(measured: dict[str, Any]) -> bool:
     """Was it not measured, or is it within its tolerance? nan is not."""
     return "value" not in measured or measured["value"] <= measured["tolerance"]
 
@@ -420,8 +445,8 @@ class LawRule(Rule["Audit"]):
 
     def findings(self) -> Iterator[Finding]:
         measured, cause = (self.subject.laws.get(law, {}) for law in (self.law, self.NAN))
-        if not _holds(measured) and not (
-            self.law != self.NAN and isnan(measured["value"]) and not _holds(cause)
+        if not _law_holds(measured) and not (
+            self.law != self.NAN and isnan(measured["value"]) and not _law_holds(cause)
         ):
             yield from self.broken(measured["value"], measured["tolerance"], measured["evidence"])
 
@@ -438,7 +463,7 @@ class LawRule(Rule["Audit"]):
                 str(measured.get("untested", "it was not measured")),
                 asked=bool(measured.get("failed")),
             )
-        if not _holds(measured):
+        if not _law_holds(measured):
             if isnan(measured["value"]):
                 return Unmet(f"the loss is not a number, which {self.NAN} explains")
             return Unmet(
@@ -470,6 +495,9 @@ class AnswersRule(Rule["SampledRun"]):
 
     family = "answers"
 
+    explained_by: ClassVar[tuple[Spoiled, ...]] = ()
+    """What of the model may be spoiled where this is a symptom: its own remedy is wrong then"""
+
     def unmet(self) -> Unmet | None:
         looks = self.subject.looks
         return None if looks and looks[-1].samples else NO_ANSWER
@@ -479,6 +507,14 @@ class CauseRule(Rule["ModelEvidence"]):
     """Looks for what makes a finished model answer badly."""
 
     family = "cause"
+
+    spoils: ClassVar[Spoiled | None] = None
+    """What of the model it says is spoiled; None where it explains no other finding"""
+    explained_by: ClassVar[tuple[Spoiled, ...]] = ()
+    """What of the model may be spoiled where this follows from it: under another prompt, or without the adapter,
+    nothing that was learned shows"""
+    file_rules: ClassVar[tuple[str, ...]] = ()
+    """Names of rules on the files whose findings say what it comes from: it is their evidence then"""
 
 
 class EvaluationRule(Rule["EvaluationResults"]):

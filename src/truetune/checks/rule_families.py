@@ -35,6 +35,8 @@ STATION_BY_LETTERS: Mapping[str, str] = {
     "ENV": "environment",
 }
 CODE = re.compile(r"(?P<letters>[A-Z]{2,8})(?P<number>\d{3})")
+STABILITIES = ("preview", "stable")
+"""What a rule is by what stands behind it; each selects the rules that are it"""
 _ORDER = {letters: place for place, letters in enumerate(STATION_BY_LETTERS)}
 
 

@@ -40,7 +40,7 @@ class SampledAnswers:
         if len(self.answers) == SAMPLED:
             return
         self.answers.append(answer)
-        self.prompts.append(_prompt(row)[:KEPT_PROMPT])
+        self.prompts.append(_prompt_texts(row)[:KEPT_PROMPT])
         for name, text in _unused_texts(row):
             self.unused[name].append(text)
 
@@ -136,7 +136,7 @@ def prompt_before_answer(row: Conversation) -> str:
     return "\n".join(text_of(message.get("content")) for message in row.messages[:last])
 
 
-def _prompt(row: Conversation) -> str:
+def _prompt_texts(row: Conversation) -> str:
     """The texts before the last answer, one a line."""
     if not row.is_chat:
         return row.prompt or ""

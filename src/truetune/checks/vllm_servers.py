@@ -22,21 +22,26 @@ class Server(NamedTuple):
 def vllm_servers(file: CommandFile) -> Iterator[Server]:
     """`vllm serve`, `python -m vllm.entrypoints...`, the official image in `docker run` or as a Dockerfile's base."""
     for command in file.commands:
-        options = command.behind("vllm", "serve")
-        for module in MODULES:
-            options = command.behind("-m", module) if options is None else options
-        image = next((number for number, word in enumerate(command.words) if IMAGE in word), None)
-        if options is None and image is not None and "run" in command.words[:image]:
-            options = command.words[image + 1 :]
-        is_of_image = (
-            IMAGE in file.image
-            and command is file.commands[-1]
-            and command.words[0].startswith("-")
-        )
-        if options is None and is_of_image:
-            options = command.words
+        options = _options_of_server(file, command)
         if options is not None:
             yield Server(command, options)
+
+
+def _options_of_server(file: CommandFile, command: ShellCommand) -> tuple[str, ...] | None:
+    """The words behind the program, where a command starts vLLM; None where it does not."""
+    programs = [("vllm", "serve"), *(("-m", module) for module in MODULES)]
+    for program in programs:
+        options = command.behind(*program)
+        if options is not None:
+            return options
+    image = next((number for number, word in enumerate(command.words) if IMAGE in word), None)
+    if image is not None and "run" in command.words[:image]:
+        return command.words[image + 1 :]
+    # A Dockerfile on the official image: its entry point is the server, so CMD holds options alone.
+    is_last = command is file.commands[-1]
+    if IMAGE in file.image and is_last and command.words[0].startswith("-"):
+        return command.words
+    return None
 
 
 def lora_modules(server: Server) -> dict[str, str]:

@@ -55,7 +55,7 @@ def weight_uses(
 
     One file alone is compared with nothing, and files that can't be read say nothing here.
     """
-    files = [file for path in map(Path, paths) for file in _files(path)]
+    files = [file for path in map(Path, paths) for file in _files_at(path)]
     found: list[WeightUse] = []
     for path in files if len(files) > 1 else ():
         try:
@@ -81,7 +81,7 @@ def _head(file: Path) -> bytes:
         return b""
 
 
-def _files(path: Path) -> list[Path]:
+def _files_at(path: Path) -> list[Path]:
     """A file, or the scripts, commands and settings that lie in a folder."""
     if path.is_file():
         return [path]

@@ -83,7 +83,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
       truetune check train.py outputs/run-3
       truetune check                            (settings from truetune.yaml)
     """
-    from truetune.checks.look import look
+    from truetune.checks.check_paths import check_paths
     from truetune.fixing.suggested_edits import with_suggested_edits
     from truetune.report.progress_bars import checking_bar
 
@@ -99,7 +99,7 @@ def check(paths: tuple[str, ...], base: str | None, no_progress: bool, **options
         settings = None
     with checking_bar(off=no_progress or deliver.quiet) as progress:
         report = with_suggested_edits(
-            look(paths, spec, settings=settings, base=base, progress=progress)
+            check_paths(paths, spec, settings=settings, base=base, progress=progress)
         )
     return deliver(report)
 
@@ -122,7 +122,7 @@ def _take_settings_file(
 
 def _kinds_if_known(path: str, trained_by: TrainerName | None) -> tuple[Kind, ...]:
     """What a path is; nothing for one that is there and of no known kind, which the check itself says."""
-    from truetune.checks.look import kinds_of
+    from truetune.checks.check_paths import kinds_of
 
     try:
         return kinds_of(path, trained_by)
@@ -195,7 +195,7 @@ def _lint_summary(report: LintReport, *, diff: bool) -> str:
 
     parts = []
     if report.changes:
-        fixed = count_noun(sum(len(change.mended) for change in report.changes), "finding")
+        fixed = count_noun(sum(len(change.fixed) for change in report.changes), "finding")
         verb = "would be fixed" if diff else "fixed"
         parts.append(
             f"{fixed} {verb} in {len(report.changes):,} of {count_noun(report.files, 'file')}"
@@ -229,13 +229,13 @@ def diagnose(run: str, **options: Any) -> int:
       truetune diagnose nohup.out
       truetune diagnose trainer_log.jsonl --data chats.jsonl -t path/to/model
     """
-    from truetune.checks.diagnose import diagnose as look
+    from truetune.checks.diagnose_log import diagnose as check_paths
 
     deliver = Delivery.of(options)
     if options["data"] and options["tokenizer"] is None:
         raise UsageError("--data needs the run's tokenizer: name its folder with -t")
     settings = take_row_settings(options)
-    return deliver(look(run, spec=spec_of_options({**settings, **options})))
+    return deliver(check_paths(run, spec=spec_of_options({**settings, **options})))
 
 
 @click.command(cls=Command, short_help="Show a row token by token.")
@@ -262,8 +262,8 @@ def show(row: int, ids: bool, output_format: str, **options: Any) -> int:
       truetune show chats.jsonl:46 -t path/to/model
       truetune show truetune.yaml --json
     """
+    from truetune.checks.check_data import view
     from truetune.checks.inspect_tokenized import is_tokenized, view_of_ids
-    from truetune.checks.run import view
     from truetune.report.token_view_terminal import render_view, view_json
 
     line = None

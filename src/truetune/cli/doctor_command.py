@@ -42,7 +42,7 @@ def doctor(python: str | None, no_imports: bool, timeout: float, **options: Any)
       truetune doctor --python axolotl-env/bin/python
       truetune doctor --no-imports --json
     """
-    from truetune.checks.examine import doctor as examine
+    from truetune.checks.check_environment import doctor as examine
     from truetune.report.progress_bars import waiting_line
 
     deliver = Delivery.of(options)

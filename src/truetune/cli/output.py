@@ -18,7 +18,7 @@ from truetune.errors import UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from truetune.checks.report import Report
+    from truetune.checks.reports import Report
     from truetune.spec.run import RunSpec
 
 NOT_JUDGED = 3
@@ -132,7 +132,7 @@ def report_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of every command that ends in a report; `Delivery.of` takes them."""
     options: list[Callable[..., Any]] = [
         click.option("--select", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
-                     help="Only these rules, by name, code or beginning of a code. Repeatable."),
+                     help="Only these rules, by name, code or beginning of a code; or stable, preview. Repeatable."),
         click.option("--ignore", multiple=True, metavar="RULE", shell_complete=complete_rule_names,
                      help="Not these rules. Repeatable."),
         click.option("--fail-on", type=click.Choice(SEVERITIES),

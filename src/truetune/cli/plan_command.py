@@ -68,7 +68,7 @@ def plan(
       truetune plan train.py --gpu 24GB --html plan.html
       truetune plan path/to/model --gpu 80GB --gpus 2 --max-length 4096 --set training.lora.r=16
     """
-    from truetune.checks.planning import config_of
+    from truetune.checks.plan_memory import config_of
     from truetune.memory.plan_memory import plan_memory as run
     from truetune.report.memory_plan_terminal import plan_json, render_plan
     from truetune.spec.files import merged

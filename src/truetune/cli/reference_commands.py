@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 @click.argument("names", nargs=-1, metavar="[RULE]...", shell_complete=complete_rule_names)
 @format_options()
 def rules(names: tuple[str, ...], output_format: str) -> int:
-    """List the rules: code, name, highest severity, and what is wrong where it fires. RULE is a name, a code, or the
-    beginning of a code.
+    """List the rules: code, name, highest severity, stability, first release, and what is wrong where it fires. RULE
+    is a name, a code, the beginning of a code, or a stability (stable, preview). A stable rule has a case in the bug
+    bench, a test on real material and a public source.
 
     \b
     Examples:
       truetune rules
       truetune rules PREF
+      truetune rules preview
       truetune rules --json
     """
     from truetune.checks.catalogue import choose

@@ -103,7 +103,7 @@ def run(
       truetune run -- axolotl train axolotl.yaml
     """
     from truetune.auditing.run_with_hook import run_with_hook as start
-    from truetune.checks.audit import audit
+    from truetune.checks.judge_audit import audit
 
     deliver = Delivery.of(options)
     refuse_machine_format_on_terminal(deliver)
@@ -159,7 +159,7 @@ def report_failed_command(
 
     `seen`: was a batch of it judged? Where none was, a report that is asked for says so: it is never clean.
     """
-    from truetune.checks.diagnose import diagnose_end
+    from truetune.checks.diagnose_log import diagnose_end
 
     if outcome.code >= FIRST_SIGNAL_CODE and outcome.code not in ENDED_FROM_OUTSIDE:
         return

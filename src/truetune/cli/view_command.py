@@ -96,7 +96,7 @@ def _load_or_check(spec: RunSpec, name: str | None, *, checks: bool) -> dict[str
         return read_result(name)
     if not checks:
         return None
-    from truetune.checks.run import check
+    from truetune.checks.check_data import check
     from truetune.report.as_json import as_dict
     from truetune.report.progress_bars import checking_bar
 

@@ -19,8 +19,8 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checks.report import DataReport
-from truetune.checks.run import check
+from truetune.checks.check_data import check
+from truetune.checks.reports import DataReport
 from truetune.demo import BROKEN, DATA, MAX_LENGTH, TOKENIZER
 from truetune.demo.plant_faults import break_tokenizer
 from truetune.demo.train_twice import STEPS, Proof, train_twice

@@ -16,9 +16,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.report import TokenView
-from truetune.checks.run import prepare
-from truetune.checks.views import views_of
+from truetune.checks.check_data import prepare
+from truetune.checks.reports import TokenView
+from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.demo import DATA, TOKENIZER
@@ -101,7 +101,7 @@ def short_views() -> list[TokenView]:
         row for row in read_conversations((str(DATA),)) if len(row.messages) == 2
     )
     encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-    return views_of(
+    return make_token_views(
         batch(list(islice(rows, ROWS)), setup.probes.renderer(), encoder), encoder.vocabulary
     )
 

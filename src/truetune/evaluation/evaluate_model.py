@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Subject
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.evaluation.answer_metrics import AnswerMetrics, measure_answers
 from truetune.evaluation.choose_prompts import find_held_out_files, recorded_columns
@@ -264,13 +264,9 @@ def judge_results(evaluated: EvaluationResults | None, spec: RunSpec) -> Judgeme
     """What the rules that `spec` selects say of what was measured; without it, of tasks alone, they have no part."""
     if evaluated is None:
         return Judgement()
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "evaluation")
-        if issubclass(rule, EvaluationRule)
-    ]
+    rules = choose_rules(spec, EvaluationRule)
     return Judgement.of(
-        [judge(rules, evaluated), Judgement(not_judged=_judge_skipped_rows(evaluated))]
+        [run_rules(evaluated, rules), Judgement(not_judged=_judge_skipped_rows(evaluated))]
     )
 
 

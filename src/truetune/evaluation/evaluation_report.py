@@ -10,7 +10,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.evaluation.answer_metrics import AnswerMetrics
 from truetune.generation.evaluation_results import EvaluationResults
 

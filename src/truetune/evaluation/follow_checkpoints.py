@@ -24,7 +24,7 @@ from truetune.checkpoint.run_folder import (
 )
 from truetune.checkpoint.weight_files import read_object
 from truetune.checks.findings import Finding
-from truetune.checks.watching import findings_of, judgement_of, news
+from truetune.checks.judge_answers import answer_findings, judge_answers, new_or_worse
 from truetune.data.atomic import write_atomically
 from truetune.data.output_folder import Input, check_output_folder, find_strangers, stranger_error
 from truetune.errors import TruetuneError, UsageError
@@ -145,8 +145,8 @@ def follow_checkpoints(
             continue
         save_pass(fresh, max_new_tokens, answers_folder)
         say(_describe_pass(fresh, max_new_tokens, f"{fresh.seconds:.1f} s"))
-        findings = findings_of(followed.sampled_run(), followed.spec())
-        for finding in news(findings, told_before):
+        findings = answer_findings(followed.sampled_run(), followed.spec())
+        for finding in new_or_worse(findings, told_before):
             say(f"  {finding.severity}[{finding.code}] {finding.rule}: {finding.message}")
     if not followed.looks:
         reasons = "; ".join(["", *followed.notes])
@@ -240,7 +240,7 @@ class _FollowedRun:
         # Again, for opening it may have renewed the prompts of kept answers.
         sampled = self.sampled_run()
         last = sampled.looks[-1]
-        judgement, kind = judgement_of(sampled, probes.spec), "the answers that were kept"
+        judgement, kind = judge_answers(sampled, probes.spec), "the answers that were kept"
         if not is_there:
             self.notes.append(
                 f"the checkpoint of step {last.step:,} is gone: it can't be asked why"

@@ -14,12 +14,12 @@ from typing import Any
 
 from truetune.checkpoint.run_folder import read_run as read_record
 from truetune.checkpoint.weight_files import FileFault, read_object
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Case, Finding
 from truetune.checks.findings_file import FINDING_FIELDS, FINDINGS
-from truetune.checks.judgement import Judgement, judge
-from truetune.checks.rule import LogRule
-from truetune.checks.watching import judgement_of
+from truetune.checks.judge_answers import judge_answers
+from truetune.checks.judgement import Judgement
+from truetune.checks.rule import AnswersRule, LogRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
@@ -174,9 +174,7 @@ def _judge_log(log: RunLog | None, spec: RunSpec) -> Judgement:
     """What the rules on logs say."""
     if log is None:
         return Judgement()
-    return judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
-    )
+    return run_rules(log, choose_rules(spec, LogRule))
 
 
 def _date_by_figure(finding: Finding) -> DatedFinding:
@@ -208,9 +206,9 @@ def _judge_passes(
         return [], Judgement()
     finished = record.get("status") not in UNFINISHED_STATES
     sampled = SampledRun(tuple(look for look, _ in looks), limit=looks[-1][1], finished=finished)
-    judgement = judgement_of(sampled, spec)
+    judgement = judge_answers(sampled, spec)
     if (folder / FINDINGS).is_file():
-        chosen = {rule.name() for rule in choose(spec.select, spec.ignore, "answers")}
+        chosen = {rule.name() for rule in choose_rules(spec, AnswersRule)}
         noted = _read_findings(folder / FINDINGS, notes)
         return [dated for dated in noted if dated.finding.rule in chosen], judgement
     # The file of findings is made with the first one: a watched run without it was judged, and clean.

@@ -18,7 +18,7 @@ from typing import Any
 from truetune.checks.catalogue import choose
 from truetune.checks.findings import in_order
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
 from truetune.evaluation.sample_report import Success, sample_values
 from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from truetune.checks.causes import causes_of, explained
+from truetune.checks.find_causes import find_causes, is_explained
 from truetune.checks.findings import RANK, in_order
+from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Judgement
-from truetune.checks.report import Subject
-from truetune.checks.watching import judgement_of
+from truetune.checks.reports import Subject
 from truetune.errors import TruetuneError, UsageError
 from truetune.evaluation.choose_prompts import (
     ChosenPrompts,
@@ -215,7 +215,7 @@ def judge_with_causes(
     Returns:
         (findings that name a cause first, then those that they do not explain; notes on what could not be asked)
     """
-    symptoms = judgement_of(sampled, probes.spec)
+    symptoms = judge_answers(sampled, probes.spec)
     look = sampled.looks[-1]
     if not (has_failures(look, sampled.limit) if diagnose is None else diagnose):
         return symptoms, ()
@@ -230,7 +230,7 @@ def judge_with_causes(
         temperature=asking.temperature,
         progress=asking.progress_of("asking why"),
     )
-    found_causes = causes_of(evidence, probes.spec)
+    found_causes = find_causes(evidence, probes.spec)
     # Findings of the rank 0 are worth knowing, and explain nothing.
     causes = [finding for finding in found_causes.findings if RANK[finding.severity]]
     cause_codes = {finding.code for finding in causes}
@@ -239,7 +239,7 @@ def judge_with_causes(
     others = in_order(
         finding
         for finding in all_findings
-        if finding.code not in cause_codes and not explained(finding, causes)
+        if finding.code not in cause_codes and not is_explained(finding, causes)
     )
     judgement = Judgement.of([symptoms, found_causes])
     return replace(judgement, findings=(*causes, *others)), evidence.notes

@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.data.output_file import FileForm, write_output_file
 from truetune.evaluation.compare_samples import SampleComparison
 from truetune.evaluation.row_statistics import wilson_interval

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from typing import Any
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Subject
+from truetune.checks.judge_answers import judge_answers
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Subject
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.watching import judgement_of
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.predictions import (
     Messages,
     Prediction,
@@ -50,16 +50,6 @@ from truetune.generation.word_order import find_lost_order
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-PARSER_RULES = frozenset(
-    (
-        "parser-is-unstable-or-slow",
-        "parser-misses-gold-answers",
-        "parser-scores-empty-answers",
-        "parser-scores-shuffled-golds",
-        "answers-look-right-but-do-not-parse",
-    )
-)
-"""Rules on evaluations that need a proof of the parser, and no model"""
 # Answers in a list have no file to be called by.
 LIST_NAME = "predictions"
 """What a report calls answers that came as lists"""
@@ -139,7 +129,7 @@ def score(
     selftest = _try_on_golds(parse, parser, looks[-1])
     judgement = Judgement.of(
         [
-            judgement_of(SampledRun(looks, limit=limit, finished=True), spec),
+            judge_answers(SampledRun(looks, limit=limit, finished=True), spec),
             _judge_parser(selftest, looks[-1], spec),
             Judgement(not_judged=tuple(_list_unjudged(read, selftest, parser))),
         ]
@@ -282,12 +272,9 @@ def _judge_parser(proof: ParserSelftest | None, look: SamplingPass, spec: RunSpe
     """What the rules on parsers say."""
     if proof is None:
         return Judgement()
-    chosen = choose(spec.select, spec.ignore, "evaluation")
     # The other rules on evaluations need losses, which nobody has measured here.
-    rules = [
-        rule for rule in chosen if issubclass(rule, EvaluationRule) and rule.name() in PARSER_RULES
-    ]
-    return judge(rules, EvaluationResults(len(look.samples), parser=proof))
+    rules = [rule for rule in choose_rules(spec, EvaluationRule) if rule.of_parser]
+    return run_rules(EvaluationResults(len(look.samples), parser=proof), rules)
 
 
 def _list_unjudged(

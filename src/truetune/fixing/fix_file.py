@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from truetune.checks.catalogue import DATA, choose, find
+from truetune.checks.check_data import Progress, prepare
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import Judgement, NotJudged, conclude, failure, missing
+from truetune.checks.judgement import Judgement, NotJudged, missing
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.run import Progress, prepare
+from truetune.checks.rule_runner import conclude_rule, describe_failure
 from truetune.data.atomic import PartialFile
 from truetune.data.conversation import Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
@@ -393,7 +394,7 @@ class _FixRun:
         except TruetuneError:
             raise
         except Exception as error:
-            self._failed.append(failure(type(rule), error))
+            self._failed.append(describe_failure(type(rule), error))
             self._rules.remove(rule)
 
     def _count_problems(self, judged_rows: JudgedRows) -> None:
@@ -445,7 +446,7 @@ class _FixRun:
 
     def _make_result(self) -> Fixed:
         """What was done, and what is left."""
-        judgement = Judgement.of(conclude(rule) for rule in self._rules)
+        judgement = Judgement.of(conclude_rule(rule) for rule in self._rules)
         findings = judgement.findings
         offered = {key: undone.rows for key, undone in self._fixer.offers.items()}
         changed = dict(self._fixer.changed)

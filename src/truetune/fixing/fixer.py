@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from truetune.checks.catalogue import find
-from truetune.checks.judgement import NotJudged, failure
+from truetune.checks.judgement import NotJudged
+from truetune.checks.rule_runner import describe_failure
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.json_text import LONE_SURROGATE, duplicate_key_problem
 from truetune.errors import TruetuneError
@@ -144,7 +145,7 @@ class Fixer:
             raise
         except Exception as error:
             # A mistake in one remedy, or in its rule, must not cost the user all other fixes.
-            self._failures[remedy] = failure(find(remedy.rule), error)
+            self._failures[remedy] = describe_failure(find(remedy.rule), error)
             return []
 
     def _judge_rows(self, rows: Iterable[FixRow]) -> JudgedRows:

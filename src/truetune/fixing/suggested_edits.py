@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Any
 
+from truetune.checks.check_data import prepare
 from truetune.checks.findings import Finding
-from truetune.checks.refusals import cause_of
-from truetune.checks.report import AnyReport, DataReport
-from truetune.checks.rows_again import rows_again
-from truetune.checks.run import prepare
+from truetune.checks.reports import AnyReport, DataReport
+from truetune.checks.reread_rows import reread_rows
+from truetune.checks.template_refusals import cause_of
 from truetune.data.columnar import read_batches
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.files import COMPRESSION_SUFFIXES, Source, find_sources, open_raw
@@ -105,7 +105,7 @@ def _is_tried(finding: Finding) -> bool:
 
 def _with_edit(finding: Finding, spec: RunSpec) -> Finding:
     """The finding with what came of trying its rule's remedies. Raises TruetuneError, OSError."""
-    rows = list(rows_again(spec, _places_to_try(finding)))
+    rows = list(reread_rows(spec, _places_to_try(finding)))
     groups = _try_remedies(rows, finding.rule, spec)
     best = max(
         (group for group in groups if group.example),

@@ -32,8 +32,8 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
 
     Raises UsageError where settings or packages are missing, TokenizerError, TemplateError or DataError.
     """
-    from truetune.checks.run import prepare
-    from truetune.checks.views import views_of
+    from truetune.checks.check_data import prepare
+    from truetune.checks.token_views import make_token_views
     from truetune.data.rows import read_conversations
     from truetune.encoding.encoder import Encoder
     from truetune.encoding.stream import batch
@@ -51,7 +51,9 @@ def prepare_run(spec: RunSpec, path: str, work: Path) -> list[str]:
     rows = islice(
         read_conversations(spec.data, format=spec.format, columns=spec.map), MAX_ENCODED_ROWS
     )
-    views = views_of(batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary)
+    views = make_token_views(
+        batch(list(rows), setup.probes.renderer(), encoder), encoder.vocabulary
+    )
     examples = []
     for view in views:
         messages = view.example.row.messages

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from truetune.checks.audit import AuditReport
-from truetune.checks.audit import audit as judge
+from truetune.checks.judge_audit import AuditReport
+from truetune.checks.judge_audit import audit as judge
 from truetune.checks.judgement import NotJudged
 from truetune.checks.recitation.recitation_record import MAX_LEARNED_LOSS
 from truetune.probe.run_record import Record

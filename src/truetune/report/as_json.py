@@ -18,7 +18,7 @@ from truetune.checks.figure import Figure
 from truetune.checks.findings import Case, Finding, Fix
 from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import Examined, NotJudged
-from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.encoding.token_counts import Ledger
 from truetune.package import __version__
 from truetune.report import audit_terminal

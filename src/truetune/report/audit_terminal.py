@@ -20,7 +20,7 @@ from rich.text import Text
 
 from truetune.auditing.audit import Field
 from truetune.checks.catalogue import rules
-from truetune.checks.report import AuditReport
+from truetune.checks.reports import AuditReport
 from truetune.checks.rule import LawRule
 from truetune.render.rendering import Source
 from truetune.report.terminal_output import borderless_table

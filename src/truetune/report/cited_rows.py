@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.data.conversation import Origin
 from truetune.data.rows import read_conversations
 

@@ -11,7 +11,7 @@ from functools import singledispatch
 
 from rich.console import Console
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 
 DRAWER_MODULES = {
     "DoctorReport": "environment_terminal",

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.report import audit_terminal
 from truetune.report.supervision_headline import supervision_verdict
 from truetune.report.visible_text import count_noun
 
 if TYPE_CHECKING:
-    from truetune.checks.examine import DoctorReport
+    from truetune.checks.check_environment import DoctorReport
     from truetune.checks.lint import LintReport
-    from truetune.checks.movement import MovementReport
+    from truetune.checks.weight_diff_report import MovementReport
     from truetune.evaluation.evaluation_report import EvaluationReport
     from truetune.evaluation.sample_report import SampleReport
     from truetune.generation.evaluation_results import EvaluationResults

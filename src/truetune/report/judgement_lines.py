@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.judgement import Examined
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.report.visible_text import count_noun
 
 # Chosen, not measured: reasons for judging nothing are nearly always the same one (no

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
 from truetune.report.as_json import examined_json, findings_json, not_judged_json
 from truetune.report.judgement_lines import judgement_counts, judgement_lines
 from truetune.report.record_drawing import result_page_values

@@ -28,7 +28,7 @@ from rich.text import Text
 from truetune.report.visible_text import visible
 
 if TYPE_CHECKING:
-    from truetune.checks.run import Progress as CheckProgress
+    from truetune.checks.check_data import Progress as CheckProgress
     from truetune.encoding.encode_run import Progress as EncodeProgress
 
 MAX_BAR_CHARACTERS = 40

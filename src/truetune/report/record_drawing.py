@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.report.draw_by_kind import DRAWER_MODULES, draw_more_of
 
 DrawnPart = dict[str, Any]

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
-from truetune.checks.report import AuditReport, DataReport, Report, Subject
+from truetune.checks.reports import AuditReport, DataReport, Report, Subject
 from truetune.encoding.token_counts import Ledger
 from truetune.render.rendering import Source
 from truetune.report import audit_terminal

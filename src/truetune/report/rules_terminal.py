@@ -27,17 +27,24 @@ def render_rules(console: Console, chosen: Iterable[type[Rule[Any]]] = ()) -> No
         for rule in chosen:
             print_exact(
                 console,
-                f"{rule.code}  {rule.name():{longest}}  {rule.severity:7} "
-                f" {page_summary(page(rule))}",
+                f"{rule.code}  {rule.name():{longest}}  {rule.severity:7}  {rule.stability:7}"
+                f"  {rule.since:10}  {page_summary(page(rule))}",
             )
         return
     table = borderless_table(header=False)
-    for _ in range(3):
+    for _ in range(5):
         table.add_column(no_wrap=True)
     table.add_column()
     for rule in chosen:
         severity = Text(rule.severity, style=SEVERITY_STYLES[rule.severity])
-        table.add_row(rule.code, rule.name(), severity, Text(page_summary(page(rule))))
+        table.add_row(
+            rule.code,
+            rule.name(),
+            severity,
+            rule.stability,
+            rule.since,
+            Text(page_summary(page(rule))),
+        )
     console.print(table)
 
 
@@ -49,6 +56,8 @@ def rules_json(chosen: Iterable[type[Rule[Any]]]) -> list[dict[str, str]]:
             "rule": rule.name(),
             "station": station(rule),
             "severity": rule.severity,
+            "stability": rule.stability,
+            "since": rule.since,
             "summary": page_summary(page(rule)),
         }
         for rule in chosen

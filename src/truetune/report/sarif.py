@@ -18,7 +18,7 @@ from truetune.checks.catalogue import page, rules
 from truetune.checks.findings import Case, Finding
 from truetune.checks.fingerprints import fingerprints
 from truetune.checks.judgement import NotJudged
-from truetune.checks.report import DataReport, Report
+from truetune.checks.reports import DataReport, Report
 from truetune.package import __version__
 from truetune.report.rules_terminal import page_summary
 from truetune.report.visible_text import visible

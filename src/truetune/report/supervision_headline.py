@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from rich.text import Text
 
-from truetune.checks.learned import Learned
-from truetune.checks.report import DataReport
+from truetune.checks.learned_tokens import Learned
+from truetune.checks.reports import DataReport
 from truetune.report.visible_text import count_noun, format_share, wrap_text
 
 UNKNOWN_TRAINER = "the trainer is not known: name it with --trainer"

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from truetune.checks.report import TokenView
+from truetune.checks.reports import TokenView
 from truetune.render.rendering import Source
 from truetune.report.visible_text import spell_token, visible
 

@@ -22,7 +22,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.memory.estimate_memory import GIB
 from truetune.report.report_terminal import render_report
 from truetune.report.visible_text import clip_text, visible

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from truetune.checkpoint.weight_diff import MovementManifest, TensorMovement, sum_kept_changes
 from truetune.checkpoint.weight_diff_json import MAX_NAMED_ROWS, list_new_tokens
-from truetune.checks.movement import MovementReport
+from truetune.checks.weight_diff_report import MovementReport
 from truetune.report.draw_by_kind import draw_more
 from truetune.report.terminal_output import borderless_table
 from truetune.report.visible_text import count_noun, visible

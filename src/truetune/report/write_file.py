@@ -11,7 +11,7 @@ from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.data.output_file import write_output_file
 from truetune.errors import UsageError
 from truetune.report.as_json import to_json

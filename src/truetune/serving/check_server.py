@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Subject
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Subject
 from truetune.checks.rule import ServingRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.data.rows import read_conversations
 from truetune.errors import TruetuneError, UsageError
 from truetune.generation.backends.http_client import NoReply, find_server
@@ -133,16 +133,13 @@ def serve_check(
 
 def judge_server(service: ServerObservations, spec: RunSpec) -> Judgement:
     """What the rules that `spec` selects say of a service, and the parts of it that could not be seen."""
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "serving")
-        if issubclass(rule, ServingRule)
-    ]
     lost = (
         NotJudged(part, "the check was broken off before", unlock="check again")
         for part in service.lost
     )
-    return Judgement.of([judge(rules, service), Judgement(not_judged=tuple(lost))])
+    return Judgement.of(
+        [run_rules(service, choose_rules(spec, ServingRule)), Judgement(not_judged=tuple(lost))]
+    )
 
 
 def _describe_server(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.generation.server_observations import ServerObservations
 
 

@@ -28,9 +28,11 @@ from truetune.checkpoint.base_fingerprint import fingerprint_base
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.weight_diff import MovementManifest
 from truetune.checkpoint.weight_files import read_object
+from truetune.checks.checkpoint.adapter_on_another_base import AdapterOnAnotherBase
+from truetune.checks.checkpoint.weights_changed_since_training import WeightsChangedSinceTraining
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.movement import judgement_of
+from truetune.checks.weight_diff_report import judge_weights
 from truetune.data.output_folder import Input
 from truetune.errors import UsageError
 from truetune.generation.load_model import adapter_vocabulary, model_class
@@ -51,7 +53,7 @@ MERGE_FILE = "merge.json"
 DTYPE_BYTES = {"bfloat16": 2, "float32": 4, "float16": 2}
 """Bytes of a value"""
 DTYPE_NAMES = {"BF16": "bfloat16", "F32": "float32", "F16": "float16"}
-RECORD_RULES = ("weights-changed-since-training", "adapter-on-another-base")
+RECORD_RULES = (WeightsChangedSinceTraining.name(), AdapterOnAnotherBase.name())
 """Rules whose notes are worth a line: they tell of an adapter_config.json that was edited"""
 NOT_PROVED = NotJudged(
     "the answers of the merged model",
@@ -260,7 +262,7 @@ def _read_mergeable(
             " safetensors"
         )
     _refuse_quantized(checkpoint.base)
-    judgement = judgement_of(checkpoint)
+    judgement = judge_weights(checkpoint)
     errors = [finding for finding in judgement.findings if finding.severity == "error"]
     if errors:
         lines = "".join(f"\n  {f.rule} ({f.code}): {f.message}; {f.remedy}" for f in errors)
@@ -326,7 +328,7 @@ def _judge_merge(model: Checkpoint, adapter: Judgement) -> Judgement:
     # Notes about an adapter are no concern of whoever uses the merged model.
     graver = tuple(finding for finding in adapter.findings if finding.severity != "info")
     lost = tuple(part for part in adapter.not_judged if part.asked)
-    return Judgement.of([judgement_of(model), Judgement(graver, not_judged=lost)])
+    return Judgement.of([judge_weights(model), Judgement(graver, not_judged=lost)])
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 from truetune.auditing.record_in_process import record_run as audited
-from truetune.checks.audit import audit
+from truetune.checks.batch.packed_without_boundaries import PackedWithoutBoundaries
+from truetune.checks.batch.template_never_applied import TemplateNeverApplied
+from truetune.checks.check_data import check
 from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.judge_audit import audit
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.judgement import NotJudged
-from truetune.checks.report import AuditReport, Report, with_judgement
-from truetune.checks.run import check
-from truetune.checks.settings import of_settings
+from truetune.checks.reports import AuditReport, Report, with_judgement
 from truetune.data.conversation import Conversation
 from truetune.data.files import find_sources
 from truetune.data.rows import read_conversations
@@ -31,7 +33,7 @@ from truetune.training.progress_output import Listener
 
 # Other trainers choose to pack without borders or to train on raw text; truetune train never does,
 # so that here the finding can only mean that something is broken.
-ERROR_RULES = ("packed-without-boundaries", "template-never-applied")
+ERROR_RULES = (PackedWithoutBoundaries.name(), TemplateNeverApplied.name())
 """Rules that warn of other trainers' choices: here they can only be faults"""
 # Chosen, not measured: bounds the second reading of the file. Packed batches hold more rows than
 # this only where examples have few tokens.
@@ -84,7 +86,7 @@ def check_data(spec: RunSpec, listener: Listener) -> Report:
         spec, progress=lambda rows, done, total: listener.busy("checking", done, total)
     )
     config = Config("truetune", __version__, "", spec, limit=spec.max_length)
-    return with_judgement(judge_rehearsal, of_settings(config, spec))
+    return with_judgement(judge_rehearsal, judge_settings(config, spec))
 
 
 def audit_run(trainer: Any, spec: RunSpec, rows: Any, *, laws: str = "quick") -> AuditReport:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 from transformers import TrainerCallback
 
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.generation.answer_samples import SamplingPass
 
 

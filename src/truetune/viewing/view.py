@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from truetune.checks.inspect_tokenized import is_tokenized
-from truetune.checks.report import Report
+from truetune.checks.reports import Report
 from truetune.data.files import find_sources
 from truetune.errors import MAX_NAMED, DataError, UsageError
 from truetune.package import __version__

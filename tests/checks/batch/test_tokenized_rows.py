@@ -13,7 +13,7 @@ from datasets import Dataset
 import truetune
 from tests.auditing import tiny
 from tests.parts import folder
-from truetune.checks.report import AuditReport
+from truetune.checks.reports import AuditReport
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec

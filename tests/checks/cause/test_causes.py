@@ -12,7 +12,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from tests.checks.pages.cause import inquest
-from truetune.checks.causes import causes_of
+from truetune.checks.find_causes import find_causes
 from truetune.generation.model_evidence import StopEstimate, TrainingEffect
 from truetune.spec.run import RunSpec
 
@@ -26,7 +26,7 @@ NOTHING = TrainingEffect(0.0, -2.0, -2.0, 100)
 def rules(example: dict[str, Any], **changes: Any) -> list[tuple[str, str]]:
     return [
         (finding.rule, finding.severity)
-        for finding in causes_of(replace(inquest(example), **changes)).findings
+        for finding in find_causes(replace(inquest(example), **changes)).findings
     ]
 
 
@@ -45,7 +45,7 @@ def test_stopping_never_learned() -> None:
 
 def test_without_a_base_no_cause_is_named() -> None:
     """The base may be what does not stop: it is a warning, and says what was not tried."""
-    (finding,) = causes_of(replace(inquest(ENDLESS), base_stopping=None)).findings
+    (finding,) = find_causes(replace(inquest(ENDLESS), base_stopping=None)).findings
     assert (finding.rule, finding.severity) == ("stopping-never-learned", "warning")
     assert "never learned" not in finding.message
     assert "--base" in finding.remedy
@@ -55,7 +55,7 @@ def test_without_a_base_no_cause_is_named() -> None:
 
 
 def test_a_cause_says_which_rivals_were_tried() -> None:
-    (finding,) = causes_of(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
+    (finding,) = find_causes(replace(inquest(ENDLESS), contract=True, surprise=1.2)).findings
     assert (
         finding.evidence[-1]
         == "tried: stopping under the base; the prompts against those of the training; the"
@@ -90,7 +90,7 @@ def test_stopping_that_was_learned_in_part() -> None:
 
 
 def test_stopping_that_was_unlearned() -> None:
-    (finding,) = causes_of(
+    (finding,) = find_causes(
         replace(inquest(ENDLESS), base_stopping=StopEstimate(0.9, 0, 8))
     ).findings
     assert finding.message.startswith("stopping was unlearned")
@@ -99,8 +99,8 @@ def test_stopping_that_was_unlearned() -> None:
 def test_answers_that_the_limit_cuts_are_judged_by_the_probability_of_stopping() -> None:
     found = inquest(ENDLESS)
     cut = replace(found, watched=replace(found.watched, limit=2))
-    assert [finding.rule for finding in causes_of(cut).findings] == ["stopping-never-learned"]
-    assert causes_of(replace(cut, stopping=StopEstimate(0.9, 0, 8))).findings == ()
+    assert [finding.rule for finding in find_causes(cut).findings] == ["stopping-never-learned"]
+    assert find_causes(replace(cut, stopping=StopEstimate(0.9, 0, 8))).findings == ()
 
 
 def test_what_follows_from_a_cause_is_not_said() -> None:
@@ -140,7 +140,7 @@ def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
         f"{name}B.weight": np.zeros((8, 2), np.float32),
     }
     save_file(zeros, tmp_path / "adapter_model.safetensors")
-    found = causes_of(
+    found = find_causes(
         replace(inquest(ENDLESS), kind="adapter", effect=NOTHING, folder=tmp_path)
     ).findings
     assert [finding.rule for finding in found if finding.severity == "error"] == [
@@ -150,4 +150,4 @@ def test_the_files_are_named_before_what_was_measured(tmp_path: Path) -> None:
 
 
 def test_rules_can_be_chosen() -> None:
-    assert causes_of(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))).findings == ()
+    assert find_causes(inquest(ENDLESS), RunSpec(ignore=("stopping-never-learned",))).findings == ()

@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from truetune.checkpoint.run_folder import RECORD_FORMAT
-from truetune.checks.movement import movement
+from truetune.checks.weight_diff_report import movement
 
 LAYERS = 9
 KINDS = ("self_attn.q_proj", "self_attn.k_proj", "mlp.up_proj", "mlp.down_proj")

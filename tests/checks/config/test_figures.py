@@ -11,8 +11,9 @@ import yaml
 from tests.checks.pages import block, sections
 from tests.checks.pages.config import config_of
 from truetune.checks.catalogue import rules
-from truetune.checks.judgement import Judgement, judge
+from truetune.checks.judgement import Judgement
 from truetune.checks.rule import Rule
+from truetune.checks.rule_runner import run_rules
 from truetune.spec.stacks import read_config
 
 NOT_APPLYING = (
@@ -24,7 +25,7 @@ NOT_APPLYING = (
 
 
 def judgement(rule: type[Rule[Any]], text: str, folder: Path) -> Judgement:
-    return judge([rule], config_of(yaml.safe_load(text), folder))
+    return run_rules(config_of(yaml.safe_load(text), folder), [rule])
 
 
 @pytest.mark.parametrize("rule", rules("config"), ids=lambda rule: rule.name())
@@ -57,7 +58,7 @@ def test_what_is_not_here_is_not_called_fine(stack: str, tmp_path: Path) -> None
     path.write_text(SETTINGS[stack], encoding="utf-8")
     config = read_config(path)
     assert config.stack == stack
-    judged = judge(rules("config"), config)
+    judged = run_rules(config, rules("config"))
     for part in judged.examined:
         assert part.figure, part.rule
         assert part.of != 0
@@ -87,7 +88,7 @@ def test_the_values_are_those_of_the_file(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     figures = {
-        part.rule: part.figure for part in judge(rules("config"), read_config(path)).examined
+        part.rule: part.figure for part in run_rules(read_config(path), rules("config")).examined
     }
     assert (
         figures["warmup-ignored-by-schedule"]

@@ -12,8 +12,8 @@ import yaml
 
 from tests.checks.config.settings import TRL
 from tests.spec.unasked import UNASKED
+from truetune.checks.judge_settings import judge_settings
 from truetune.checks.lint import lint
-from truetune.checks.settings import of_settings
 from truetune.spec.run import RunSpec
 from truetune.spec.stacks import read_config, stack_of
 
@@ -31,7 +31,7 @@ def said_of_yaml(folder: Path, settings: dict[str, Any], *rules: str) -> list[tu
     path.write_text(yaml.safe_dump(settings))
     return [
         (f.severity, f.message)
-        for f in of_settings(read_config(path), RunSpec(select=rules)).findings
+        for f in judge_settings(read_config(path), RunSpec(select=rules)).findings
     ]
 
 
@@ -329,6 +329,6 @@ def test_a_key_that_stands_twice_with_one_value_changes_nothing(
         yaml.safe_dump({key: value for key, value in TRL.items() if key != "seed"}) + lines + "\n"
     )
     assert (
-        len(of_settings(read_config(path), RunSpec(select=("duplicate-setting",))).findings)
+        len(judge_settings(read_config(path), RunSpec(select=("duplicate-setting",))).findings)
         == count
     )

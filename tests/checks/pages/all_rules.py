@@ -8,8 +8,8 @@ from typing import Any
 from tests.checks.pages import run, sections
 from truetune.checks.catalogue import DATA, rules, station
 from truetune.checks.findings import Finding
-from truetune.checks.judgement import judge
 from truetune.checks.rule import Rule
+from truetune.checks.rule_runner import run_rules
 
 CHEAP = (
     *DATA,
@@ -39,7 +39,7 @@ class _Every:
         return ""
 
     def __call__(self, subject: Any) -> _Every:
-        self._judged = judge(rules(self._station), subject).findings
+        self._judged = run_rules(subject, rules(self._station)).findings
         return self
 
     def findings(self) -> tuple[Finding, ...]:

@@ -19,8 +19,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 import truetune
 from tests.auditing import tiny
-from truetune.checks.audit import AuditReport, audit
 from truetune.checks.findings import Finding
+from truetune.checks.judge_audit import AuditReport, audit
 from truetune.checks.rule import Rule
 from truetune.probe.observe_run import observe_run
 from truetune.probe.own_loop import OwnLoop

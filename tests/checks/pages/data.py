@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import yaml
 
+from truetune.checks.check_data import check
 from truetune.checks.findings import Finding
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 from truetune.checks.rule import Rule
-from truetune.checks.run import check
 from truetune.spec.files import spec_of
 
 LABELS = ("billing", "shipping", "account")

@@ -12,8 +12,9 @@ from tests.checks.pages import block, sections
 from tests.checks.pages import config as config_blocks
 from tests.checks.pages import data as data_blocks
 from truetune.checks.catalogue import DATA, station
-from truetune.checks.judgement import Examined, judge
+from truetune.checks.judgement import Examined
 from truetune.checks.rule import Rule
+from truetune.checks.rule_runner import run_rules
 
 NOT_APPLYING: dict[str, str] = {
     "generation-tag-missing": (
@@ -56,4 +57,4 @@ def examined(rule: type[Rule[Any]]) -> Examined | None:
         if station(rule) in DATA:
             return next(iter(data_blocks.report(rule, fixed(rule), folder).examined), None)
         config = config_blocks.config_of(yaml.safe_load(fixed(rule)), folder)
-        return next(iter(judge([rule], config).examined), None)
+        return next(iter(run_rules(config, [rule]).examined), None)

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.checks.pages.batch import run
-from truetune.checks.audit import AuditReport
 from truetune.checks.findings import Finding
+from truetune.checks.judge_audit import AuditReport
 from truetune.checks.rule import Rule
 from truetune.probe.run_record import Record
 from truetune.rehearsal.ask_server_prompts import ask_recited_prompts, find_prompt_server

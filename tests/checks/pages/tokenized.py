@@ -16,7 +16,7 @@ import yaml
 from tests.tokenized import make
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.checks.whose import trainer_of
+from truetune.checks.trainer_sightings import trainer_of
 from truetune.tokenized.token_cache import cache_at
 from truetune.tokenized.tokenized_data import read_tokenized
 

@@ -13,7 +13,7 @@ import pytest
 import truetune
 from tests import parts
 from truetune.checks.pairs import pairs_lack_diversity
-from truetune.checks.report import DataReport
+from truetune.checks.reports import DataReport
 
 Row = dict[str, Any]
 TOPICS = (

@@ -74,7 +74,7 @@ def test_the_mended_script_runs(script: Script, model: str, tmp_path: Path) -> N
     path.write_text(script.text, encoding="utf-8")
     assert shown(script.text, model, tmp_path / "before") == script.before
     report = mend(path, script)
-    assert [f.rule for change in report.changes for f in change.mended] == [script.rule]
+    assert [f.rule for change in report.changes for f in change.fixed] == [script.rule]
     assert report.findings == ()
     assert shown(path.read_text(encoding="utf-8"), model, tmp_path / "after") == script.after
 
@@ -146,7 +146,7 @@ def test_all_fixes_of_one_file_go_together(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("".join(script.text for script in SCRIPTS if script.safe), encoding="utf-8")
     report = lint([path], fix=True)
-    rules = {f.rule for f in report.changes[0].mended}
+    rules = {f.rule for f in report.changes[0].fixed}
     assert rules >= {script.rule for script in SCRIPTS if script.safe} - {"labels-copy-input-ids"}
     assert not parse(path.read_text(encoding="utf-8"), "train.py").broken
     assert not lint([path], fix=True).changes

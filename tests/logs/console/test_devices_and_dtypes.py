@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.diagnose import diagnose
+from truetune.checks.diagnose_log import diagnose
 
 LAYERS = "".join(
     f"load_tensors: layer {n:3} assigned to device {{}}, is_swa = 0\n" for n in range(4)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from truetune.checks.diagnose import diagnose
+from truetune.checks.diagnose_log import diagnose
 from truetune.errors import DataError
 from truetune.logs.read import read_run
 

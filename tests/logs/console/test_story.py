@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.console.test_output import KILLED, NAMED, RECORD, found
-from truetune.checks.diagnose import diagnose
+from truetune.checks.diagnose_log import diagnose
 from truetune.logs.read import read_run
 
 UNREACHED = "gpu-a18:26:27 [0] misc/socket.cc:457 NCCL WARN socketStartConnect: Connect to 172.17.0.1<48913> failed : Connection refused\n"

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.auditing.running import environment
 from tests.probe.injection.functions import Function
 from truetune.auditing.run_with_hook import open_hook_session
-from truetune.checks.audit import audit
+from truetune.checks.judge_audit import audit
 from truetune.demo import TOKENIZER
 from truetune.probe.run_record import Record
 

@@ -53,6 +53,7 @@ TOLERATED = 0.05
 class AnswersAreEmpty(CountedAnswersRule):
     code = "ANS006"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "are empty"
 

@@ -74,6 +74,8 @@ COMPARE_FILES = (
 class AnswersAreGarbage(CountedAnswersRule):
     code = "ANS012"
     severity = "error"
+    since = "0.1.0"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "are garbage"
 

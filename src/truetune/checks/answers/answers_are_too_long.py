@@ -68,6 +68,7 @@ STOP_AND_REFERENCES = (
 class AnswersAreTooLong(CountedAnswersRule):
     code = "ANS013"
     severity = "error"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "are far longer than their references"
     untold = Unmet("no answer has a reference to compare its length with", "name the references")

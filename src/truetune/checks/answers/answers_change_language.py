@@ -59,6 +59,8 @@ SHOWN_LANGUAGES = 5
 class AnswersChangeLanguage(CountedAnswersRule):
     code = "ANS004"
     severity = "error"
+    since = "0.1.0"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "are in another language than their references"
     untold = Unmet(

@@ -59,7 +59,7 @@ from truetune.checks.counted_answers import MORE
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet import ONE_PASS
+from truetune.checks.unmet_reasons import ONE_PASS
 from truetune.generation.answer_samples import Sample
 
 # The loss ends below so much of its beginning. Chosen, not measured: a fall by a fifth is more than warm-up and noise.
@@ -76,6 +76,7 @@ STANDARD_ERRORS = 2.4
 class AnswersDoNotImprove(AnswersRule):
     code = "ANS009"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -54,6 +54,7 @@ TOLERATED = 0.5
 class AnswersDoNotParse(CountedAnswersRule):
     code = "ANS011"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "can't be read by the parser"
     moot_where = ("answers-are-cut-off", "repetition-is-suppressed")

@@ -61,6 +61,7 @@ TOLERATED = 0.05
 class AnswersEchoThePrompt(CountedAnswersRule):
     code = "ANS008"
     severity = "error"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "repeat the question"
     untold = Unmet(

@@ -72,6 +72,7 @@ FAULTS_OF_OTHER_RULES: frozenset[Verdict] = frozenset(
 class AnswersHaveFaults(CountedAnswersRule):
     code = "ANS014"
     severity = "error"
+    explained_by = ("temperature",)
     tolerated = TOLERATED
     called = "have a fault"
     moot_where = (

@@ -85,6 +85,8 @@ NOT_A_NUMBER = (
 class AnswersLoop(CountedAnswersRule):
     code = "ANS003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     tolerated = TOLERATED
     called = "end in a loop"
 

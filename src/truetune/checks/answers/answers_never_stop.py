@@ -82,6 +82,9 @@ ASK_AS_TRAINED = (
 class AnswersNeverStop(CountedAnswersRule):
     code = "ANS001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    explained_by = ("temperature", "model", "stop")
     tolerated = TOLERATED
     called = "do not stop by themselves"
     moot_where = ("answers-are-cut-off",)

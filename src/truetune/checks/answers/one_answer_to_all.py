@@ -64,6 +64,7 @@ from truetune.generation.identical_answers import MIN_QUESTIONS, are_identical, 
 class OneAnswerToAll(AnswersRule):
     code = "ANS005"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

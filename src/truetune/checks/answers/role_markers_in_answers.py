@@ -56,6 +56,8 @@ SHOWN_MARKERS = 5
 class RoleMarkersInAnswers(CountedAnswersRule):
     code = "ANS007"
     severity = "error"
+    since = "0.1.0"
+    explained_by = ("temperature", "model", "stop")
     tolerated = TOLERATED
     called = "have role markers or control tokens in them"
 

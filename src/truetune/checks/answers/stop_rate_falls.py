@@ -55,7 +55,7 @@ from truetune.checks.answers.bad_answers import (
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import AnswersRule
-from truetune.checks.unmet import ONE_PASS
+from truetune.checks.unmet_reasons import ONE_PASS
 
 # Chosen to fit a line each.
 SHOWN_COUNTS = 4
@@ -65,6 +65,7 @@ SHOWN_STEPS = 12
 class StopRateFalls(AnswersRule):
     code = "ANS002"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet() or explain_unknown_ends(self.subject)

@@ -68,6 +68,7 @@ UNLEARNED_STOP_LOSS = 6.9
 class StopTokenNotLearned(AnswersRule):
     code = "ANS010"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         content = losses_of_source(self.subject, "assistant content")

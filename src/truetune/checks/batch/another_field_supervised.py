@@ -69,6 +69,8 @@ ANSWER_SOURCES = (Source.ASSISTANT, Source.REASONING, Source.TOOL_CALL, Source.T
 class AnotherFieldSupervised(BatchRule):
     code = "BAT016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         samples, answers = self._placed_lines, self._row_answers

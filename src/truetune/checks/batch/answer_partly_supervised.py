@@ -70,6 +70,7 @@ class UnlabelledEnds(NamedTuple):
 class AnswerPartlySupervised(BatchRule):
     code = "BAT013"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         learned = self._learned_answers

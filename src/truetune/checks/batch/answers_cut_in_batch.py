@@ -60,6 +60,8 @@ SHOWN_TOKENS = 12
 class AnswersCutInBatch(BatchRule):
     code = "BAT022"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         limit, is_named = length_limit(self.subject)

@@ -57,6 +57,9 @@ SHOWN_TOKENS = 12
 class AttentionMaskHidesText(BatchRule):
     code = "BAT024"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         pad = (self.subject.facts["tokenizer"] or {}).get("pad")

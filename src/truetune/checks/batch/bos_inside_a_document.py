@@ -65,6 +65,8 @@ SHOWN_TOKENS = 5
 class BosInsideADocument(BatchRule):
     code = "BAT020"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         tokenizer = self.subject.facts["tokenizer"] or {}

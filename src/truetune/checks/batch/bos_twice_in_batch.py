@@ -56,6 +56,9 @@ SHOWN_TOKENS = 8
 class BosTwiceInBatch(BatchRule):
     code = "BAT019"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         bos = (self.subject.facts["tokenizer"] or {}).get("bos")

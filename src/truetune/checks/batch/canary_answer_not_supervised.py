@@ -62,6 +62,7 @@ from truetune.checks.rule import BatchRule
 class CanaryAnswerNotSupervised(BatchRule):
     code = "BAT037"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         if all(sample.labels is None for sample in self.subject.samples):

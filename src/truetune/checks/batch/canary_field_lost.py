@@ -62,6 +62,8 @@ from truetune.checks.rule import BatchRule
 class CanaryFieldLost(BatchRule):
     code = "BAT038"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         every = texts_of_canary(self.subject)

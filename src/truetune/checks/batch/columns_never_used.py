@@ -78,6 +78,8 @@ MIN_ROW_CHARACTERS = 12
 class ColumnsNeverUsed(BatchRule):
     code = "BAT031"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject.facts["model"]["config"]

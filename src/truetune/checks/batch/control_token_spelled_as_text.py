@@ -60,6 +60,7 @@ CONTROL_TOKEN = re.compile(r"<\|[^|<>\s]+\|>|<(?:start|end)_of_turn>")
 class ControlTokenSpelledAsText(BatchRule):
     code = "BAT015"
     severity = "error"
+    since = "0.1.0"
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

@@ -64,6 +64,9 @@ MIN_LABELS = 8
 class DoubleLabelShift(BatchRule):
     code = "BAT023"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         samples, total = self._labelled_lines, self._label_count

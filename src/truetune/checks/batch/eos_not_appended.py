@@ -61,6 +61,8 @@ from truetune.render.rendering import Source
 class EosNotAppended(BatchRule):
     code = "BAT002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         most, named = length_limit(self.subject)

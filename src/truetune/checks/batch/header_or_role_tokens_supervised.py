@@ -65,6 +65,8 @@ from truetune.render.rendering import Source
 class HeaderOrRoleTokensSupervised(BatchRule):
     code = "BAT004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

@@ -55,6 +55,9 @@ MEDIA_KEYS = ("pixel_values", "images", "input_features", "audio_values")
 class IdsBeyondTheModel(BatchRule):
     code = "BAT027"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         if self._holds_media():

@@ -70,6 +70,8 @@ KL_KEYS = (
 class KtoKlFromMatchedPair(BatchRule):
     code = "BAT035"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         matched = self._matched_rows

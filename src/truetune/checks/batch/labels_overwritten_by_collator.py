@@ -50,6 +50,8 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 class LabelsOverwrittenByCollator(BatchRule):
     code = "BAT010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         lost = overwritten_labels(self.subject)

@@ -55,6 +55,9 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 class LeftPaddingWithAbsolutePositions(BatchRule):
     code = "BAT026"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         kind = self.subject.facts["model"]["type"]

@@ -55,6 +55,9 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 class LineWithoutLabel(BatchRule):
     code = "BAT009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         lines = list(lines_with_own_labels(self.subject))

@@ -67,6 +67,8 @@ from truetune.errors import name_list
 class LossMaskDropped(BatchRule):
     code = "BAT011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         on = how_mask_was_lost(self.subject)

@@ -66,6 +66,8 @@ TEXT_REMEDY = (
 class MaskingSettingWithoutEffect(BatchRule):
     code = "BAT012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         name = setting_without_effect(self.subject)

@@ -52,6 +52,7 @@ MODELS_READING_PADS = ("ForSequenceClassification", "RewardModel")
 class ModelAndTokenizerIdsDiffer(BatchRule):
     code = "BAT042"
     severity = "warning"
+    needs_batches = False
 
     def findings(self) -> Iterator[Finding]:
         own, other = self._pads()

@@ -47,6 +47,7 @@ from truetune.checks.rule import BatchRule
 class ModelLeftInEvalMode(BatchRule):
     code = "BAT040"
     severity = "info"
+    needs_batches = False
 
     def findings(self) -> Iterator[Finding]:
         model = self.subject.facts["model"]

@@ -64,6 +64,8 @@ EMBEDDING_NAMES = ("embed", "wte", "lm_head", "trainable_tokens", "output_layer"
 class NewTokenRowsNotTrained(BatchRule):
     code = "BAT036"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         names = self.subject.facts["model"]["trainable_names"]

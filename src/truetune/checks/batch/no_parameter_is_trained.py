@@ -49,6 +49,7 @@ from truetune.checks.rule import BatchRule
 class NoParameterIsTrained(BatchRule):
     code = "BAT039"
     severity = "error"
+    needs_batches = False
     moot_where = ("trained-tensors-without-gradient",)
 
     def findings(self) -> Iterator[Finding]:

@@ -60,6 +60,8 @@ MAY_BE_PROMPTS = "the rows are not at hand: the turns without a label may be the
 class OnlyLastOrWrongTurnSupervised(BatchRule):
     code = "BAT008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         if self.subject.kind in PREFERENCE_METHODS:

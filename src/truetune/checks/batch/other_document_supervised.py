@@ -59,6 +59,7 @@ from truetune.checks.rule import MAX_CASES, BatchRule
 class OtherDocumentSupervised(BatchRule):
     code = "BAT006"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         first = self._later_documents

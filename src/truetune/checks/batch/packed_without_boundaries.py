@@ -52,6 +52,8 @@ FIRST_RELEASE_WITH_POSITIONS = (4, 53)
 class PackedWithoutBoundaries(BatchRule):
     code = "BAT033"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         reasons = [

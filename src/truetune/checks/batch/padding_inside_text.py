@@ -57,6 +57,8 @@ SHOWN_TOKENS = 6
 class PaddingInsideText(BatchRule):
     code = "BAT025"
     severity = "error"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         pad = self._own_pad()

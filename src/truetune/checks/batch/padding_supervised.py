@@ -54,6 +54,9 @@ NOT_PADDED = Unmet("it is about padding, and no line is padded")
 class PaddingSupervised(BatchRule):
     code = "BAT005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         samples = list(lines_with_own_labels(self.subject))

@@ -101,6 +101,7 @@ def _pair_sides(batch: Arrays, prefix: str) -> list[tuple[NDArray[np.int64], NDA
 class PairSidesNotComparable(BatchRule):
     code = "BAT034"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         every = list(pairs_in_batches(self.subject))

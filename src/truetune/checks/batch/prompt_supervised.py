@@ -68,6 +68,8 @@ from truetune.checks.rule import BatchRule
 class PromptSupervised(BatchRule):
     code = "BAT003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

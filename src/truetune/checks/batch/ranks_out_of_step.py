@@ -47,6 +47,8 @@ from truetune.errors import name_list
 class RanksOutOfStep(BatchRule):
     code = "BAT029"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         records = [record for record in self.subject.records if record.batches]

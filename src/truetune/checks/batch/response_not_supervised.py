@@ -58,6 +58,9 @@ from truetune.render.rendering import Source
 class ResponseNotSupervised(BatchRule):
     code = "BAT007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def __init__(self, subject: Audit) -> None:
         super().__init__(subject)

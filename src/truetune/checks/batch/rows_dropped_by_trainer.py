@@ -58,6 +58,8 @@ WARNING_SHARE = 0.01
 class RowsDroppedByTrainer(BatchRule):
     code = "BAT032"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         before, prepared = self._count_rows("given"), self._count_rows("prepared")

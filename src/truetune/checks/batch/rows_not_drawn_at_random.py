@@ -62,6 +62,7 @@ REPEATED_SHARE = 0.25
 class RowsNotDrawnAtRandom(BatchRule):
     code = "BAT030"
     severity = "info"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         drawn, rows = self._drawn_rows, self._row_count

@@ -61,6 +61,8 @@ SHARING_SETTINGS = (
 class SameRowsOnEveryRank(BatchRule):
     code = "BAT028"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         first, *others = self.subject.records

@@ -58,6 +58,9 @@ SHOWN_TOKENS = 6
 class StopTokenNeverSupervised(BatchRule):
     code = "BAT001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_collator = True
 
     def findings(self) -> Iterator[Finding]:
         stops = self._stop_tokens

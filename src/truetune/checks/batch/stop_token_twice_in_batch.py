@@ -57,6 +57,8 @@ SHOWN_TOKENS = 6
 class StopTokenTwiceInBatch(BatchRule):
     code = "BAT021"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     ended = 0
     """Supervised answers with a stop token"""
 

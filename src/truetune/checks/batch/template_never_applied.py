@@ -54,6 +54,8 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 class TemplateNeverApplied(BatchRule):
     code = "BAT014"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         markers = _template_markers(self.subject)

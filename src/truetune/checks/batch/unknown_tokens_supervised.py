@@ -60,6 +60,7 @@ WARNING_SHARE = 0.01
 class UnknownTokensSupervised(BatchRule):
     code = "BAT017"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         unknown = self._own_unknown()

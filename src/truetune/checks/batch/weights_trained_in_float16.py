@@ -45,6 +45,7 @@ from truetune.checks.rule import BatchRule
 class WeightsTrainedInFloat16(BatchRule):
     code = "BAT041"
     severity = "warning"
+    needs_batches = False
 
     def findings(self) -> Iterator[Finding]:
         if "float16" in self.subject.facts["model"]["trained_dtypes"]:

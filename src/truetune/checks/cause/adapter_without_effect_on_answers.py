@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token. Exactly equal computations give 0; the sum over many tokens in float32 may leave its rounding.
 MAX_NATS_OF_NO_EFFECT = 1e-6
@@ -56,6 +56,17 @@ MAX_NATS_OF_FEEBLE = 1e-3
 class AdapterWithoutEffectOnAnswers(CauseRule):
     code = "CAU005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    spoils = "model"
+    file_rules = (
+        "adapter-keys-do-not-match",
+        "weights-all-zero",
+        "adapter-file-empty",
+        "weights-file-broken",
+        "zero3-shards-saved-as-empty-tensors",
+        "weights-changed-since-training",
+    )
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind != "adapter":

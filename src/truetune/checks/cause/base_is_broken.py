@@ -58,6 +58,8 @@ MIN_BASE_ANSWERS = 4
 class BaseIsBroken(CauseRule):
     code = "CAU010"
     severity = "error"
+    since = "0.1.0"
+    spoils = "model"
 
     def unmet(self) -> Unmet | None:
         if self.subject.base is None or not self.subject.base.looks:

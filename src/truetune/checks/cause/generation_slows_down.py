@@ -54,6 +54,8 @@ MIN_EXTRA_SECONDS = 0.005
 class GenerationSlowsDown(CauseRule):
     code = "CAU013"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.pace is None:

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token: equal computations give 0, and the sum over many tokens may leave its rounding.
 MAX_NATS_OF_SAME_WEIGHTS = 1e-6
@@ -55,6 +55,9 @@ MAX_NATS_OF_SAME_WEIGHTS = 1e-6
 class ModelIsTheBase(CauseRule):
     code = "CAU008"
     severity = "error"
+    since = "0.1.0"
+    spoils = "model"
+    file_rules = ("weights-equal-the-base",)
 
     def unmet(self) -> Unmet | None:
         if self.subject.kind == "adapter":

@@ -53,6 +53,17 @@ MAX_NATS_OF_LANGUAGE = 7.0
 class NoLanguageLeft(CauseRule):
     code = "CAU011"
     severity = "error"
+    since = "0.1.0"
+    spoils = "model"
+    file_rules = (
+        "nan-in-weights",
+        "weights-all-zero",
+        "tensors-missing",
+        "weights-file-broken",
+        "adapter-on-another-base",
+        "weights-changed-since-training",
+        "tokenizer-differs-from-base",
+    )
 
     def unmet(self) -> Unmet | None:
         surprise = self.subject.surprise

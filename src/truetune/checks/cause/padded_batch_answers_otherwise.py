@@ -57,6 +57,8 @@ MAX_NATS_OF_ROUNDING = 0.5
 class PaddedBatchAnswersOtherwise(CauseRule):
     code = "CAU007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if not self.subject.alone:

@@ -49,6 +49,9 @@ RECORD_FILE = "contract.json"
 class PromptIsNotTheTrainedOne(CauseRule):
     code = "CAU004"
     severity = "error"
+    since = "0.1.0"
+    spoils = "model"
+    file_rules = ("prompts-differ-from-training",)
 
     def unmet(self) -> Unmet | None:
         if self.subject.contract:

@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_prompts import HELP, gained_like_answers
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 
 class PromptsWereLearned(CauseRule):

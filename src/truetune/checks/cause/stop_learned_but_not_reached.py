@@ -62,6 +62,8 @@ LOOPING_SHARE = 0.5
 class StopLearnedButNotReached(CauseRule):
     code = "CAU009"
     severity = "warning"
+    since = "0.1.0"
+    explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
         if find_endless_answers(self.subject) is None:

@@ -88,6 +88,9 @@ class StopState(NamedTuple):
 class StoppingNeverLearned(CauseRule):
     code = "CAU002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    explained_by = ("model", "temperature")
 
     def unmet(self) -> Unmet | None:
         subject = self.subject

@@ -59,6 +59,7 @@ MIN_GREEDY_ANSWERS = 3
 class TemperatureIsTooHigh(CauseRule):
     code = "CAU001"
     severity = "error"
+    spoils = "temperature"
 
     def unmet(self) -> Unmet | None:
         if not self.subject.temperature:

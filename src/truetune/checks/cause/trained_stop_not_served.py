@@ -59,6 +59,10 @@ LEARNED_STOP_PROBABILITY = 0.5
 class TrainedStopNotServed(CauseRule):
     code = "CAU003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    spoils = "stop"
+    file_rules = ("trained-stop-not-in-generation-config",)
 
     def unmet(self) -> Unmet | None:
         if self.subject.trained:

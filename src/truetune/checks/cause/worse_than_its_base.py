@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CauseRule
-from truetune.checks.unmet import NOT_WITH_AND_WITHOUT
+from truetune.checks.unmet_reasons import NOT_WITH_AND_WITHOUT
 
 # Nats a token. Chosen, not measured: another task moves references by some tenths, a wrong base or scale by several
 # nats. At half, a fine-tune for another form of answers would be named; at double, a scale that is twice too large
@@ -56,6 +56,18 @@ STANDARD_ERRORS = 2.4
 class WorseThanItsBase(CauseRule):
     code = "CAU006"
     severity = "error"
+    since = "0.1.0"
+    spoils = "model"
+    file_rules = (
+        "adapter-on-another-base",
+        "adapter-rank-differs",
+        "weights-changed-since-training",
+        "nan-in-weights",
+        "tensors-missing",
+        "weights-file-broken",
+        "tied-embeddings-lost-on-merge",
+        "merge-is-not-base-plus-adapter",
+    )
 
     def unmet(self) -> Unmet | None:
         return NOT_WITH_AND_WITHOUT if self.subject.effect is None else None

@@ -39,7 +39,7 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 # Bytes: a pickle of no tensors has about 440, one of the smallest adapter some thousands. At half, longer module paths
 # in an empty pickle would hide it; at double nothing changes.
@@ -50,6 +50,9 @@ REMEDY = "save with model.save_pretrained after training, without an override of
 class AdapterFileEmpty(CheckpointRule):
     code = "CKP003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
     opens = False
 

@@ -47,7 +47,7 @@ from truetune.checks.checkpoint.layer_names import layer_number
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NOT_LORA
+from truetune.checks.unmet_reasons import NOT_LORA
 
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_forward_module")
 PART_SETTINGS = ("vision_config", "text_config", "audio_config")
@@ -57,6 +57,9 @@ PART_SETTINGS = ("vision_config", "text_config", "audio_config")
 class AdapterKeysDoNotMatch(CheckpointRule):
     code = "CKP006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

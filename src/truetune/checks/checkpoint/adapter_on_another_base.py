@@ -67,6 +67,9 @@ SHOWN_PROOFS = 10
 class AdapterOnAnotherBase(CheckpointRule):
     code = "CKP009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     kind = "adapter"
     compares = True
     opens = False

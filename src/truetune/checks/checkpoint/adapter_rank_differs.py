@@ -36,12 +36,14 @@ from truetune.checkpoint.safetensors_header import StoredTensor
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NOT_LORA
+from truetune.checks.unmet_reasons import NOT_LORA
 
 
 class AdapterRankDiffers(CheckpointRule):
     code = "CKP008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

@@ -52,12 +52,14 @@ from truetune.checks.figure import Figure, Mark, Series
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import MERGED
+from truetune.checks.unmet_reasons import MERGED
 
 
 class Bf16UpdatesRoundedAway(CheckpointRule):
     code = "CKP019"
     severity = "warning"
+    since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -50,6 +50,8 @@ JINJA = "chat_template.jinja"
 class ChatTemplateMissingOrOldInCheckpoint(CheckpointRule):
     code = "CKP021"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

@@ -50,6 +50,7 @@ REMEDY = "start the same command again: the run continues from its last whole ch
 class CheckpointNotWhole(CheckpointRule):
     code = "CKP029"
     severity = "error"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

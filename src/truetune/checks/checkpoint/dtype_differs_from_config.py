@@ -49,6 +49,9 @@ SAFETENSORS_NAMES = {"float64": "F64", "float32": "F32", "float16": "F16", "bflo
 class DtypeDiffersFromConfig(CheckpointRule):
     code = "CKP014"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    changes_answers = False
     kind = "model"
 
     def unmet(self) -> Unmet | None:

@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_GENERATION_CONFIG
+from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 from truetune.checks.value_limits import GENERATION, breaches, number, settings_with_limits
 
 FILE = "generation_config.json"

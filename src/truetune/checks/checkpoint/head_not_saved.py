@@ -46,7 +46,7 @@ from truetune.checks.checkpoint.model_settings import model_classes
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 HEADS_OF_TASKS = {
     "SEQ_CLS": ("classifier", "score"),
@@ -68,6 +68,8 @@ SHOWN_NAMES = 4
 class HeadNotSaved(CheckpointRule):
     code = "CKP010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -42,7 +42,7 @@ from truetune.checkpoint.adapter_tensor_names import (
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NOT_LORA
+from truetune.checks.unmet_reasons import NOT_LORA
 
 PATTERN_WORDS = re.compile(r"\(((?:\w{2,60}\|)+\w{2,60})\)")
 """Alternatives of a pattern: (q_proj|v_proj)"""
@@ -54,6 +54,8 @@ SHOWN_NAMES = 5
 class LoraTargetsHalfMatched(CheckpointRule):
     code = "CKP007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
 
     def unmet(self) -> Unmet | None:

@@ -62,6 +62,8 @@ REMEDY = "merge again in float32, with the adapter_config.json that was saved wi
 class MergeIsNotBasePlusAdapter(CheckpointRule):
     code = "CKP028"
     severity = "error"
+    since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -81,6 +81,10 @@ REMEDY = (
 class MergedInto4bitOrLowPrecision(CheckpointRule):
     code = "CKP015"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    goes_by_signs = True
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -86,6 +86,7 @@ SETTINGS_THAT_FREEZE = (
 class MostWeightsNeverMoved(CheckpointRule):
     code = "CKP033"
     severity = "warning"
+    judges_changes = True
     moot_where = ("bf16-updates-rounded-away",)
     kind = "model"
     compares = True

@@ -35,12 +35,15 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_VALUES
+from truetune.checks.unmet_reasons import NO_VALUES
 
 
 class NanInWeights(CheckpointRule):
     code = "CKP017"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or (None if self.subject.values else NO_VALUES)

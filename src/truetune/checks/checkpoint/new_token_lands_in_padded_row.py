@@ -67,6 +67,9 @@ from truetune.checks.rule import CheckpointRule
 class NewTokenLandsInPaddedRow(CheckpointRule):
     code = "CKP012"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -15,7 +15,7 @@ from truetune.checkpoint.adapter_tensor_names import parse_adapter_tensors
 from truetune.checkpoint.embedding_matrices import EMBEDDING_NAMES, TokenMatrix, find_embedding
 from truetune.checkpoint.load_checkpoint import Checkpoint
 from truetune.checks.judgement import Unmet
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 # Rows whose norms stand for all: their median is known to some percent, and reading more would take longer than the
 # rest.

@@ -66,6 +66,9 @@ REMEDY = (
 class NewTokenRowsNotTrainedOrSaved(CheckpointRule):
     code = "CKP011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     compares = True
 
     def unmet(self) -> Unmet | None:

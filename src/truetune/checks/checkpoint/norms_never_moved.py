@@ -52,7 +52,7 @@ from truetune.checkpoint.rounding_cliff import count_moved_by_octave, find_cliff
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import MERGED
+from truetune.checks.unmet_reasons import MERGED
 
 # Share of the matrices that moved. Chosen, not measured: where many stood still too, most-weights-never-moved is nearer
 # to the cause. At half of it partial fine-tunes would be named.
@@ -63,6 +63,9 @@ NORM_NAMES = ("norm", "ln_")
 class NormsNeverMoved(CheckpointRule):
     code = "CKP027"
     severity = "warning"
+    since = "0.1.0"
+    judges_changes = True
+    changes_answers = False
     kind = "model"
     compares = True
 

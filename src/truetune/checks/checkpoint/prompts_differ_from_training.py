@@ -58,6 +58,7 @@ TOKENIZER = "tokenizer.json"
 class PromptsDifferFromTraining(CheckpointRule):
     code = "CKP031"
     severity = "error"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

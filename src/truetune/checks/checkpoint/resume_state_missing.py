@@ -52,6 +52,9 @@ CHECKPOINT_NAME = re.compile(r"checkpoint-(\d{1,12})")
 class ResumeStateMissing(CheckpointRule):
     code = "CKP025"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

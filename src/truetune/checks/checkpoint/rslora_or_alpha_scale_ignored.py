@@ -41,6 +41,8 @@ KEYS = ("use_rslora", "alpha_pattern", "rank_pattern", "use_dora", "lora_bias")
 class RsloraOrAlphaScaleIgnored(CheckpointRule):
     code = "CKP024"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     kind = "adapter"
     opens = False
 

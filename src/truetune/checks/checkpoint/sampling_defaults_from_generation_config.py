@@ -35,7 +35,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_GENERATION_CONFIG
+from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 # transformers' own defaults; top_k is 50 there, and takes effect only where something else turns sampling on.
 NEUTRAL = {
@@ -55,6 +55,9 @@ NEUTRAL = {
 class SamplingDefaultsFromGenerationConfig(CheckpointRule):
     code = "CKP023"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

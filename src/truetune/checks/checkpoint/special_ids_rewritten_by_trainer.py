@@ -57,6 +57,8 @@ class SpecialTokenChange(NamedTuple):
 class SpecialIdsRewrittenByTrainer(CheckpointRule):
     code = "CKP020"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     compares = True
     opens = False
 

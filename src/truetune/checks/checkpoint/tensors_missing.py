@@ -48,7 +48,7 @@ from truetune.checks.checkpoint.model_settings import makes_text, model_setting,
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 SHARED_PARTS = ("k_proj", "v_proj", "k_norm", "v_norm")
 """What layers leave out that take the keys and values of an earlier layer"""
@@ -65,6 +65,8 @@ REMEDY = "save again from the model in memory; loading would fill the rest with 
 class TensorsMissing(CheckpointRule):
     code = "CKP005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

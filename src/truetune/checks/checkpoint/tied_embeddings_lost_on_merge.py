@@ -40,12 +40,15 @@ from truetune.checks.checkpoint.model_settings import makes_text
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import BROKEN
+from truetune.checks.unmet_reasons import BROKEN
 
 
 class TiedEmbeddingsLostOnMerge(CheckpointRule):
     code = "CKP013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
     kind = "model"
 
     def unmet(self) -> Unmet | None:

@@ -55,6 +55,8 @@ SHOWN_CHARS = 120
 class TokenizerDiffersFromBase(CheckpointRule):
     code = "CKP026"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     compares = True
     opens = False
 

@@ -36,7 +36,7 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_GENERATION_CONFIG
+from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
 
 FILE = "generation_config.json"
 
@@ -44,6 +44,7 @@ FILE = "generation_config.json"
 class TrainedStopNotInGenerationConfig(CheckpointRule):
     code = "CKP032"
     severity = "error"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

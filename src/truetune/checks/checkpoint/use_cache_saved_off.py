@@ -41,6 +41,9 @@ from truetune.checks.rule import CheckpointRule
 class UseCacheSavedOff(CheckpointRule):
     code = "CKP022"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

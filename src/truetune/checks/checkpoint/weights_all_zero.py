@@ -35,12 +35,15 @@ from truetune.checkpoint.scan_values import TensorValues
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.unmet import NO_VALUES
+from truetune.checks.unmet_reasons import NO_VALUES
 
 
 class WeightsAllZero(CheckpointRule):
     code = "CKP018"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    judges_changes = True
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -38,6 +38,8 @@ from truetune.checks.rule import CheckpointRule
 class WeightsArePickle(CheckpointRule):
     code = "CKP002"
     severity = "warning"
+    since = "0.1.0"
+    changes_answers = False
     opens = False
 
     def unmet(self) -> Unmet | None:

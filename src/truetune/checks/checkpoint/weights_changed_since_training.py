@@ -43,6 +43,7 @@ SETTINGS_FILES = ("config.json", "adapter_config.json", "generation_config.json"
 class WeightsChangedSinceTraining(CheckpointRule):
     code = "CKP030"
     severity = "error"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

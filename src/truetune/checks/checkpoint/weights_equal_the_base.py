@@ -41,6 +41,10 @@ from truetune.checks.rule import CheckpointRule
 class WeightsEqualTheBase(CheckpointRule):
     code = "CKP016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    goes_by_signs = True
+    judges_changes = True
     kind = "model"
     compares = True
 

@@ -44,6 +44,8 @@ SHOWN_FAULTS = 10
 class WeightsFileBroken(CheckpointRule):
     code = "CKP001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     opens = False
 
     def unmet(self) -> Unmet | None:

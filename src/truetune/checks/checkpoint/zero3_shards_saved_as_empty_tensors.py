@@ -55,6 +55,8 @@ REMEDY = (
 class Zero3ShardsSavedAsEmptyTensors(CheckpointRule):
     code = "CKP004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return (

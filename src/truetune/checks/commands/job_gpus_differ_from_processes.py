@@ -43,8 +43,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.job_launches import (
     Launched,
+    find_launches,
     gpus_of,
-    launches,
     shares_gpus,
     visible_gpus,
     visible_in_script,
@@ -60,7 +60,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Launched]:
-        for launch in launches(file):
+        for launch in find_launches(file):
             shown = visible_gpus(file, launch.command) or visible_in_script(file, launch.command)
             if gpus_of(file) is not None or shown is not None:
                 yield launch
@@ -70,7 +70,7 @@ class JobGpusDifferFromProcesses(CommandRule):
         asked = gpus_of(self.subject)
         if asked is None or shares_gpus(self.subject):
             return
-        for launch in launches(self.subject):
+        for launch in find_launches(self.subject):
             wanted, here = asked.gpus, launch.processes
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
@@ -89,7 +89,7 @@ class JobGpusDifferFromProcesses(CommandRule):
 
     def _beyond_the_visible(self) -> Iterator[Finding]:
         """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
-        for launch in launches(self.subject):
+        for launch in find_launches(self.subject):
             shown, place = visible_gpus(self.subject, launch.command), self.subject.path
             in_script = visible_in_script(self.subject, launch.command)
             if in_script is not None:

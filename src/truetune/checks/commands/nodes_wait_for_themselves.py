@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.node_meetings import LOOPBACK, OWN_NAME, Meeting, meetings
+from truetune.checks.node_meetings import LOOPBACK, OWN_NAME, Meeting, find_meetings
 from truetune.checks.rule import CommandRule
 from truetune.parsing.shell_commands import ASSIGNMENT, CommandFile
 
@@ -57,11 +57,11 @@ class NodesWaitForThemselves(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Meeting]:
-        yield from meetings(file)
+        yield from find_meetings(file)
 
     def findings(self) -> Iterator[Finding]:
         is_job = bool(self.subject.requests)
-        for meeting in meetings(self.subject):
+        for meeting in find_meetings(self.subject):
             where = _says_itself(meeting, is_job=is_job)
             if not where:
                 continue

@@ -48,6 +48,8 @@ ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
 class AnswersNotTrained(ConfigRule):
     code = "CFG035"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     stacks = ("axolotl",)
 
     def unmet(self) -> Unmet | None:

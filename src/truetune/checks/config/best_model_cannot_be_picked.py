@@ -47,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 class BestModelCannotBePicked(ConfigRule):
     code = "CFG009"
     severity = "error"
+    since = "0.1.0"
     stacks = ("truetune", "trl", "transformers", "llama-factory")
     about = ("training.load_best_model_at_end",)
     reads = (

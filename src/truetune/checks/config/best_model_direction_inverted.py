@@ -101,6 +101,8 @@ HIGHER = frozenset(
 class BestModelDirectionInverted(ConfigRule):
     code = "CFG008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     about = ("training.metric_for_best_model", "training.load_best_model_at_end")
     reads = ("training.greater_is_better",)
 

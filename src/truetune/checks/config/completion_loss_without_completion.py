@@ -54,6 +54,8 @@ WHOLE = ("messages", "conversations", "text")
 class CompletionLossWithoutCompletion(ConfigRule):
     code = "CFG023"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     stacks = ("trl",)
     about = ("training.completion_only_loss",)

@@ -73,6 +73,8 @@ CHOOSE = (
 class DatasetListedTwice(ConfigRule):
     code = "CFG037"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     stacks = ("axolotl", "llama-factory", "trl")
 
     def unmet(self) -> Unmet | None:

@@ -55,6 +55,7 @@ INFO = "dataset_info.json"
 class DatasetNotDescribed(ConfigRule):
     code = "CFG041"
     severity = "error"
+    since = "0.1.0"
     stacks = ("llama-factory",)
     about = ("dataset", "eval_dataset")
 

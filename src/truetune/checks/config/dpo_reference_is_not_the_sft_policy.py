@@ -53,6 +53,8 @@ from truetune.checks.rule import ConfigRule
 class DpoReferenceIsNotTheSftPolicy(ConfigRule):
     code = "CFG017"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("dpo", "kto")
     reads = ("training.reference", "model", "training.adapter")
 

@@ -56,7 +56,7 @@ from truetune.checks.config.keys import case, of_program
 from truetune.checks.config.optimizer import adamw
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.model_identity import identity
+from truetune.checks.model_identity import model_identity
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
@@ -95,7 +95,7 @@ LARGE_B = 1.0
 
 def _is_large(config: Config) -> bool:
     """Does the name of the model say that it has a billion parameters or more?"""
-    named = identity(config.spec.model or "")
+    named = model_identity(config.spec.model or "")
     size = named.size if named is not None else ""
     if not size.endswith("b"):
         return False
@@ -106,6 +106,8 @@ def _is_large(config: Config) -> bool:
 class DpoTooWeakOrFrozen(ConfigRule):
     code = "CFG015"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft", "dpo", "orpo", "cpo", "kto")
     about = ("training.learning_rate",)
 

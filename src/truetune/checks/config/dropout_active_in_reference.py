@@ -48,6 +48,7 @@ from truetune.checks.rule import ConfigRule
 class DropoutActiveInReference(ConfigRule):
     code = "CFG040"
     severity = "warning"
+    since = "0.1.0"
     methods = ("dpo", "kto", "orpo", "cpo", "grpo", "ppo", "reward")
     reads = ("training.disable_dropout",)
 

@@ -47,6 +47,7 @@ from truetune.checks.rule import ConfigRule
 class DuplicateSetting(ConfigRule):
     code = "CFG003"
     severity = "warning"
+    since = "0.1.0"
 
     def figure(self) -> Measurement:
         return counted("settings that are given twice", 0, len(self.subject.raw))

@@ -61,6 +61,8 @@ def _model_name(config: Config) -> str:
 class Fp16Overflow(ConfigRule):
     code = "CFG011"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     reads = ("training.fp16", "training.bf16", "training.dtype")
 
     def unmet(self) -> Unmet | None:

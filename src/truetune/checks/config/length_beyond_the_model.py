@@ -60,6 +60,7 @@ SCALES = (
 class LengthBeyondTheModel(ConfigRule):
     code = "CFG034"
     severity = "warning"
+    since = "0.1.0"
     about = ("max_length",)
 
     def unmet(self) -> Unmet | None:

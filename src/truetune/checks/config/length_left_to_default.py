@@ -48,6 +48,8 @@ from truetune.checks.rule import ConfigRule
 class LengthLeftToDefault(ConfigRule):
     code = "CFG042"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     stacks = ("trl",)
     reads = ("max_length", "training.packing")

@@ -66,6 +66,7 @@ from truetune.checks.setting_values import format_setting
 class LoraRankBeyondTheMatrix(ConfigRule):
     code = "CFG019"
     severity = "info"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         lora = self.subject.spec.training.lora

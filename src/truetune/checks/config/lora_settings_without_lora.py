@@ -62,6 +62,7 @@ KEYS = (
 class LoraSettingsWithoutLora(ConfigRule):
     code = "CFG038"
     severity = "warning"
+    since = "0.1.0"
     stacks = ("axolotl", "trl", "llama-factory")
 
     def figure(self) -> str:

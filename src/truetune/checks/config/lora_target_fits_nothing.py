@@ -61,6 +61,8 @@ TARGETS, SAVED = "training.lora.target_modules", "training.lora.modules_to_save"
 class LoraTargetFitsNothing(ConfigRule):
     code = "CFG018"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         lora = self.subject.spec.training.lora

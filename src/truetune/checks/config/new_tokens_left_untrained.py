@@ -78,6 +78,8 @@ MODULES_TO_SAVE = {"axolotl": "lora_modules_to_save", "llama-factory": "addition
 class NewTokensLeftUntrained(ConfigRule):
     code = "CFG020"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     about = ("training.added_tokens",)
     reads = ("training.lora.modules_to_save", "training.lora.trainable_token_indices")
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)

@@ -48,6 +48,7 @@ from truetune.checks.rule import ConfigRule
 class OutputDirIsTheModel(ConfigRule):
     code = "CFG032"
     severity = "error"
+    since = "0.1.0"
     about = ("training.output_dir",)
     reads = ("model", "training.adapter")
 

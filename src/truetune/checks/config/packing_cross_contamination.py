@@ -65,6 +65,8 @@ hub."""
 class PackingCrossContamination(ConfigRule):
     code = "CFG025"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     about = ("training.packing",)
     reads = ("training.packing_strategy", "training.attn_implementation")

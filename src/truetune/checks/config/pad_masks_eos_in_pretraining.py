@@ -57,6 +57,8 @@ from truetune.render.tokenizer_folder import read_json
 class PadMasksEosInPretraining(ConfigRule):
     code = "CFG029"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     stacks = ("llama-factory",)
 
     def unmet(self) -> Unmet | None:

@@ -52,6 +52,7 @@ from truetune.checks.rule import ConfigRule
 class PadSetToStopToken(ConfigRule):
     code = "CFG039"
     severity = "error"
+    since = "0.1.0"
     by_trainer = (
         ByFact(
             "pads_masked_by",

@@ -44,6 +44,7 @@ from truetune.checks.rule import ConfigRule
 class PrecisionSetTwice(ConfigRule):
     code = "CFG013"
     severity = "error"
+    since = "0.1.0"
     reads = ("bf16", "fp16")
 
     def findings(self) -> Iterator[Finding]:

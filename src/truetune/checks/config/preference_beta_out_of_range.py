@@ -56,6 +56,8 @@ from truetune.checks.value_limits import BETA
 class PreferenceBetaOutOfRange(ConfigRule):
     code = "CFG016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("dpo", "kto", "orpo", "cpo")
     reads = ("training.beta", "training.loss_type")
 

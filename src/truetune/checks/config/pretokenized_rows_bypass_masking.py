@@ -57,6 +57,8 @@ MASKS = {"completion_only_loss": "completion_mask", "assistant_only_loss": "assi
 class PretokenizedRowsBypassMasking(ConfigRule):
     code = "CFG022"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     stacks = ("trl",)
     about = ("training.completion_only_loss", "training.assistant_only_loss")

@@ -46,6 +46,8 @@ from truetune.checks.rule import ConfigRule
 class PromptsAreLearned(ConfigRule):
     code = "CFG024"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     reads = ("training.train_on_inputs",)
 

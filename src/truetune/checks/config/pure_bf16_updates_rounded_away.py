@@ -87,6 +87,8 @@ FAR = 30
 class PureBf16UpdatesRoundedAway(ConfigRule):
     code = "CFG012"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     about = ("training.learning_rate",)
     reads = ("training.dtype", "training.optim")
 

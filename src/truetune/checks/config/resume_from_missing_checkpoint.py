@@ -51,6 +51,8 @@ from truetune.checks.rule import ConfigRule
 class ResumeFromMissingCheckpoint(ConfigRule):
     code = "CFG031"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     about = ("training.resume_from_checkpoint",)
 
     def unmet(self) -> Unmet | None:

@@ -61,6 +61,7 @@ from truetune.checks.setting_values import format_setting
 class RowsLeftOutByLimit(ConfigRule):
     code = "CFG036"
     severity = "warning"
+    since = "0.1.0"
     stacks = ("llama-factory",)
     about = ("max_samples",)
 

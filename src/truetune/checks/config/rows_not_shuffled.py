@@ -48,6 +48,8 @@ from truetune.checks.rule import ConfigRule
 class RowsNotShuffled(ConfigRule):
     code = "CFG030"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     reads = ("training.shuffle",)
 
     def findings(self) -> Iterator[Finding]:

@@ -53,6 +53,7 @@ from truetune.checks.rule import ConfigRule
 class RunResumesUnasked(ConfigRule):
     code = "CFG033"
     severity = "warning"
+    since = "0.1.0"
     stacks = ("llama-factory",)
     about = ("do_train",)
     reads = ("training.output_dir", "overwrite_output_dir")

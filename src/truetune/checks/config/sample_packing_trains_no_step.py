@@ -66,6 +66,7 @@ BYTES_A_TOKEN = 3.0
 class SamplePackingTrainsNoStep(ConfigRule):
     code = "CFG006"
     severity = "error"
+    since = "0.1.0"
     stacks = ("axolotl",)
     about = ("training.packing",)
     reads = ("training.per_device_train_batch_size", "max_length", "training.attn_implementation")

@@ -86,6 +86,8 @@ KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 class ServedTemplateDiffers(ConfigRule):
     code = "CFG028"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     stacks = ("axolotl", "llama-factory")
 
     def unmet(self) -> Unmet | None:

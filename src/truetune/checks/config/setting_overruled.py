@@ -61,6 +61,7 @@ OLD_NAME = "evaluation_strategy"
 class SettingOverruled(ConfigRule):
     code = "CFG014"
     severity = "warning"
+    since = "0.1.0"
     reads = (
         "training.warmup_steps",
         "training.warmup_ratio",

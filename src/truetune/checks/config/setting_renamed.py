@@ -63,6 +63,8 @@ from truetune.spec.stacks.facts import DEPRECATED, STOPS
 class SettingRenamed(ConfigRule):
     code = "CFG002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def figure(self) -> Measurement:
         return counted(

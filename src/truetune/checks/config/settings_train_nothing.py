@@ -55,6 +55,8 @@ from truetune.checks.value_limits import NOTHING
 class SettingsTrainNothing(ConfigRule):
     code = "CFG010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     reads = (
         "training.learning_rate",
         "training.num_train_epochs",

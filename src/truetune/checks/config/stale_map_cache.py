@@ -66,6 +66,8 @@ DEFAULT = "last_run_prepared"
 class StaleMapCache(ConfigRule):
     code = "CFG026"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     stacks = ("axolotl", "llama-factory")
 
     def unmet(self) -> Unmet | None:

@@ -55,6 +55,7 @@ from truetune.checks.rule import ConfigRule
 class StepsBeyondTheRun(ConfigRule):
     code = "CFG007"
     severity = "warning"
+    since = "0.1.0"
     reads = ("training.eval_strategy", "training.eval_steps", "training.logging_steps")
 
     def unmet(self) -> Unmet | None:

@@ -63,6 +63,8 @@ ENDS = {
 class StopTokenNotTrained(ConfigRule):
     code = "CFG027"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     methods = ("sft",)
     stacks = ("axolotl",)
 

@@ -59,6 +59,7 @@ from truetune.checks.rule import ConfigRule
 class TiedHeadTrainedAlone(ConfigRule):
     code = "CFG021"
     severity = "warning"
+    since = "0.1.0"
     reads = ("training.lora.modules_to_save",)
 
     def unmet(self) -> Unmet | None:

@@ -68,6 +68,8 @@ SHOWN = 8
 class UnknownSetting(ConfigRule):
     code = "CFG001"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def figure(self) -> Measurement:
         what = (

@@ -50,6 +50,7 @@ from truetune.checks.rule import ConfigRule
 class WarmupIgnoredBySchedule(ConfigRule):
     code = "CFG005"
     severity = "warning"
+    since = "0.1.0"
     about = ("training.warmup_steps", "training.warmup_ratio")
     reads = ("training.lr_scheduler_type",)
 

@@ -64,6 +64,8 @@ MOST = 0.5
 class WarmupLongerThanRun(ConfigRule):
     code = "CFG004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     about = ("training.warmup_steps", "training.warmup_ratio")
     reads = ("training.lr_scheduler_type",)
 

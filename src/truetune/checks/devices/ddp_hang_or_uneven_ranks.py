@@ -41,6 +41,8 @@ from truetune.memory.memory_settings import flatten_settings
 class DdpHangOrUnevenRanks(DeviceRule):
     code = "DEV005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         other, world = flatten_settings(self.training.other), self.subject.world

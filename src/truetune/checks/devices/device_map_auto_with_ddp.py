@@ -48,6 +48,7 @@ from truetune.spec.stacks.readers import launches_of_several
 class DeviceMapAutoWithDdp(DeviceRule):
     code = "DEV001"
     severity = "error"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return (

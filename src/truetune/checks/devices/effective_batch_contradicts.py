@@ -54,6 +54,7 @@ from truetune.parsing.limits import SETTINGS
 class EffectiveBatchContradicts(DeviceRule):
     code = "DEV004"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         settings, training = self._deepspeed(), self.training

@@ -62,6 +62,7 @@ FLOAT32_BYTES = 4.0
 class EvalOomLogitsKept(DeviceRule):
     code = "DEV011"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.training.eval_logits_kept is not None:

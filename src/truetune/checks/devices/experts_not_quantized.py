@@ -49,6 +49,7 @@ FUSING_STACKS = ("truetune", "trl", "transformers", "axolotl")
 class ExpertsNotQuantized(DeviceRule):
     code = "DEV012"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         model, other = find_architecture(self.config), flatten_settings(self.training.other)

@@ -50,6 +50,7 @@ STACKS_THAT_SET_STORAGE = ("axolotl", "llama-factory")
 class FsdpQuantizedWeights(DeviceRule):
     code = "DEV008"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         if (

@@ -37,6 +37,7 @@ from truetune.checks.rule import DeviceRule
 class GpusIdle(DeviceRule):
     code = "DEV010"
     severity = "warning"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         visible = len(self.machine.visible)

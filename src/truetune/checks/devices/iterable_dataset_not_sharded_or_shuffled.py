@@ -45,6 +45,8 @@ from truetune.memory.memory_settings import flatten_settings
 class IterableDatasetNotShardedOrShuffled(DeviceRule):
     code = "DEV006"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         other, world = flatten_settings(self.training.other), self.subject.world

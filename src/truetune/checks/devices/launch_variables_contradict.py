@@ -42,6 +42,7 @@ BOUNDS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("LOCAL_RA
 class LaunchVariablesContradict(DeviceRule):
     code = "DEV003"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         environment = self.machine.environment

@@ -60,6 +60,7 @@ SHOWN_PARTS = 4
 class RunDoesNotFit(DeviceRule):
     code = "DEV007"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         gpu_bytes = self._smallest_gpu()

@@ -38,6 +38,7 @@ from truetune.checks.rule import DeviceRule
 class VisibleDevicesWrong(DeviceRule):
     code = "DEV002"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         value, have = self.machine.environment.get("CUDA_VISIBLE_DEVICES"), len(self.machine.gpus)

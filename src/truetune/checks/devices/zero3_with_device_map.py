@@ -38,6 +38,7 @@ from truetune.checks.rule import DeviceRule
 class Zero3WithDeviceMap(DeviceRule):
     code = "DEV009"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         device_map, zero3 = self.training.device_map, self.training.deepspeed_stage == 3

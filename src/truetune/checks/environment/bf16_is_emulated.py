@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
-from truetune.checks.unmet import HIP, NO_GPU
+from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 # Not a choice: Ampere is the first generation with bf16 units. A T4 (7.5) and a V100 (7.0) have none: torch
 # takes slow paths there.
@@ -47,6 +47,7 @@ FIRST_CAPABILITY_WITH_BF16 = (8, 0)
 class Bf16IsEmulated(EnvironmentRule):
     code = "ENV006"
     severity = "warning"
+    since = "0.1.0"
     of_torch = True
 
     def unmet(self) -> Unmet | None:

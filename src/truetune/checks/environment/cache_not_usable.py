@@ -44,6 +44,7 @@ FALSE_VALUES = ("", "0", "false", "no", "off")
 class CacheNotUsable(EnvironmentRule):
     code = "ENV007"
     severity = "error"
+    since = "0.1.0"
 
     def figure(self) -> str:
         free = self.subject.cache_free

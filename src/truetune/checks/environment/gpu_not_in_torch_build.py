@@ -36,12 +36,13 @@ from collections.abc import Iterable, Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EnvironmentRule
-from truetune.checks.unmet import HIP, NO_GPU
+from truetune.checks.unmet_reasons import HIP, NO_GPU
 
 
 class GpuNotInTorchBuild(EnvironmentRule):
     code = "ENV005"
     severity = "error"
+    since = "0.1.0"
     of_torch = True
 
     def unmet(self) -> Unmet | None:

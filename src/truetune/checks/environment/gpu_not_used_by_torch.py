@@ -41,6 +41,7 @@ from truetune.doctor.environment import Torch
 class GpuNotUsedByTorch(EnvironmentRule):
     code = "ENV004"
     severity = "error"
+    since = "0.1.0"
     of_torch = True
 
     def unmet(self) -> Unmet | None:

@@ -45,6 +45,7 @@ MIN_OPEN_FILES = 1024
 class LimitsTooLow(EnvironmentRule):
     code = "ENV008"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.shared is not None or self.subject.files is not None:

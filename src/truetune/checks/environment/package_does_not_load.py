@@ -53,6 +53,7 @@ REMEDY_BY_MODULE = {
 class PackageDoesNotLoad(EnvironmentRule):
     code = "ENV003"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.loads:

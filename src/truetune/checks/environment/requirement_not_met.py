@@ -43,6 +43,7 @@ from truetune.doctor.environment import Requirement
 class RequirementNotMet(EnvironmentRule):
     code = "ENV002"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.requirements:

@@ -36,6 +36,7 @@ from truetune.checks.rule import EnvironmentRule
 class TextIsNotUtf8(EnvironmentRule):
     code = "ENV010"
     severity = "warning"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return f"text files are opened as {self.subject.encoding}"

@@ -57,6 +57,7 @@ NAMES_OF_THIS_MACHINE = ("localhost", "127.0.0.1", "*")
 class VariablesThatHurt(EnvironmentRule):
     code = "ENV009"
     severity = "warning"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return (

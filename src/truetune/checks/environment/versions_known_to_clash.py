@@ -40,6 +40,7 @@ from truetune.checks.rule import EnvironmentRule
 class VersionsKnownToClash(EnvironmentRule):
     code = "ENV001"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         listed = {name for clash in VERSION_CLASHES for name in clash.versions}

@@ -54,6 +54,7 @@ MIN_UNREAD_SHARE = 0.05
 class AnswersLookRightButDoNotParse(EvaluationRule):
     code = "EVAL009"
     severity = "warning"
+    since = "0.1.0"
     of_parser = True
 
     def unmet(self) -> Unmet | None:

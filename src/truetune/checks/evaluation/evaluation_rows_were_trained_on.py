@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_KNOWN_WHAT_WAS_TRAINED
+from truetune.checks.unmet_reasons import NOT_KNOWN_WHAT_WAS_TRAINED
 
 # Chosen, not measured: short common rows stand in both sets of any task, and move a mean of losses little. At half,
 # nearly every data set would be a warning; at double, a leak that shows in the score would be a note.
@@ -49,6 +49,7 @@ MAX_SHARE_OF_NOTE = 0.05
 class EvaluationRowsWereTrainedOn(EvaluationRule):
     code = "EVAL004"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         return NOT_KNOWN_WHAT_WAS_TRAINED if self.subject.seen is None else None

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_AGAINST
+from truetune.checks.unmet_reasons import NOT_AGAINST
 
 # The usual level of a test. Both the loss and the answers have to pass it, so that chance does it once in 400 runs.
 MAX_P = 0.05
@@ -57,6 +57,7 @@ MAX_P = 0.05
 class LossIsBetterAnswersAreWorse(EvaluationRule):
     code = "EVAL010"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.other is None or self.subject.change() is None:

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_KNOWN_WHAT_WAS_TRAINED
+from truetune.checks.unmet_reasons import NOT_KNOWN_WHAT_WAS_TRAINED
 
 # Rows of each kind: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8
@@ -51,6 +51,7 @@ MAX_SHARE_OF_OTHER_LOSS = 0.5
 class MemorisedNotLearned(EvaluationRule):
     code = "EVAL003"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         overlap = self.subject.seen

@@ -49,7 +49,7 @@ from typing import Literal
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_AGAINST
+from truetune.checks.unmet_reasons import NOT_AGAINST
 from truetune.generation.evaluation_results import LossChange, ModelMeasurements
 
 # Rows: an exchange test of 8 pairs can reach p = 0.008; of 4 pairs never below 0.12.
@@ -66,6 +66,7 @@ METHODS_WITH_ANSWER_LOSS = (None, "sft")
 class NoBetterThanBase(EvaluationRule):
     code = "EVAL001"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         change = self.subject.change()

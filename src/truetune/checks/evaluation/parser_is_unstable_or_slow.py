@@ -45,6 +45,7 @@ from truetune.checks.rule import EvaluationRule
 class ParserIsUnstableOrSlow(EvaluationRule):
     code = "EVAL008"
     severity = "error"
+    since = "0.1.0"
     of_parser = True
 
     def figure(self) -> str:

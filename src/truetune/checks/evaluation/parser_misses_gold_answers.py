@@ -46,6 +46,8 @@ from truetune.checks.rule import EvaluationRule
 class ParserMissesGoldAnswers(EvaluationRule):
     code = "EVAL005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     of_parser = True
 
     def figure(self) -> str:

@@ -45,6 +45,7 @@ from truetune.checks.rule import EvaluationRule
 class ParserScoresEmptyAnswers(EvaluationRule):
     code = "EVAL007"
     severity = "error"
+    since = "0.1.0"
     of_parser = True
 
     def figure(self) -> str:

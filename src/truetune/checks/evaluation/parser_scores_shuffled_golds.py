@@ -55,6 +55,7 @@ MIN_GOLDS = 5
 class ParserScoresShuffledGolds(EvaluationRule):
     code = "EVAL006"
     severity = "error"
+    since = "0.1.0"
     of_parser = True
 
     def unmet(self) -> Unmet | None:

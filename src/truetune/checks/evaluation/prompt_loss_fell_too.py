@@ -47,7 +47,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_prompts import HELP, gained_like_answers
 from truetune.checks.rule import EvaluationRule
-from truetune.checks.unmet import NOT_AGAINST
+from truetune.checks.unmet_reasons import NOT_AGAINST
 
 # Rows, as of other comparisons with a base: with fewer a bootstrap over rows says nothing of its edges.
 MIN_ROWS = 8

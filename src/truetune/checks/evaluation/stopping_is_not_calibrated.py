@@ -60,6 +60,7 @@ MAX_EXPECTED = 2.0
 class StoppingIsNotCalibrated(EvaluationRule):
     code = "EVAL002"
     severity = "error"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         stops = self.subject.model.stops

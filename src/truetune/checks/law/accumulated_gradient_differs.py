@@ -61,6 +61,8 @@ from truetune.checks.rule import LawRule
 class AccumulatedGradientDiffers(LawRule):
     code = "LAW015"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "gradient-accumulation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -50,6 +50,8 @@ from truetune.checks.rule import LawRule
 class ActivationsLeaveFp16(LawRule):
     code = "LAW026"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "activation-range"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -51,6 +51,8 @@ from truetune.checks.rule import LawRule
 class AdapterWithoutEffect(LawRule):
     code = "LAW025"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "adapter-effect"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -52,6 +52,8 @@ from truetune.checks.rule import LawRule
 class AttentionImplementationMismatch(LawRule):
     code = "LAW005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "attention-implementation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

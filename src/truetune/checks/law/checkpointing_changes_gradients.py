@@ -54,6 +54,7 @@ from truetune.checks.rule import LawRule
 class CheckpointingChangesGradients(LawRule):
     code = "LAW007"
     severity = "error"
+    since = "0.1.0"
     law = "checkpointing"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -54,6 +54,8 @@ from truetune.checks.rule import LawRule
 class EvalLossDependsOnBatchSize(LawRule):
     code = "LAW008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     law = "evaluation-loss"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

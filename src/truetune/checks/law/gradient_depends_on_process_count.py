@@ -47,6 +47,8 @@ from truetune.checks.rule import LawRule
 class GradientDependsOnProcessCount(LawRule):
     code = "LAW016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "process-count"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -50,6 +50,8 @@ from truetune.checks.rule import LawRule
 class KvSharingBrokenWithoutCache(LawRule):
     code = "LAW006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "cache"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

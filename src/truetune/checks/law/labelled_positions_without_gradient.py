@@ -58,6 +58,8 @@ from truetune.checks.rule import LawRule
 class LabelledPositionsWithoutGradient(LawRule):
     code = "LAW013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "loss-targets"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

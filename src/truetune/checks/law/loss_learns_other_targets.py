@@ -66,6 +66,8 @@ SHIFTED_SHARE = 0.9
 class LossLearnsOtherTargets(LawRule):
     code = "LAW011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "loss-targets"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -51,6 +51,7 @@ from truetune.checks.rule import LawRule
 class LossNotFiniteAtTheStart(LawRule):
     code = "LAW027"
     severity = "error"
+    since = "0.1.0"
     law = "loss-alive"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ from truetune.checks.rule import LawRule
 class OptimizerMissesTrainedTensors(LawRule):
     code = "LAW019"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "gradient-flow"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

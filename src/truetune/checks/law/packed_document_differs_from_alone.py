@@ -61,6 +61,7 @@ from truetune.checks.rule import LawRule
 class PackedDocumentDiffersFromAlone(LawRule):
     code = "LAW004"
     severity = "error"
+    since = "0.1.0"
     law = "packed-alone"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -61,6 +61,8 @@ CHAT_COLUMNS = ("messages", "conversations", "prompt", "completion", "instructio
 class PackedDocumentsSeeEachOther(LawRule):
     code = "LAW003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "packing-isolation"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

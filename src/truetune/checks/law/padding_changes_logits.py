@@ -49,6 +49,8 @@ from truetune.checks.rule import LawRule
 class PaddingChangesLogits(LawRule):
     code = "LAW001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "padding-invariance"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -49,6 +49,8 @@ from truetune.checks.rule import LawRule
 class PolicyDiffersFromItsReference(LawRule):
     code = "LAW022"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "dpo-start"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -54,6 +54,8 @@ from truetune.checks.rule import LawRule
 class PrecomputedReferenceStale(LawRule):
     code = "LAW023"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "precomputed-reference"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

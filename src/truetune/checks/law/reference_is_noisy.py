@@ -54,6 +54,8 @@ from truetune.checks.rule import LawRule
 class ReferenceIsNoisy(LawRule):
     code = "LAW009"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     law = "reference-dropout"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

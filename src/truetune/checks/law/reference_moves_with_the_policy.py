@@ -49,6 +49,8 @@ from truetune.checks.rule import LawRule
 class ReferenceMovesWithThePolicy(LawRule):
     code = "LAW024"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "reference-still"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -46,6 +46,8 @@ from truetune.checks.rule import LawRule
 class RowsOfABatchSeeEachOther(LawRule):
     code = "LAW002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "batch-composition"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

@@ -50,6 +50,8 @@ from truetune.checks.rule import LawRule
 class SavedModelDiffers(LawRule):
     code = "LAW010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     law = "save-load"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

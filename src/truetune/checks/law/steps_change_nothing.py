@@ -46,6 +46,8 @@ from truetune.checks.rule import LawRule
 class StepsChangeNothing(LawRule):
     code = "LAW021"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     law = "optimizer-step"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

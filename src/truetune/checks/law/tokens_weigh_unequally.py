@@ -61,6 +61,8 @@ from truetune.checks.rule import LawRule
 class TokensWeighUnequally(LawRule):
     code = "LAW014"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     law = "loss-weights"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

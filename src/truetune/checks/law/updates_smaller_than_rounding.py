@@ -45,6 +45,8 @@ from truetune.checks.rule import LawRule
 class UpdatesSmallerThanRounding(LawRule):
     code = "LAW020"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     law = "update-rounding"
 
     def broken(self, value: float, tolerance: float, evidence: dict[str, Any]) -> Iterator[Finding]:

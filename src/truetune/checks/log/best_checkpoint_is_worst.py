@@ -53,6 +53,8 @@ from truetune.logs.metrics import lower_is_better
 class BestCheckpointIsWorst(LogRule):
     code = "LOG021"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.subject.number("best_metric") is None:

@@ -43,7 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import too_few
+from truetune.checks.unmet_reasons import too_few
 from truetune.logs.log import Curve
 
 MIN_POINTS = 10
@@ -53,6 +53,7 @@ ALL = 0.98
 class DpoAccuracyAtOnce(LogRule):
     code = "LOG026"
     severity = "warning"
+    since = "0.1.0"
     kinds = ("preference",)
     needs = ("rewards/accuracies",)
 

@@ -53,6 +53,7 @@ SOME, MUCH = 0.2, 0.5
 class DpoChosenFalls(LogRule):
     code = "LOG025"
     severity = "warning"
+    since = "0.1.0"
     kinds = ("preference",)
     needs = ("logps/chosen", "logps/rejected")
     least = MIN_POINTS

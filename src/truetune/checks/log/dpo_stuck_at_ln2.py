@@ -67,6 +67,7 @@ USUAL_RATE = 5e-6
 class DpoStuckAtLn2(LogRule):
     code = "LOG024"
     severity = "error"
+    since = "0.1.0"
     kinds = ("preference", "reinforcement")
     needs = ("rewards/margins",)
     least = 3

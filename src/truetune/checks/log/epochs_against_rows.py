@@ -53,6 +53,7 @@ PIECE = 256
 class EpochsAgainstRows(LogRule):
     code = "LOG020"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         log = self.subject

@@ -60,6 +60,7 @@ class Border(NamedTuple):
 class EvalEqualsTrain(LogRule):
     code = "LOG017"
     severity = "warning"
+    since = "0.1.0"
     kinds = ("language",)
     needs = ("loss", "eval_loss")
 

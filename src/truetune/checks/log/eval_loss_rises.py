@@ -52,6 +52,8 @@ RISE, SOME_RISE = 1.05, 1.02
 class EvalLossRises(LogRule):
     code = "LOG015"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     kinds = ("language", "preference")
     needs = ("eval_loss",)
     least = 3

@@ -50,6 +50,7 @@ TIMES = {
 class EvalWithoutLoss(LogRule):
     code = "LOG016"
     severity = "warning"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         log = self.subject

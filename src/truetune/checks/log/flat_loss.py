@@ -71,6 +71,7 @@ MIN_RATED, MIN_EPOCHS = 5, 20
 class FlatLoss(LogRule):
     code = "LOG006"
     severity = "warning"
+    since = "0.1.0"
     moot_where = ("loss-diverges",)
     kinds = ("language",)
     needs = ("loss",)

@@ -56,6 +56,7 @@ TIMES = 10.0
 class GradNormExplodes(LogRule):
     code = "LOG013"
     severity = "warning"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing", "nan-hidden-by-logging-filter")
     needs = ("grad_norm",)
     least = MIN_POINTS

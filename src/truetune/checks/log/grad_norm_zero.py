@@ -59,6 +59,8 @@ THROUGH_CHECKPOINTS = (
 class GradNormZero(LogRule):
     code = "LOG005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     needs = ("grad_norm",)
     least = 2
 

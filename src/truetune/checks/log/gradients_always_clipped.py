@@ -48,6 +48,7 @@ TIMES = 10.0
 class GradientsAlwaysClipped(LogRule):
     code = "LOG014"
     severity = "info"
+    since = "0.1.0"
     needs = ("grad_norm",)
     least = MIN_POINTS
 

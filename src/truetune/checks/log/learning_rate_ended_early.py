@@ -54,6 +54,8 @@ LEAP = 3.0
 class LearningRateEndedEarly(LogRule):
     code = "LOG012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     needs = ("learning_rate",)
     least = MIN_POINTS
 

@@ -54,6 +54,8 @@ TRIAL = 10
 class LearningRateNeverPeaked(LogRule):
     code = "LOG011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     needs = ("learning_rate",)
     least = 3
 

@@ -53,7 +53,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import OTHER_LOSS
+from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.log import Curve
 from truetune.logs.sums import parts_of, summed_over
 
@@ -66,6 +66,7 @@ MOST = 1_000_000
 class LossAboveUniform(LogRule):
     code = "LOG023"
     severity = "error"
+    since = "0.1.0"
     kinds = ("language",)
     needs = ("loss",)
 

@@ -45,7 +45,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.log.loss_above_uniform import MOST, TIMES
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import OTHER_LOSS
+from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.log import Curve
 from truetune.logs.sums import parts_of, summed_over
 

@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import RESUMED, too_few
+from truetune.checks.unmet_reasons import RESUMED, too_few
 from truetune.logs.log import Curve
 from truetune.logs.seams import fresh_starts
 from truetune.logs.stats import ends, mad, noise, rolling, runs, shift, thin
@@ -64,6 +64,8 @@ def jumps_at_once(loss: Curve) -> bool:
 class LossDiverges(LogRule):
     code = "LOG007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")
     needs = ("loss",)

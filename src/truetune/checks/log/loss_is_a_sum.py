@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import OTHER_LOSS, too_few
+from truetune.checks.unmet_reasons import OTHER_LOSS, too_few
 from truetune.logs.sums import FALL, MIN_EVALUATIONS, summed_over
 
 

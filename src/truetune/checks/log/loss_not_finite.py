@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import LOGGED_BY
+from truetune.checks.unmet_reasons import LOGGED_BY
 from truetune.logs.log import Curve
 
 LOSSES = ("loss", "eval_loss")
@@ -63,6 +63,8 @@ THE_FIRST_UPDATE = (
 class LossNotFinite(LogRule):
     code = "LOG004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         logged = any(self.subject.curve(name) for name in LOSSES)

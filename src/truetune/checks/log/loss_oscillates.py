@@ -56,6 +56,7 @@ CYCLES = 6
 class LossOscillates(LogRule):
     code = "LOG009"
     severity = "warning"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)

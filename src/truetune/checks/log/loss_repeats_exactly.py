@@ -42,7 +42,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import too_few
+from truetune.checks.unmet_reasons import too_few
 from truetune.logs.log import Floats
 
 MIN_REPEATS = 10
@@ -53,6 +53,7 @@ DIGITS = 1_000
 class LossRepeatsExactly(LogRule):
     code = "LOG022"
     severity = "error"
+    since = "0.1.0"
     kinds = ("language",)
     needs = ("loss",)
     least = 2 * MIN_REPEATS

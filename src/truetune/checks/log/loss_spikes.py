@@ -43,7 +43,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure, steps
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import OTHER_LOSS, RESUMED
+from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
 from truetune.logs.log import Floats
 from truetune.logs.seams import fresh_starts
 from truetune.logs.stats import MAD, rolling, runs
@@ -57,6 +57,8 @@ CHANCE = 0.01
 class LossSpikes(LogRule):
     code = "LOG008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)

@@ -89,6 +89,8 @@ class Zeros(NamedTuple):
 class NanHiddenByLoggingFilter(LogRule):
     code = "LOG003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language", "preference", "reward")
     needs = ("loss",)

@@ -49,7 +49,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import too_few
+from truetune.checks.unmet_reasons import too_few
 from truetune.logs.log import Curve
 from truetune.logs.reinforcement import cut, is_dead, without_signal
 

@@ -45,7 +45,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import too_few
+from truetune.checks.unmet_reasons import too_few
 from truetune.logs.seams import MIN_LOSSES, MIN_RATES, fresh_starts
 
 SAYS = {
@@ -58,6 +58,8 @@ SAYS = {
 class ResumeStartsFresh(LogRule):
     code = "LOG018"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     needs = ("loss",)
 
     def unmet(self) -> Unmet | None:

@@ -44,7 +44,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import LOG_MORE, OTHER_LOSS
+from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import noise
 
@@ -61,6 +61,7 @@ DIFFER = 0.8
 class ShortcutLoss(LogRule):
     code = "LOG010"
     severity = "warning"
+    since = "0.1.0"
     moot_where = ("loss-climbs-above-guessing",)
     kinds = ("language",)
     needs = ("loss",)

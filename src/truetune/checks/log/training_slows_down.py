@@ -39,7 +39,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.drawing import figure
 from truetune.checks.rule import LogRule
-from truetune.checks.unmet import LOGGED_BY, too_few
+from truetune.checks.unmet_reasons import LOGGED_BY, too_few
 from truetune.logs.log import EMPTY, Curve
 from truetune.logs.stats import ends, shift, thin
 
@@ -50,6 +50,7 @@ TIMES = 2.0
 class TrainingSlowsDown(LogRule):
     code = "LOG019"
     severity = "info"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         count = int(self._rate()[1].step.size)

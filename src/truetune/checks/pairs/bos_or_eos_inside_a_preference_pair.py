@@ -39,8 +39,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CONTROL_TOKENS
-from truetune.checks.places import at_token, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import at_token, side_of
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import CONTENT
 
@@ -50,6 +50,8 @@ SIDES = ("chosen", "rejected")
 class BosOrEosInsideAPreferencePair(PairRule):
     code = "PREF006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

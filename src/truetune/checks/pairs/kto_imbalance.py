@@ -58,6 +58,8 @@ NOTE_TIMES, WARNING_TIMES = 1.1, 2.0
 class KtoImbalance(DataRule):
     code = "PREF010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

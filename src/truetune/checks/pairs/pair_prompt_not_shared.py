@@ -39,8 +39,8 @@ from collections.abc import Callable, Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_rejected, in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_rejected, in_row
 from truetune.data.conversation import Conversation, Message
 from truetune.encoding.batch import Batch
 
@@ -65,6 +65,8 @@ PromptFault = tuple[str, str, Callable[[Batch, Conversation, str], Case]]
 class PairPromptNotShared(PairRule):
     code = "PREF007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -34,8 +34,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_example, side_of
 from truetune.encoding.batch import Batch, Example
 
 # Chosen, not measured: of logged answers a few are cut off, on either side. From a tenth on, "has
@@ -47,6 +47,8 @@ ERROR_SHARE = 0.1
 class PairSideNotTerminated(PairRule):
     code = "PREF005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

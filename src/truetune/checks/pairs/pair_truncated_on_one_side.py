@@ -49,8 +49,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import tokens_not_counted
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
-from truetune.checks.places import in_example, side_of
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_example, side_of
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
@@ -58,6 +58,8 @@ from truetune.encoding.batch import Batch
 class PairTruncatedOnOneSide(PairRule):
     code = "PREF004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (CUT_ACTIONS,)
 
     def __init__(self, setup: Setup) -> None:

@@ -48,6 +48,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
 from truetune.checks.pairs.evidence.token_edits import (
     Ids,
@@ -56,9 +57,8 @@ from truetune.checks.pairs.evidence.token_edits import (
     min_edits,
     without_common_ends,
 )
-from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.similar import Grown
+from truetune.checks.token_cases import in_example
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: one word in twenty. At 0.9 short answers that differ in one word of ten
@@ -80,6 +80,8 @@ MAX_STEPS = 20_000_000
 class PairsLackDiversity(PairRule):
     code = "PREF009"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

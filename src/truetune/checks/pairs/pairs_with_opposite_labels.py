@@ -44,9 +44,9 @@ from numpy.typing import NDArray
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
-from truetune.checks.similar import Grown
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 
@@ -62,6 +62,8 @@ NOTHING_TO_COMPARE = Unmet(
 class PairsWithOppositeLabels(PairRule):
     code = "PREF008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -39,9 +39,9 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.rule import PairRule, Setup
-from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
 # Chosen, not measured: a word more or less is no length that a model could go by.
@@ -57,6 +57,8 @@ WARNING_SHARE, NOTE_SHARE = 0.75, 0.6
 class PreferenceLengthBias(PairRule):
     code = "PREF003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

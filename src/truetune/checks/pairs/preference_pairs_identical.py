@@ -46,8 +46,8 @@ from truetune.checks.pairs.evidence.pair_sides import (
     pair_length_limit,
     pair_texts,
 )
-from truetune.checks.places import at_answer
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import at_answer
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.spec.run import Severity
@@ -77,6 +77,8 @@ def _differ_by_spaces(row: Conversation | None) -> bool:
 class PreferencePairsIdentical(PairRule):
     code = "PREF001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

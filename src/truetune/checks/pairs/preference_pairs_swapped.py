@@ -53,8 +53,8 @@ from truetune.checks.pairs.evidence.bad_answer_signs import (
     is_cut,
 )
 from truetune.checks.pairs.evidence.pair_sides import PairTexts, pair_texts, wilson_interval
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 
@@ -86,6 +86,8 @@ MAX_HARMFUL_SHARE = 0.05
 class PreferencePairsSwapped(PairRule):
     code = "PREF002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

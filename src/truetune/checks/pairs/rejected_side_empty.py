@@ -38,8 +38,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
-from truetune.checks.places import in_rejected
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
+from truetune.checks.token_cases import in_rejected
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.template import REASONING_KEYS
@@ -53,6 +53,8 @@ ERROR_SHARE = 0.1
 class RejectedSideEmpty(PairRule):
     code = "PREF011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

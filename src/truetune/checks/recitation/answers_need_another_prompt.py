@@ -61,6 +61,8 @@ REMEDY = (
 class AnswersNeedAnotherPrompt(RecitationRule):
     code = "REC007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = learned_answers(self.subject)

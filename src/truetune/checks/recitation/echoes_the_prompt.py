@@ -57,6 +57,8 @@ from truetune.checks.rule import RecitationRule
 class EchoesThePrompt(RecitationRule):
     code = "REC004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = learned_answers(self.subject)

@@ -54,6 +54,8 @@ MIN_STEPS = 60
 class LossDoesNotFall(RecitationRule):
     code = "REC005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         recitation = read_recitation(self.subject)

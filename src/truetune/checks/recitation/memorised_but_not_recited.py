@@ -56,6 +56,8 @@ from truetune.checks.rule import RecitationRule
 class MemorisedButNotRecited(RecitationRule):
     code = "REC006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = learned_answers(self.subject)

@@ -52,6 +52,8 @@ from truetune.checks.shorten_text import quote_shortened
 class PreferenceMarginDoesNotGrow(RecitationRule):
     code = "REC008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         pairs = read_recitation(self.subject).get("pairs", ())

@@ -58,6 +58,8 @@ from truetune.checks.rule import RecitationRule
 class RecitesAnotherField(RecitationRule):
     code = "REC003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = learned_answers(self.subject)

@@ -59,6 +59,8 @@ from truetune.checks.rule import RecitationRule
 class RecitesButNeverStops(RecitationRule):
     code = "REC001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         recited = self._recited_whole()

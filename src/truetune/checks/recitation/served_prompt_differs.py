@@ -63,6 +63,7 @@ MAX_IDS_BESIDE_TEXT = 3
 class ServedPromptDiffers(RecitationRule):
     code = "REC009"
     severity = "error"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         recitation = read_recitation(self.subject)

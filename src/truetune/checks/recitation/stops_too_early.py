@@ -54,6 +54,8 @@ from truetune.checks.rule import RecitationRule
 class StopsTooEarly(RecitationRule):
     code = "REC002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def findings(self) -> Iterator[Finding]:
         rows = learned_answers(self.subject)

@@ -43,9 +43,9 @@ from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
+from truetune.checks.token_cases import in_row
 from truetune.encoding.batch import Batch
 
 # Of 20 rows with two classes at even odds, 19 or 20 are of one class in one

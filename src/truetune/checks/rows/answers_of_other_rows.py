@@ -36,7 +36,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from truetune.checks.affinity import Affinity
 from truetune.checks.displaced_answers import (
     MIN_PAIRS,
     Shift,
@@ -50,6 +49,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.sampled_answers import last_answer, last_question
+from truetune.checks.word_affinity import Affinity
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 

@@ -42,14 +42,16 @@ import numpy as np
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_example
 from truetune.encoding.batch import Batch
 
 
 class BoundaryTokenMerge(DataRule):
     code = "ROW011"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

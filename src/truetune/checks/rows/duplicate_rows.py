@@ -42,8 +42,8 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.similar import Grown, near_copies
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -64,6 +64,8 @@ WARNING_SHARE = 0.02
 class DuplicateRows(DataRule):
     code = "ROW007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

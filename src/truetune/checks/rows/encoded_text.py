@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.answer_texts import prompt_of
 from truetune.checks.code_texts import ABOUT_CODE, CODE
-from truetune.checks.encodings import encoding_of
+from truetune.checks.encoded_texts import encoding_of
 from truetune.checks.findings import Finding
 from truetune.checks.row_texts import RowText, RowTextRule, TextFault
 from truetune.data.conversation import Conversation

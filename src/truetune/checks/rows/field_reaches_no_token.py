@@ -55,8 +55,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS
-from truetune.checks.places import in_message
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_message
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.lost_fields import FieldTracker, LostField

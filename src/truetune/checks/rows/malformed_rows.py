@@ -33,8 +33,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import of_problem
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
 
@@ -42,6 +42,8 @@ from truetune.encoding.batch import Batch
 class MalformedRows(DataRule):
     code = "ROW013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -41,14 +41,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE
-from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character
 from truetune.encoding.batch import Batch
 
 
 class ResponseMarkerNotFound(DataRule):
     code = "ROW012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -38,8 +38,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS
-from truetune.checks.places import of_problem
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import of_problem
 from truetune.encoding.batch import Batch
 
 NO_ROLE = "none at all"
@@ -48,6 +48,8 @@ NO_ROLE = "none at all"
 class RoleAliasDropped(DataRule):
     code = "ROW003"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("special-token-in-structure",)
 
     def __init__(self, setup: Setup) -> None:

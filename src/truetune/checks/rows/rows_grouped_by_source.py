@@ -39,8 +39,8 @@ from truetune.checks.by_trainer import ByFact, Judged
 from truetune.checks.column_runs import KeyColumns
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
+from truetune.checks.near_copies import Grown
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.similar import Grown
 from truetune.encoding.batch import Batch
 
 # The difference of two means over n pairs is known to about 1/sqrt(n) of its spread: of 100 rows,
@@ -86,6 +86,8 @@ class NumberTokens:
 class RowsGroupedBySource(DataRule):
     code = "ROW008"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (
         ByFact(
             "shuffles",

@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.shared_text import Shared, Tokens, shared_tokens
+from truetune.checks.shared_tokens import Shared, Tokens, shared_tokens
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 

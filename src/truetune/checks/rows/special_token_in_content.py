@@ -43,8 +43,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS, NO_CONTROL_TOKENS
-from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_token
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
 
@@ -64,6 +64,8 @@ IS_CONTENT[
 class SpecialTokenInContent(DataRule):
     code = "ROW009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -40,8 +40,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CONTROL_TOKENS
-from truetune.checks.places import at_character, last_example, message_start
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character, last_example, message_start
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.forged_tokens import find_forged_token
@@ -51,6 +51,7 @@ from truetune.encoding.text_pieces import any_of
 class SpecialTokenInStructure(DataRule):
     code = "ROW014"
     severity = "error"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

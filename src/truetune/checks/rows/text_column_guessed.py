@@ -34,8 +34,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_PLAIN_ROWS
-from truetune.checks.places import in_row
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.token_cases import in_row
 from truetune.data.columns import find_only_text_column
 from truetune.encoding.batch import Batch
 

@@ -42,8 +42,8 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.traced_json import json_body
@@ -52,6 +52,8 @@ from truetune.render.traced_json import json_body
 class ToolArgumentsDoubleEncoded(DataRule):
     code = "ROW010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

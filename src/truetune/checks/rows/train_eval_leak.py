@@ -41,8 +41,8 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.measurement import Measurement, counted
+from truetune.checks.near_copies import near_in
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
-from truetune.checks.similar import near_in
 from truetune.data.conversation import Conversation, Origin
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
@@ -61,6 +61,8 @@ LEAKS = {
 class TrainEvalLeak(DataRule):
     code = "ROW006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

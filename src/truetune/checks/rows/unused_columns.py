@@ -48,6 +48,8 @@ from truetune.errors import MAX_NAMED, name_list, shortened
 class UnusedColumns(DataRule):
     code = "ROW004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

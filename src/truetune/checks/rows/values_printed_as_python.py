@@ -62,9 +62,9 @@ from dataclasses import replace
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import at_character, side_of
 from truetune.checks.printed_values import PrintedValues
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character, side_of
 from truetune.encoding.batch import Batch, Example
 from truetune.errors import shortened
 

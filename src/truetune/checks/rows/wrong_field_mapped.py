@@ -40,8 +40,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_row
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.fingerprint import text_of
@@ -56,6 +56,8 @@ ROLE_MARKER = re.compile(
 class WrongFieldMapped(DataRule):
     code = "ROW005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

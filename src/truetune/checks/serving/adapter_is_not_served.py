@@ -46,6 +46,8 @@ from truetune.checks.serving.strength_verdicts import describe_strength, explain
 class AdapterIsNotServed(ServingRule):
     code = "SRV008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

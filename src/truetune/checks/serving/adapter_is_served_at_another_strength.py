@@ -54,6 +54,8 @@ from truetune.checks.serving.strength_verdicts import (
 class AdapterIsServedAtAnotherStrength(ServingRule):
     code = "SRV009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

@@ -44,6 +44,7 @@ from truetune.checks.rule import ServingRule
 class ContextIsShorterThanTraining(ServingRule):
     code = "SRV011"
     severity = "warning"
+    since = "0.1.0"
     part = "context"
 
     def unmet(self) -> Unmet | None:

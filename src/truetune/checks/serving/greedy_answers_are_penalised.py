@@ -49,6 +49,7 @@ from truetune.checks.shorten_text import quote_shortened
 class GreedyAnswersArePenalised(ServingRule):
     code = "SRV006"
     severity = "warning"
+    since = "0.1.0"
     part = "sampling"
 
     def unmet(self) -> Unmet | None:

@@ -52,6 +52,7 @@ SHOWN_ANSWERS = 3
 class GreedyAnswersDiffer(ServingRule):
     code = "SRV007"
     severity = "warning"
+    since = "0.1.0"
     part = "repeats"
 
     def unmet(self) -> Unmet | None:

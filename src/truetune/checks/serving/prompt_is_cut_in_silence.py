@@ -44,6 +44,7 @@ from truetune.checks.rule import ServingRule
 class PromptIsCutInSilence(ServingRule):
     code = "SRV012"
     severity = "error"
+    since = "0.1.0"
     part = "context"
 
     def unmet(self) -> Unmet | None:

@@ -50,6 +50,7 @@ from truetune.checks.shorten_text import quote_shortened
 class SamplingDefaults(ServingRule):
     code = "SRV005"
     severity = "info"
+    since = "0.1.0"
     part = "sampling"
 
     def unmet(self) -> Unmet | None:

@@ -47,13 +47,14 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ServingRule
 from truetune.checks.shorten_text import quote_shortened
-from truetune.checks.unmet import SEEN_BY
+from truetune.checks.unmet_reasons import SEEN_BY
 from truetune.generation.server_observations import AnswerEnd, ServerStops
 
 
 class ServedStopIsMissing(ServingRule):
     code = "SRV004"
     severity = "error"
+    since = "0.1.0"
     part = "stopping"
 
     def unmet(self) -> Unmet | None:

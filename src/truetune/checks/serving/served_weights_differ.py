@@ -56,6 +56,7 @@ MAX_SHARE_OF_EFFECT = 0.5
 class ServedWeightsDiffer(ServingRule):
     code = "SRV010"
     severity = "warning"
+    since = "0.1.0"
     part = "strength"
 
     def unmet(self) -> Unmet | None:

@@ -52,6 +52,8 @@ from truetune.generation.server_observations import PromptComparison
 class ServerBuildsAnotherPrompt(ServingRule):
     code = "SRV001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

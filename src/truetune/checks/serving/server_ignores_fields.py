@@ -40,6 +40,7 @@ from truetune.checks.rule import ServingRule
 class ServerIgnoresFields(ServingRule):
     code = "SRV013"
     severity = "info"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return "0 fields of a request were found to be taken without effect"

@@ -49,6 +49,8 @@ from truetune.generation.server_observations import PromptComparison
 class ServerPromptHasAnotherLength(ServingRule):
     code = "SRV002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         unmet = super().unmet()

@@ -45,6 +45,7 @@ from truetune.checks.rule import ServingRule
 class ServerRefusesATrainedPrompt(ServingRule):
     code = "SRV003"
     severity = "warning"
+    since = "0.1.0"
 
     def figure(self) -> str:
         return f"0 of {len(self.subject.prompts):,} chats are refused"

@@ -74,6 +74,7 @@ OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", steps)
 class AccumulatedLossNotDivided(SourceRule):
     code = "SRC055"
     severity = "warning"
+    since = "0.1.0"
     looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:

@@ -49,6 +49,7 @@ CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
 class AdapterLeavesHeadOut(SourceRule):
     code = "SRC066"
     severity = "error"
+    since = "0.1.0"
     looks_at = calls_of("calls of get_peft_model", "peft.get_peft_model")
 
     def findings(self) -> Iterator[Finding]:

@@ -58,6 +58,8 @@ LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretraine
 class AdapterLoadedFrozen(SourceRule):
     code = "SRC016"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = calls_of("adapters that are made or loaded", *LOADED, *WRAPS)
 
     def findings(self) -> Iterator[Finding]:

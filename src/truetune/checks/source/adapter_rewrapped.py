@@ -63,6 +63,7 @@ def _wraps(module: Module) -> Iterator[Call]:
 class AdapterRewrapped(SourceRule):
     code = "SRC020"
     severity = "error"
+    since = "0.1.0"
     looks_at = CodePlaces("adapters that are put on a model", _wraps)
 
     def findings(self) -> Iterator[Finding]:

@@ -107,6 +107,8 @@ def _configs_beside_tokens(module: Module) -> Iterator[Call]:
 class AddedTokensLeftFrozen(SourceRule):
     code = "SRC052"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("LoRA configs beside added tokens", _configs_beside_tokens)
 
     def findings(self) -> Iterator[Finding]:

@@ -55,6 +55,7 @@ def _setup_calls(module: Module) -> Iterator[Call]:
 class AppendResultAsValue(SourceRule):
     code = "SRC018"
     severity = "error"
+    since = "0.1.0"
     looks_at = CodePlaces("settings and trainers that are made", _setup_calls)
 
     def findings(self) -> Iterator[Finding]:

@@ -55,6 +55,8 @@ OLDER = Unmet("it is about transformers 5 and later, and an older one is asked f
 class ApplyChatTemplateReturnsDict(SourceRule):
     code = "SRC010"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = methods_of("calls of apply_chat_template", "apply_chat_template")
 
     def unmet(self) -> Unmet | None:

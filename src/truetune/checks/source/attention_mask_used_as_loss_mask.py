@@ -64,6 +64,8 @@ def _written(module: Module) -> Iterator[ast.AST]:
 class AttentionMaskUsedAsLossMask(SourceRule):
     code = "SRC057"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("attention masks that are written", _written)
 
     def findings(self) -> Iterator[Finding]:

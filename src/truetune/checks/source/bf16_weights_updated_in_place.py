@@ -51,6 +51,7 @@ SMALL = 1e-4
 class Bf16WeightsUpdatedInPlace(SourceRule):
     code = "SRC060"
     severity = "warning"
+    since = "0.1.0"
     looks_at = calls_of("Adam optimizers that are made", "torch.optim.AdamW", "torch.optim.Adam")
 
     def findings(self) -> Iterator[Finding]:

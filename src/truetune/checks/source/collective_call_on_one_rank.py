@@ -120,6 +120,7 @@ def _places(module: Module) -> Iterator[object]:
 class CollectiveCallOnOneRank(SourceRule):
     code = "SRC050"
     severity = "error"
+    since = "0.1.0"
     looks_at = CodePlaces("calls that wait for all processes", _places)
 
     def findings(self) -> Iterator[Finding]:

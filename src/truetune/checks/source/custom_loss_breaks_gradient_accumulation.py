@@ -79,6 +79,8 @@ OLDER = Unmet(f"it is about transformers {COUNTS_ITEMS} and later, and an older 
 class CustomLossBreaksGradientAccumulation(SourceRule):
     code = "SRC013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("trainers with a compute_loss of their own", own_losses)
 
     def unmet(self) -> Unmet | None:

@@ -81,6 +81,7 @@ def _mapped_models(module: Module) -> Iterator[Call]:
 class DeviceMapInADistributedScript(SourceRule):
     code = "SRC062"
     severity = "error"
+    since = "0.1.0"
     looks_at = CodePlaces("device maps in scripts of several processes", _maps_of_several)
 
     def findings(self) -> Iterator[Finding]:

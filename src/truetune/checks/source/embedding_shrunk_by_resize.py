@@ -64,6 +64,7 @@ ADDS = (
 class EmbeddingShrunkByResize(SourceRule):
     code = "SRC046"
     severity = "warning"
+    since = "0.1.0"
     looks_at = methods_of("calls of resize_token_embeddings", "resize_token_embeddings")
 
     def findings(self) -> Iterator[Finding]:

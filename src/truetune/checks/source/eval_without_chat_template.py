@@ -53,6 +53,7 @@ EVALUATES = ("lm_eval.simple_evaluate", "lm_eval.evaluator.simple_evaluate")
 class EvalWithoutChatTemplate(SourceRule):
     code = "SRC065"
     severity = "warning"
+    since = "0.1.0"
     looks_at = calls_of("calls of simple_evaluate", *EVALUATES)
 
     def findings(self) -> Iterator[Finding]:

@@ -96,6 +96,7 @@ def _is_true(node: ast.AST | None) -> bool:
 class EvaluationKeepsAllLogits(SourceRule):
     code = "SRC061"
     severity = "warning"
+    since = "0.1.0"
     looks_at = CodePlaces(
         "trainers of causal models, or of models that return hidden states", _trainers
     )

@@ -56,6 +56,8 @@ from truetune.source.module import Module
 class FormattingFuncIgnored(SourceRule):
     code = "SRC011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = calls_with(
         "SFTTrainers with formatting_func", ("formatting_func",), "trl.SFTTrainer"
     )

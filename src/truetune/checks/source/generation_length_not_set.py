@@ -73,6 +73,7 @@ LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "gen
 class GenerationLengthNotSet(SourceRule):
     code = "SRC041"
     severity = "warning"
+    since = "0.1.0"
     looks_at = CodePlaces(
         "calls that generate",
         lambda module: (*generations(module), *module.calls(*SAMPLING), *_completions(module)),

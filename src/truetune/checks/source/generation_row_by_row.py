@@ -98,6 +98,8 @@ Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 class GenerationRowByRow(SourceRule):
     code = "SRC043"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = QUESTIONS
 
     def findings(self) -> Iterator[Finding]:

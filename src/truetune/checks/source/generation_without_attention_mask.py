@@ -49,6 +49,8 @@ from truetune.source.edits import set_keyword
 class GenerationWithoutAttentionMask(SourceRule):
     code = "SRC040"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = GENERATIONS
 
     def findings(self) -> Iterator[Finding]:

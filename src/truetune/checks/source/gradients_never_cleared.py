@@ -59,6 +59,8 @@ CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
 class GradientsNeverCleared(SourceRule):
     code = "SRC056"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = OPTIMIZER_STEPS
 
     def findings(self) -> Iterator[Finding]:

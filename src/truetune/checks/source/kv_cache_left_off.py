@@ -104,6 +104,8 @@ def _generating_places(module: Module) -> Iterator[object]:
 class KvCacheLeftOff(SourceRule):
     code = "SRC044"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("calls of a model's generate, and decoding loops", _generating_places)
 
     def findings(self) -> Iterator[Finding]:

@@ -89,6 +89,8 @@ REBUILT = (
 class LabelsCopyInputIds(SourceRule):
     code = "SRC015"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("labels that are set", lambda module: _labels(module))
 
     def findings(self) -> Iterator[Finding]:

@@ -76,6 +76,8 @@ def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
 class LabelsPaddedWithPadToken(SourceRule):
     code = "SRC058"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("fillers of labels", _fillers)
 
     def findings(self) -> Iterator[Finding]:

@@ -70,6 +70,8 @@ MASKED_SHORT = re.compile(r"\[-100\] \* \(len\(.*?\) - 1\) \+ ")
 class LabelsShiftedByHand(SourceRule):
     code = "SRC051"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("labels that are given beside their ids", lambda module: _pairs(module))
 
     def findings(self) -> Iterator[Finding]:

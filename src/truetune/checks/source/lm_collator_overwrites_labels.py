@@ -70,6 +70,8 @@ KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 class LmCollatorOverwritesLabels(SourceRule):
     code = "SRC008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = LM_COLLATORS_MADE
 
     def findings(self) -> Iterator[Finding]:

@@ -53,6 +53,8 @@ def _configs(module: Module) -> Iterator[Call]:
 class LoraTargetNamesJoined(SourceRule):
     code = "SRC017"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("LoRA configs that are made", _configs)
 
     def findings(self) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ from truetune.source.module import Module
 class LrSchedulerSteppedPerProcess(SourceRule):
     code = "SRC014"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = SCHEDULES
 
     def findings(self) -> Iterator[Finding]:

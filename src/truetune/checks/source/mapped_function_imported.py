@@ -79,6 +79,7 @@ def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 class MappedFunctionImported(SourceRule):
     code = "SRC059"
     severity = "info"
+    since = "0.1.0"
     looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapped)
 
     def findings(self) -> Iterator[Finding]:

@@ -56,6 +56,8 @@ MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
 class MergeIntoQuantizedBase(SourceRule):
     code = "SRC049"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = MERGES
 
     def findings(self) -> Iterator[Finding]:

@@ -48,6 +48,8 @@ from truetune.source.module import Module
 class MergeResultDropped(SourceRule):
     code = "SRC048"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = MERGES
 
     def findings(self) -> Iterator[Finding]:

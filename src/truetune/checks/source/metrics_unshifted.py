@@ -145,6 +145,7 @@ PLACES = CodePlaces(
 class MetricsUnshifted(SourceRule):
     code = "SRC047"
     severity = "error"
+    since = "0.1.0"
     looks_at = PLACES
 
     def unmet(self) -> Unmet | None:

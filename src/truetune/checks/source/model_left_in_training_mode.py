@@ -58,6 +58,7 @@ def _switched(module: Module) -> Iterator[Call]:
 class ModelLeftInTrainingMode(SourceRule):
     code = "SRC053"
     severity = "warning"
+    since = "0.1.0"
     looks_at = CodePlaces("models that are switched to training", _switched)
 
     def findings(self) -> Iterator[Finding]:

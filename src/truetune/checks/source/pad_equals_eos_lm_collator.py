@@ -57,6 +57,8 @@ IF_MISSING = "only where the tokenizer has no pad token of its own"
 class PadEqualsEosLmCollator(SourceRule):
     code = "SRC007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = PADS_SET
 
     def findings(self) -> Iterator[Finding]:

@@ -78,6 +78,8 @@ READS_ARGUMENTS = ("transformers.Trainer", "transformers.Seq2SeqTrainer")
 class RemoveUnusedColumnsDropsInput(SourceRule):
     code = "SRC012"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = calls_of("Trainers that are made", *READS_ARGUMENTS)
 
     def findings(self) -> Iterator[Finding]:

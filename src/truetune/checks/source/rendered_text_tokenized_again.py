@@ -76,6 +76,8 @@ def _texts(module: Module) -> Iterator[object]:
 class RenderedTextTokenizedAgain(SourceRule):
     code = "SRC009"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("texts that are tokenized or sent", _texts)
 
     def findings(self) -> Iterator[Finding]:

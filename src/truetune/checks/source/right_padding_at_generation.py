@@ -67,6 +67,8 @@ ENCODES_APART = Unmet(
 class RightPaddingAtGeneration(SourceRule):
     code = "SRC042"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = GENERATIONS
 
     def unmet(self) -> Unmet | None:

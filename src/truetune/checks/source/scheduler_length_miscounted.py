@@ -84,6 +84,8 @@ def _places(module: Module) -> Iterator[object]:
 class SchedulerLengthMiscounted(SourceRule):
     code = "SRC021"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("learning rate schedules", _places)
 
     def findings(self) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ def _parsed(module: Module) -> Iterable[str]:
 class SourceNotParsed(SourceRule):
     code = "SRC006"
     severity = "warning"
+    since = "0.1.0"
     looks_at = CodePlaces("lines that were parsed", _parsed)
 
     def findings(self) -> Iterator[Finding]:

@@ -59,6 +59,8 @@ def _assigned(module: Module) -> Iterator[ast.Assign]:
 class StateDictOverwritten(SourceRule):
     code = "SRC019"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = CodePlaces("assignments to state_dict", _assigned)
 
     def findings(self) -> Iterator[Finding]:

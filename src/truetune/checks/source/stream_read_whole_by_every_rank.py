@@ -85,6 +85,7 @@ def _reads_all(module: Module, rows: ast.expr) -> bool:
 class StreamReadWholeByEveryRank(SourceRule):
     code = "SRC063"
     severity = "error"
+    since = "0.1.0"
     looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
 
     def findings(self) -> Iterator[Finding]:

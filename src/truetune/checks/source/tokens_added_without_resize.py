@@ -63,6 +63,8 @@ RESIZE = (
 class TokensAddedWithoutResize(SourceRule):
     code = "SRC045"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     looks_at = TOKENS_ADDED
 
     def findings(self) -> Iterator[Finding]:

@@ -42,6 +42,8 @@ from truetune.encoding.batch import Batch
 class ChatDataWithoutTemplate(DataRule):
     code = "TPL009"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

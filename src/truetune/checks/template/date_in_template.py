@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_CHATS, no_template
-from truetune.checks.places import at_character, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.token_cases import at_character, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -56,6 +56,8 @@ PROBE_DAYS = (datetime.datetime(2001, 2, 3, 4, 5, 6), datetime.datetime(2030, 11
 class DateInTemplate(DataRule):
     code = "TPL007"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     chats = 0
     first: Batch | None = None
     """Of one chat"""

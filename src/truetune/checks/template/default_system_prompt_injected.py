@@ -44,8 +44,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS, no_template
-from truetune.checks.places import at_character
 from truetune.checks.rule import DataRule, Setup
+from truetune.checks.token_cases import at_character
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -60,6 +60,8 @@ MIN_PROMPT_WORDS = 3
 class DefaultSystemPromptInjected(DataRule):
     code = "TPL006"
     severity = "info"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

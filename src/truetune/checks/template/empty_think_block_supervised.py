@@ -45,8 +45,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_TURN_TRAINED_ALONE
-from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character
 from truetune.encoding.batch import Batch
 
 # As the published templates spell them. A block closes with its own tag, or with that of a channel.
@@ -58,6 +58,8 @@ EMPTY_THINK_BLOCK = re.compile(
 class EmptyThinkBlockSupervised(DataRule):
     code = "TPL005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -41,6 +41,8 @@ from truetune.checks.rule import DataRule
 class GenerationTagMissing(DataRule):
     code = "TPL002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def unmet(self) -> Unmet | None:
         if self.spec.mask_by != "generation-tags":

@@ -39,13 +39,13 @@ from typing import NamedTuple
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_TEMPLATE, NOT_BY_TAGS, PROBES_FAIL
-from truetune.checks.places import at_stop, at_turn, first_answer
 from truetune.checks.rule import DataRule
 from truetune.checks.template.evidence.generation_tags import (
     CLOSE_MARK,
     OPEN_MARK,
     mark_generation_tags,
 )
+from truetune.checks.token_cases import at_stop, at_turn, first_answer
 from truetune.encoding.batch import Batch
 from truetune.errors import TemplateError
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -67,6 +67,8 @@ class TaggedAnswer(NamedTuple):
 class GenerationTagsOffTheTurn(DataRule):
     code = "TPL013"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     judges_without_rows = True
     answer: Case | None = None
     stop: Case | None = None

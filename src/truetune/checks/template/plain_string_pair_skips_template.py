@@ -38,8 +38,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import no_template
-from truetune.checks.places import in_row
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_row
 from truetune.encoding.batch import Batch
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -47,6 +47,8 @@ from truetune.render.probes import ANSWER, QUESTION, chat
 class PlainStringPairSkipsTemplate(DataRule):
     code = "TPL010"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("template", {"own": MOOT}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -43,8 +43,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_turn
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 
@@ -52,6 +52,8 @@ from truetune.render.inference_contract import NO_PROMPT, REWRITTEN
 class PrefixDifferencingMaskMisaligned(DataRule):
     code = "TPL003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -63,6 +63,8 @@ UNKNOWN_BOS = (
 class RenderThenRetokenizeDoubleBos(DataRule):
     code = "TPL008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("doubles_bos", {False: MOOT, None: Judged("warning", UNKNOWN_BOS)}),)
 
     def __init__(self, setup: Setup) -> None:

@@ -49,9 +49,9 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_TURNS
-from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
+from truetune.checks.token_cases import at_turn
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN
 
@@ -59,6 +59,8 @@ from truetune.render.inference_contract import REWRITTEN
 class RewrittenTurnsUntrained(DataRule):
     code = "TPL012"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

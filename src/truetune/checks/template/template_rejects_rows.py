@@ -41,8 +41,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_CHATS, NO_TEMPLATE
-from truetune.checks.refusals import cause_of
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.template_refusals import cause_of
 from truetune.encoding.batch import Batch
 
 SHOWN_CAUSES = 8
@@ -53,6 +53,8 @@ SHOWN_ROLES = 8
 class TemplateRejectsRows(DataRule):
     code = "TPL011"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -52,9 +52,9 @@ from collections.abc import Iterator, Mapping
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
-from truetune.checks.places import at_turn
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
+from truetune.checks.token_cases import at_turn
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.render.inference_contract import REWRITTEN, turn_weights
@@ -64,6 +64,8 @@ from truetune.render.rendering import Rendering, Source
 class ThinkingStrippedFromHistory(DataRule):
     code = "TPL004"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

@@ -41,8 +41,8 @@ from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.needs import NO_CHATS, no_turn_end
-from truetune.checks.places import at_stop, first_answer
 from truetune.checks.rule import DataRule
+from truetune.checks.token_cases import at_stop, first_answer
 from truetune.encoding.batch import Batch
 from truetune.render.tokenizer import Special
 from truetune.spec.run import Severity
@@ -51,6 +51,8 @@ from truetune.spec.run import Severity
 class TurnTerminatorIsNotEos(DataRule):
     code = "TPL001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = ("stop-token-not-trained",)
     by_trainer = (ByFact("template", {"own": MOOT}),)
     chats = 0

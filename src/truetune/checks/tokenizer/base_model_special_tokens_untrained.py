@@ -60,6 +60,8 @@ TINY_NORM_SHARE = 1e-3
 class BaseModelSpecialTokensUntrained(DataRule):
     code = "TOK006"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

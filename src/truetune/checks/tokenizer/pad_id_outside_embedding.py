@@ -48,6 +48,8 @@ NAMED_TOKENS = ("pad", "eos", "bos")
 class PadIdOutsideEmbedding(DataRule):
     code = "TOK004"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 
     def unmet(self) -> Unmet | None:

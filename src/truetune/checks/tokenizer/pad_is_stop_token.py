@@ -53,6 +53,8 @@ from truetune.spec.run import Severity
 class PadIsStopToken(DataRule):
     code = "TOK001"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     judges_without_rows = True
     by_trainer = (
         ByFact("clashing_pad", {"replaced": MOOT}),

@@ -40,6 +40,8 @@ from truetune.render.pad_token import choose_pad_token
 class PadMissing(DataRule):
     code = "TOK002"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (
         ByFact(
             "missing_pad",

@@ -45,6 +45,8 @@ ABSOLUTE_POSITIONS = frozenset(("gpt2", "gpt_neo", "gpt_bigcode", "openai-gpt", 
 class PaddingSide(DataRule):
     code = "TOK003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("pads_on", {"right": MOOT}),)
 
     def figure(self) -> str:

@@ -49,6 +49,8 @@ from truetune.render.tokenizer import Stop
 class StopIdsIncomplete(DataRule):
     code = "TOK005"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
     chats = 0
 

@@ -42,6 +42,9 @@ from truetune.spec.run import Severity
 class TruncationStatePersisted(DataRule):
     code = "TOK007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
+    judges_saved_file = True
     judges_without_rows = True
     by_trainer = (
         ByFact(

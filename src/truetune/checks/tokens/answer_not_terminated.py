@@ -39,8 +39,8 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_TURNS
-from truetune.checks.places import at_character
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_character
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Turn
 
@@ -51,6 +51,8 @@ WHOLE_EXAMPLE = -1
 class AnswerNotTerminated(DataRule):
     code = "LEN008"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     # LLaMA-Factory writes turns with templates of its own, and these end each answer.
     by_trainer = (ByFact("template", {"own": MOOT}),)
 

@@ -38,14 +38,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE, NO_STOPS
-from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_token
 from truetune.encoding.batch import Batch
 
 
 class DuplicateEos(DataRule):
     code = "LEN002"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
 
     def __init__(self, setup: Setup) -> None:
         super().__init__(setup)

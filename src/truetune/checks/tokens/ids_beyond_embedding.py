@@ -40,14 +40,16 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EMBEDDING, NO_EXAMPLE
-from truetune.checks.places import at_token
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import at_token
 from truetune.encoding.batch import Batch
 
 
 class IdsBeyondEmbedding(DataRule):
     code = "LEN007"
     severity = "error"
+    stability = "stable"
+    since = "0.1.0"
     # A trainer that prepares the model resizes its embedding to the tokenizer's vocabulary.
     by_trainer = (ByFact("prepares_model", {True: MOOT}),)
 

@@ -42,6 +42,8 @@ from truetune.encoding.batch import Batch
 
 class NoSupervisedToken(DataRule):
     code = "LEN006"
+    stability = "stable"
+    since = "0.1.0"
     moot_where = (
         "role-alias-dropped",
         "special-token-in-structure",

@@ -40,11 +40,11 @@ import numpy as np
 from truetune.checks.by_trainer import MOOT, ByFact, Judged, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned import ideal_mask
+from truetune.checks.learned_tokens import ideal_mask
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
-from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_example
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 
@@ -59,6 +59,9 @@ UNKNOWN_TRAINER = (
 class SftMaxLengthDefault1024(DataRule):
     code = "LEN005"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    judges_cut = True
     by_trainer = (
         ByFact(
             "cut.action", {"none": MOOT, "count": MOOT, None: Judged("warning", UNKNOWN_TRAINER)}

@@ -43,11 +43,11 @@ import numpy as np
 from truetune.checks.by_trainer import CUT_ACTIONS, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.learned import ideal_mask
+from truetune.checks.learned_tokens import ideal_mask
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
-from truetune.checks.places import in_example
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
+from truetune.checks.token_cases import in_example
 from truetune.data.media import Media
 from truetune.encoding.batch import Batch
 from truetune.render.rendering import Source
@@ -56,6 +56,9 @@ from truetune.render.rendering import Source
 class TruncationCutsTheTerminator(DataRule):
     code = "LEN003"
     severity = "warning"
+    stability = "stable"
+    since = "0.1.0"
+    judges_cut = True
     moot_where = ("pair-truncated-on-one-side",)
     by_trainer = (CUT_ACTIONS,)
 

@@ -23,7 +23,7 @@ from truetune.report.page.html_document import html_document, notebook_frame
 from truetune.report.page.section import Result, Section, SectionMaker
 
 if TYPE_CHECKING:
-    from truetune.checks.report import Report
+    from truetune.checks.reports import Report
 
 SECTIONS: tuple[SectionMaker, ...] = (
     verdict_section.verdict_section,
@@ -41,8 +41,8 @@ SECTIONS: tuple[SectionMaker, ...] = (
 
 def html_page(report: Report) -> str:
     """A whole HTML document; of data it shows as many rows as it has room for."""
-    from truetune.checks.report import DataReport
-    from truetune.checks.run import with_rows
+    from truetune.checks.check_data import with_rows
+    from truetune.checks.reports import DataReport
     from truetune.report.as_json import as_dict
     from truetune.report.page.token_rows import with_raw_text
 

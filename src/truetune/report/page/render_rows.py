@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from truetune.checks.report import TokenView
-from truetune.checks.run import prepare
-from truetune.checks.views import views_of
+from truetune.checks.check_data import prepare
+from truetune.checks.reports import TokenView
+from truetune.checks.token_views import make_token_views
 from truetune.data.conversation import Conversation
 from truetune.encoding.batch import Batch
 from truetune.encoding.encoder import Encoder
@@ -113,7 +113,7 @@ class RowRenderer:
             }
             self._clean[name] = self._renderer(settings)
         clean = one_batch([view.example.row], self._clean[name], self.encoder, exact=True)
-        views = views_of(clean, self.encoder.vocabulary)
+        views = make_token_views(clean, self.encoder.vocabulary)
         # Of a row that is split into one example a turn, no single one is the counterpart.
         return name, views[-1] if views and view.example.rendering.turn is None else None
 
@@ -165,10 +165,10 @@ def render_again(spec: RunSpec, rows: Iterable[Conversation]) -> list[TokenRow] 
 
 def _titled_views(batch: Batch, encoder: Encoder) -> Iterator[tuple[TokenView, str | None]]:
     """Every view of one row, and what it is called."""
-    for view in views_of(batch, encoder.vocabulary):
+    for view in make_token_views(batch, encoder.vocabulary):
         row = view.example.row
         verdict = None if row.label is None else "wanted answer" if row.label else "unwanted answer"
         yield view, "chosen" if row.rejected is not None else verdict
     if batch.other is not None:
-        for view in views_of(batch.other, encoder.vocabulary):
+        for view in make_token_views(batch.other, encoder.vocabulary):
             yield view, "rejected"

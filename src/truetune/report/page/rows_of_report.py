@@ -11,7 +11,7 @@ from functools import singledispatch
 from itertools import islice
 
 from truetune.checks.findings import Case
-from truetune.checks.report import AuditReport, DataReport, Report
+from truetune.checks.reports import AuditReport, DataReport, Report
 from truetune.report.page.render_rows import render_again
 from truetune.report.page.token_rows import (
     MAX_REFUSED_ROWS,

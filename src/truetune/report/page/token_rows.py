@@ -46,8 +46,8 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
-from truetune.checks.report import TokenView
-from truetune.checks.rows_again import rows_again
+from truetune.checks.reports import TokenView
+from truetune.checks.reread_rows import reread_rows
 from truetune.data.conversation import Origin
 from truetune.encoding.token_bytes import TokenBytes
 from truetune.errors import TruetuneError
@@ -119,7 +119,7 @@ def with_raw_text(rows: list[TokenRow], spec: RunSpec) -> list[TokenRow]:
     if not places:
         return rows
     try:
-        raw_by_origin = {row.origin: row.raw for row in rows_again(spec, places)}
+        raw_by_origin = {row.origin: row.raw for row in reread_rows(spec, places)}
     # The data may be gone or changed since: the page is drawn without its text.
     except TruetuneError:
         return rows

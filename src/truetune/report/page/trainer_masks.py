@@ -11,7 +11,7 @@ import re
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.report import TokenView
+from truetune.checks.reports import TokenView
 from truetune.checks.rule import Setup
 from truetune.checks.template.evidence.generation_tags import (
     CLOSE_MARK,

@@ -18,8 +18,8 @@ from transformers import TrainerCallback
 
 from truetune.checks.findings import RANK, Finding
 from truetune.checks.findings_file import append_findings
+from truetune.checks.judge_answers import judge_answers, new_or_worse
 from truetune.checks.judgement import missing
-from truetune.checks.watching import judgement_of, news
 from truetune.data.atomic import write_atomically
 from truetune.errors import UsageError
 from truetune.generation import sample_files
@@ -310,13 +310,13 @@ class Watcher(TrainerCallback):
 
     def _judge(self, state: Any) -> None:
         """Say what is new, and see whether it ends the run."""
-        judgement = judgement_of(self.watched(state), self.spec)
+        judgement = judge_answers(self.watched(state), self.spec)
         self.findings = judgement.findings
         for part in missing(judgement.not_judged):
             self._note(f"not judged: {part}")
         # A finding is said once, and again only when it has become worse: a log of the same warning
         # is not read.
-        fresh = news(self.findings, self._said)
+        fresh = new_or_worse(self.findings, self._said)
         for finding in fresh:
             self.say(finding_line(finding))
         over, least = state.global_step >= state.max_steps, self.settings.stop_on

@@ -8,12 +8,12 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from truetune.checks.catalogue import choose
-from truetune.checks.floor import read_data
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Report, Subject
+from truetune.checks.entropy_floor import read_data
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
 from truetune.logs.beside import rows_seen, runs_beside
 from truetune.logs.builder import Builder
@@ -24,7 +24,7 @@ from truetune.logs.read import read_run
 from truetune.spec.files import spec_of
 from truetune.spec.run import RunSpec
 
-KINDS = {
+KIND_NAMES = {
     "language": "language modelling",
     "preference": "preferences",
     "reward": "reward model",
@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-CURVES = frozenset({
+JUDGED_CURVES = frozenset({
     "loss", "eval_loss", "learning_rate", "grad_norm", "epoch", "num_tokens", "wall_time", "tokens_per_second",
     "train_tokens_per_second", "rewards/margins", "rewards/accuracies", "rewards/chosen", "rewards/rejected",
     "logps/chosen", "logps/rejected", "reward", "reward_std", "eval_reward", "frac_reward_zero_std",
@@ -41,7 +41,7 @@ CURVES = frozenset({
     "eval_runtime", "min_reward", "max_reward", "memory",
 })  # fmt: skip
 """What the rules on logs read, by name"""
-COUNTED = frozenset(
+COUNTER_CURVES = frozenset(
     {
         "step",
         "total_flos",
@@ -56,7 +56,7 @@ COUNTED = frozenset(
 """Counts and times of a run: nothing of them is right or wrong"""
 SLOW_STEP_S = 10.0
 """From here on the seconds of a step are worth a word"""
-PARTS = ("rewards/",)
+PART_PREFIXES = ("rewards/",)
 """Parts of what a rule reads as a whole"""
 
 
@@ -73,41 +73,24 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     spec = spec or spec_of(settings, "diagnose()")
     log = read_run(path)
     with_data = bool(spec.data and (spec.tokenizer or spec.model))
-    of_data = [
-        rule for rule in choose(spec.select, spec.ignore, "rows") if rule is AnswersNearlyAllAlike
-    ]
-    reading = read_data(spec, of_data) if with_data else None
+    reading = read_data(spec, choose_rules(spec, AnswersNearlyAllAlike)) if with_data else None
     log = replace(
         log,
-        facts=_known(spec, log),
+        facts=_known_settings(spec, log),
         beside=runs_beside(log),
         data=reading.facts if reading is not None else None,
     )
-    of_log = judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, LogRule)], log
-    )
+    of_log = run_rules(log, choose_rules(spec, LogRule))
     judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
-    facts = tuple(_facts(log))
-    lacking: tuple[NotJudged, ...] = ()
+    facts = tuple(_log_facts(log))
+    lacking = list(_curves_not_judged(log))
     if spec.data and not with_data:
-        lacking = (
-            NotJudged(
-                "the data",
-                "there is no tokenizer to read them with",
-                unlock="name a tokenizer with -t",
-            ),
+        unread = NotJudged(
+            "the data",
+            "there is no tokenizer to read them with",
+            unlock="name a tokenizer with -t",
         )
-    if others := _other_curves(log):
-        why = f"no rule is about {'it' if len(others) == 1 else 'them'}"
-        lacking = (
-            *lacking,
-            NotJudged(
-                f"curves: {', '.join(others)}",
-                why,
-                unlock="see them on the page (--html)",
-                asked=False,
-            ),
-        )
+        lacking.insert(0, unread)
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
@@ -135,10 +118,7 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
         ((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into
     )
     log = into.done()
-    judged = judge(
-        [rule for rule in choose(spec.select, spec.ignore, "log") if issubclass(rule, OutputRule)],
-        log,
-    )
+    judged = run_rules(log, choose_rules(spec, OutputRule))
     facts = (("ended with", f"exit code {code}"),)
     return Report(
         spec=spec,
@@ -154,23 +134,35 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
     )
 
 
+def _curves_not_judged(log: RunLog) -> Iterator[NotJudged]:
+    """One line for all curves that no rule is about: "no findings" must not seem to stand over them."""
+    others = _other_curves(log)
+    if others:
+        yield NotJudged(
+            f"curves: {', '.join(others)}",
+            f"no rule is about {'it' if len(others) == 1 else 'them'}",
+            unlock="see them on the page (--html)",
+            asked=False,
+        )
+
+
 def _other_curves(log: RunLog) -> list[str]:
     """Curves that a page draws and no rule judges."""
-    read = (*CURVES, *COUNTED)
+    read = (*JUDGED_CURVES, *COUNTER_CURVES)
     return sorted(
         name
         for name, curve in log.curves.items()
-        if curve and name not in read and not name.startswith(PARTS) and not is_share(name)
+        if curve and name not in read and not name.startswith(PART_PREFIXES) and not is_share(name)
     )
 
 
-def _known(spec: RunSpec, log: RunLog) -> dict[str, object]:
+def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
     """Settings that the caller gave, and the log's own over them."""
     given = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
     return {**{name: value for name, value in given.items() if value is not None}, **log.facts}
 
 
-def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
+def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
     yield "written by", log.format
     if log.server:
         yield (
@@ -206,14 +198,26 @@ def _facts(log: RunLog) -> Iterator[tuple[str, str]]:
 
 def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     """What was trained, how far, and its loss."""
-    yield "trains", KINDS[log.kind]
+    yield "trains", KIND_NAMES[log.kind]
+    yield "steps", _steps_in_words(log)
+    yield from _facts_of_steps(log)
+    if log.epochs:
+        yield "epochs", f"{log.epochs:.3g}"
+    yield "loss", _loss_in_words(log)
+
+
+def _steps_in_words(log: RunLog) -> str:
+    """How far the run came. Records without steps are not taken for steps: many trainers log each tenth."""
     total = log.total_steps
     planned = total or (log.output.total if log.output is not None else 0)
     if log.is_numbered:
         records = f"not logged: {log.last_step:,.0f} records without a step"
-        yield "steps", records + (f", of a run of {planned:,.0f} steps" if planned else "")
-    else:
-        yield "steps", f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+        return records + (f", of a run of {planned:,.0f} steps" if planned else "")
+    return f"{log.last_step:,.0f}" + (f" of {total:,.0f}" if total else "")
+
+
+def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
+    """What an optimizer step has of rows, and how long it takes where that is long."""
     rows = rows_seen(log)
     a_step = log.output.settings.rows_a_step if log.output is not None else None
     if a_step:
@@ -226,16 +230,14 @@ def _facts_of_training(log: RunLog) -> Iterator[tuple[str, str]]:
     seconds = log.output.step_seconds if log.output is not None else None
     if seconds is not None and seconds > SLOW_STEP_S:
         yield "a step takes", f"{seconds:.0f} s"
-    if log.epochs:
-        yield "epochs", f"{log.epochs:.3g}"
+
+
+def _loss_in_words(log: RunLog) -> str:
+    """The first and the last loss, or why there is none."""
     loss = log.curve("loss")
     finite = loss.finite()
     if finite:
-        yield (
-            "loss",
-            f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records",
-        )
-    elif loss:
-        yield "loss", f"not a number in any of {loss.step.size:,} records"
-    else:
-        yield "loss", "not logged: rules on it have nothing to look at"
+        return f"{finite.value[0]:.4g} to {finite.value[-1]:.4g} in {loss.step.size:,} records"
+    if loss:
+        return f"not a number in any of {loss.step.size:,} records"
+    return "not logged: rules on it have nothing to look at"

@@ -11,32 +11,13 @@ from typing import Any
 from truetune.checkpoint.load_checkpoint import Checkpoint, read_checkpoint
 from truetune.checkpoint.weight_diff import MovementManifest, compare_weights
 from truetune.checkpoint.weight_diff_json import manifest_json
-from truetune.checks.catalogue import choose
-from truetune.checks.inspect_checkpoint import facts
-from truetune.checks.judgement import Judgement, judge
-from truetune.checks.report import Report, Subject
+from truetune.checks.inspect_checkpoint import checkpoint_facts
+from truetune.checks.judgement import Judgement
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CheckpointRule
+from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
 from truetune.errors import UsageError
 from truetune.spec.run import RunSpec
-
-RULES = (
-    "adapter-file-empty",
-    "adapter-keys-do-not-match",
-    "adapter-on-another-base",
-    "new-token-rows-not-trained-or-saved",
-    "new-token-lands-in-padded-row",
-    "tied-embeddings-lost-on-merge",
-    "merged-into-4bit-or-low-precision",
-    "weights-equal-the-base",
-    "weights-all-zero",
-    "nan-in-weights",
-    "bf16-updates-rounded-away",
-    "norms-never-moved",
-    "merge-is-not-base-plus-adapter",
-    "most-weights-never-moved",
-)
-BY_SIGNS = ("merged-into-4bit-or-low-precision", "weights-equal-the-base")
-"""Rules on a merge that go by signs; base and adapter tell exactly"""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -65,7 +46,7 @@ def movement(
     checkpoint, or nothing to compare a model with.
     """
     started = time.perf_counter()
-    spec = spec or RunSpec(select=RULES)
+    spec = spec or RunSpec(select=change_rules())
     found = read_checkpoint(after, base=base)
     if found.kind == "model" and found.base is None:
         raise UsageError(
@@ -77,8 +58,8 @@ def movement(
             raise UsageError("--adapter names the adapter that was merged into a full model")
         found = replace(found, adapter=other)
     vars(found)["manifest"] = made = compare_weights(found, found.adapter, progress=progress)
-    subject = Subject(found.kind, str(found.folder), tuple(facts(found).items()))
-    judged = judgement_of(found, spec.select, spec.ignore)
+    subject = Subject(found.kind, str(found.folder), tuple(checkpoint_facts(found).items()))
+    judged = judge_weights(found, spec)
     return MovementReport(
         spec=spec,
         subjects=(subject,),
@@ -90,12 +71,15 @@ def movement(
     )
 
 
-def judgement_of(
-    found: Checkpoint, select: tuple[str, ...] = (), ignore: tuple[str, ...] = ()
-) -> Judgement:
+def change_rules() -> tuple[str, ...]:
+    """Names of the rules on how weights moved."""
+    return tuple(rule.name() for rule in rules_of(CheckpointRule) if rule.judges_changes)
+
+
+def judge_weights(found: Checkpoint, spec: RunSpec | None = None) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
-    leave = (*ignore, *BY_SIGNS) if found.adapter else ignore
-    return judge(
-        [rule for rule in choose(select, leave, "checkpoint") if issubclass(rule, CheckpointRule)],
-        found,
-    )
+    chosen = choose_rules(spec or RunSpec(), CheckpointRule)
+    # Base and adapter tell exactly what a merge made of them; a sign would be a second, weaker word on it.
+    if found.adapter:
+        chosen = [rule for rule in chosen if not rule.goes_by_signs]
+    return run_rules(found, chosen)

@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from truetune.checks.far import far_rows
+from truetune.checks.row_lookup import rows_at
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import read_conversations
 from truetune.spec.run import RunSpec
 
 
-def rows_again(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
+def reread_rows(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversation]:
     """The rows at these origins. Those of lines and of tables are read alone; of other files all before them are too.
 
     Raises DataError where the data can't be read again.
     """
     left = set(wanted)
-    for row in far_rows(spec, wanted):
+    for row in rows_at(spec, wanted):
         left.discard(row.origin)
         yield row
     if not left:
         return
     last = max(origin.row for origin in left)
     for row in read_conversations(
-        spec.data, format=spec.format, columns=spec.map, on_broken=_nothing, on_empty=_nothing
+        spec.data,
+        format=spec.format,
+        columns=spec.map,
+        on_broken=_ignore_broken,
+        on_empty=_ignore_broken,
     ):
         if row.origin in left:
             yield row
@@ -31,5 +35,5 @@ def rows_again(spec: RunSpec, wanted: Collection[Origin]) -> Iterator[Conversati
             return
 
 
-def _nothing(*_: object) -> None:
+def _ignore_broken(*_: object) -> None:
     """A line without a row has no row to give."""

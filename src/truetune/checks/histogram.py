@@ -1,35 +1,40 @@
-"""Bins: counts of numbers, in round ranges."""
+"""Histograms of counts: numbers from 0 on, given by how often each occurs, in bins of a round width.
+
+Counts instead of values: an array as long as the largest value holds any number of rows, and sums of two parts are
+exact.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-BINS = 12
+# Chosen, not measured: twelve bars with their labels fit a terminal of 80 columns.
+MAX_BINS = 12
 
 
-def edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
+def histogram_edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
     """Bins of one round width up to the 99th percentile, and one more for the rest."""
-    width = _round_up(max(1, -(-(nearly_longest + 1) // BINS)))
+    width = _round_up(max(1, -(-(nearly_longest + 1) // MAX_BINS)))
     found = list(range(0, nearly_longest + width + 1, width))
     if found[-1] <= longest:
         found.append(longest + 1)
     return np.array(found, dtype=np.int64)
 
 
-def quantile(counts: NDArray[np.int64], share: float) -> int:
+def quantile_of_counts(counts: NDArray[np.int64], share: float) -> int:
     """Of values from 0 on, given by how often each occurs."""
     total = counts.sum()
     return int(np.searchsorted(np.cumsum(counts), share * total)) if total else 0
 
 
-def binned(counts: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_in_bins(counts: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many values lie in each bin."""
     totals = np.concatenate(([0], np.cumsum(counts)))
     return np.asarray(np.diff(totals[np.minimum(at, len(counts))]))
 
 
-def grown(counts: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
+def add_counts(counts: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int64]:
     """The sum of two arrays of counts, as long as the longer."""
     longer, shorter = (counts, more) if len(counts) >= len(more) else (more, counts)
     total = longer.copy()
@@ -38,6 +43,7 @@ def grown(counts: NDArray[np.int64], more: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def _round_up(value: int) -> int:
+    """The next of 1, 2, 5, 10, 20, 50, ...: edges that a reader can add up."""
     scale = 1
     while True:
         for step in (1, 2, 5):

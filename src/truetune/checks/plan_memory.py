@@ -35,7 +35,7 @@ def config_of(path: str | PathLike[str], training: Mapping[str, Any] | None = No
 
     Raises UsageError where there is none, SpecError where it can't be read.
     """
-    config = _config(fspath(path))
+    config = _config_of_path(fspath(path))
     changed = merged(config.spec.training.model_dump(), training or {})
     spec = spec_of({"training": changed}, "--set")
     return replace(config, spec=config.spec.model_copy(update={"training": spec.training}))
@@ -57,7 +57,7 @@ def plan(
     )
 
 
-def _config(path: str) -> Config:
+def _config_of_path(path: str) -> Config:
     if Path(path).name == "config.json" or (
         Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
     ):

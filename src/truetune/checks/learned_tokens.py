@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.whose import LABELS_BY_SCRIPT, first_row, row_kind
+from truetune.checks.trainer_sightings import LABELS_BY_SCRIPT, first_row, row_kind
 from truetune.encoding.batch import Batch, Example
-from truetune.render.rendering import Source
+from truetune.render.rendering import Source, Turn
 from truetune.render.tokenizer import Tokenizer
 from truetune.spec.run import Learn, RunSpec
 from truetune.trainers.trainer_facts import Learned as What
@@ -149,7 +149,7 @@ class LearnedTally:
             lost=self.lost,
             left_out=self.left_out,
             ideal=self.ideal,
-            installed=_installed(facts),
+            installed=_other_installed_release(facts),
         )
 
     def _finds_otherwise(self) -> bool:
@@ -183,18 +183,25 @@ def _ideal_spans(example: Example) -> list[tuple[int, int]]:
     """Characters of an example that inference must produce."""
     row, rendering = example
     if row.is_chat:
-        first = (row.prompt_messages or 0) if row.is_preference else 0
-        own = [
-            turn for turn in rendering.turns if turn.end > turn.start >= 0 and turn.message >= first
-        ]
-        if rendering.turn is not None:
-            own = [turn for turn in own if turn.message == rendering.turn]
-        return [(t.start, t.end) for t in own if row.messages[t.message].get("train", True)]
+        turns = (turn for turn in rendering.turns if _is_ideal(turn, example))
+        return [(turn.start, turn.end) for turn in turns]
     head = (Source.BOS,) if row.text is not None else (Source.BOS, Source.USER)
     start = next(
         (run.start for run in rendering.runs if run.source not in head), len(rendering.text)
     )
     return [(start, len(rendering.text))]
+
+
+def _is_ideal(turn: Turn, example: Example) -> bool:
+    """Must inference produce a turn, and may it be trained?"""
+    row, rendering = example
+    # Both sides of a pair share the turns before the answers: no trainer of preferences learns them.
+    first = (row.prompt_messages or 0) if row.is_preference else 0
+    if not turn.end > turn.start >= 0 or turn.message < first:
+        return False
+    if rendering.turn not in (None, turn.message):
+        return False
+    return bool(row.messages[turn.message].get("train", True))
 
 
 def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
@@ -204,7 +211,7 @@ def _to_the_end(batch: Batch) -> NDArray[np.bool_]:
     return np.asarray(place >= np.repeat(batch.contexts, batch.lengths))
 
 
-def _installed(facts: TrainerFacts) -> str | None:
+def _other_installed_release(facts: TrainerFacts) -> str | None:
     """Another release of the package than the recorded one, as it is installed here."""
     if facts.proof == "none" or not facts.package:
         return None

@@ -39,13 +39,13 @@ class Shared(NamedTuple):
 
 def shared_tokens(examples: Sequence[Tokens]) -> Shared:
     """Which tokens of prompts most examples have, eight in a row."""
-    grams = [_grams(example.ids) for example in examples]
+    grams = [_hash_grams(example.ids) for example in examples]
     values, counts = np.unique(
         np.concatenate([np.unique(one) for one in grams]), return_counts=True
     )
     common = values[counts >= SHARE * len(grams)]
     masks = [
-        _covered(np.isin(one, common), len(example.ids)) & example.is_prompt
+        _covered_tokens(np.isin(one, common), len(example.ids)) & example.is_prompt
         for one, example in zip(grams, examples, strict=True)
     ]
     learned = [example.is_learned for example in examples]
@@ -61,7 +61,7 @@ def shared_tokens(examples: Sequence[Tokens]) -> Shared:
     )
 
 
-def _grams(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
+def _hash_grams(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
     """(tokens - IN_A_ROW + 1,) hashes of the tokens in a row from each place on."""
     grams = np.zeros(max(0, len(ids) - IN_A_ROW + 1), dtype=np.uint64)
     for step, factor in enumerate(FACTORS):
@@ -69,7 +69,7 @@ def _grams(ids: NDArray[np.int32]) -> NDArray[np.uint64]:
     return grams
 
 
-def _covered(begins: NDArray[np.bool_], tokens: int) -> NDArray[np.bool_]:
+def _covered_tokens(begins: NDArray[np.bool_], tokens: int) -> NDArray[np.bool_]:
     """(tokens,) those of a stretch that begins at a true entry."""
     covered = np.zeros(tokens, dtype=np.bool_)
     for step in range(IN_A_ROW):

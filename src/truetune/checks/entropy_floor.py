@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from truetune.checks.check_data import prepare
 from truetune.checks.data_rules import DataRules
 from truetune.checks.inspect_tokenized import is_tokenized
 from truetune.checks.judgement import Judgement, NotJudged
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.run import prepare
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
@@ -41,22 +41,22 @@ def read_data(spec: RunSpec, kinds: Iterable[type[DataRule]] = ()) -> DataReadin
     """
     kinds = tuple(kinds)
     if len(spec.data) == 1 and is_tokenized(spec.data[0], spec):
-        return _read_ids(spec, kinds)
+        return _read_token_ids(spec, kinds)
     return with_proof(
         lambda only_reference: _read_data(prepare(spec, only_reference=only_reference), kinds)
     )
 
 
-def floor_of(spec: RunSpec) -> DataFacts:
+def loss_floor(spec: RunSpec) -> DataFacts:
     """What losses the data of `spec` allow. Raises as `read_data`."""
     return read_data(spec).facts
 
 
-def _read_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
+def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
     made = prepared(spec)
     found = count_supervised(cache_at(spec.data[0]), made)
     tokenizer = made.tokenizer
-    facts = _facts(
+    facts = _data_facts(
         found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary
     )
     unread = tuple(
@@ -82,30 +82,34 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
         tokens = counts
         for start, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
-    facts = _facts(
+    facts = _data_facts(
         rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary
     )
     return DataReading(facts, rules.judgement())
 
 
-def _facts(
+def _data_facts(
     rows: int, tokens: NDArray[np.int64], answers: Counter[bytes], vocabulary: int
 ) -> DataFacts:
-    """The losses by counts of supervised tokens and of whole answers."""
+    """The losses by counts of supervised tokens and of whole answers.
+
+    A model that knows only how frequent tokens are has the entropy of their distribution (`unigram`). One that knows
+    all answers, but not which question has which, pays the entropy of the answers once an example, over the tokens.
+    """
     examples, supervised = sum(answers.values()), int(tokens.sum())
     whole = np.fromiter(answers.values(), dtype=np.int64, count=len(answers))
     return DataFacts(
         rows=rows,
         examples=examples,
         supervised=supervised,
-        unigram=entropy(tokens),
-        answer=entropy(whole) * examples / supervised if supervised else 0.0,
+        unigram=entropy_of_counts(tokens),
+        answer=entropy_of_counts(whole) * examples / supervised if supervised else 0.0,
         commonest=float(whole.max() / examples) if examples else 0.0,
         vocabulary=vocabulary,
     )
 
 
-def entropy(counts: NDArray[np.int64]) -> float:
+def entropy_of_counts(counts: NDArray[np.int64]) -> float:
     """Of a distribution given by counts, in nats (Shannon 1948)."""
     share = counts[counts > 0] / max(1, counts.sum())
     return float(abs((share * np.log(share)).sum()))

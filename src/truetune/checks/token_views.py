@@ -5,25 +5,25 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.report import TokenView
+from truetune.checks.reports import TokenView
 from truetune.encoding.batch import Batch
 from truetune.encoding.token_bytes import TokenBytes
 
 
-def views_of(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
+def make_token_views(batch: Batch, vocabulary: TokenBytes) -> list[TokenView]:
     """One view an example."""
     views = []
     for i, example in enumerate(batch.examples):
         part = slice(int(batch.offsets[i]), int(batch.offsets[i + 1]))
         ids, starts = batch.ids[part], batch.starts[part]
-        pieces = _pieces(example.rendering.text, ids, starts, vocabulary)
+        pieces = _token_pieces(example.rendering.text, ids, starts, vocabulary)
         views.append(
             TokenView(example, ids, batch.source[part], batch.supervised[part], starts, pieces)
         )
     return views
 
 
-def _pieces(
+def _token_pieces(
     text: str, ids: NDArray[np.int32], starts: NDArray[np.int32], vocabulary: TokenBytes
 ) -> tuple[str, ...]:
     """The characters of each token; its own bytes where it begins or ends inside a character."""

@@ -28,7 +28,7 @@ from truetune.spec.training import Training
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 
-ORDER: tuple[TrainerName, ...] = (
+TRAINER_ORDER: tuple[TrainerName, ...] = (
     "unsloth",
     "axolotl",
     "llama-factory",
@@ -38,7 +38,7 @@ ORDER: tuple[TrainerName, ...] = (
     "torch",
 )
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
-assert set(ORDER) == set(TRAINER_NAMES)
+assert set(TRAINER_ORDER) == set(TRAINER_NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
 LABELS_BY_SCRIPT = "train_on_responses_only"
@@ -47,7 +47,7 @@ WHOLE_PACKS = ("wrapped", "bfd_split")
 """Packing that joins all texts, or goes on with the rest of a long one in another row"""
 
 
-class Sighting(NamedTuple):
+class TrainerSighting(NamedTuple):
     """A trainer that was found among the paths."""
 
     name: TrainerName
@@ -61,10 +61,10 @@ class Sighting(NamedTuple):
 
 
 @dataclass
-class Whose:
+class TrainerSightings:
     """The trainers that the paths show."""
 
-    configs: list[Sighting] = field(default_factory=list)
+    configs: list[TrainerSighting] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     """Scripts, and folders of them"""
 
@@ -72,19 +72,19 @@ class Whose:
         """Note the trainer of a settings file, which may name another one itself."""
         trainer = config.spec.trained_by or parse_trainer_name(config.stack)
         if trainer is not None:
-            self.configs.append(Sighting(trainer, config.path))
+            self.configs.append(TrainerSighting(trainer, config.path))
 
     @cached_property
-    def seen(self) -> tuple[Sighting, ...]:
+    def seen(self) -> tuple[TrainerSighting, ...]:
         """All that were found. The scripts are read here, once all paths are known."""
-        modules = (_module(file) for _, file in sources(self.sources))
+        modules = (_readable_module(file) for _, file in sources(self.sources))
         scripts = (sighting_of(module) for module in modules if module is not None)
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
 
     @cached_property
     def made_messages(self) -> str:
         """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
-        modules = (_module(file) for _, file in sources(self.sources))
+        modules = (_readable_module(file) for _, file in sources(self.sources))
         made = ((module.path, made_messages(module)) for module in modules if module is not None)
         return next(
             (f"{path}, line {call.node.lineno}" for path, call in made if call is not None), ""
@@ -113,7 +113,7 @@ class Whose:
                 update["max_length"] = scripts[0].max_length
         masking = scripts[0].masking if len(scripts) == 1 else None
         if masking is not None:
-            update |= _over_masks(spec, update.get("training", spec.training), masking)
+            update |= _label_settings(spec, update.get("training", spec.training), masking)
         return spec.model_copy(update=update)
 
     def note(self) -> str:
@@ -124,7 +124,7 @@ class Whose:
         return f"several trainers are among the paths: {found}; name one with --trainer"
 
 
-def _over_masks(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:
+def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:
     """The settings that a script's own labels stand for; none where the run says itself what is learned."""
     if spec.model_fields_set & {"learn", "mask_by", "response_marker"}:
         return {}
@@ -139,16 +139,16 @@ def _over_masks(spec: RunSpec, training: Training, masking: ResponseMasking) -> 
     return update
 
 
-def _module(file: Path) -> Module | None:
+def _readable_module(file: Path) -> Module | None:
     try:
         return read_module(file)
     except DataError:
         return None  # lint says what is wrong with the file
 
 
-def sighting_of(module: Module) -> Sighting | None:
+def sighting_of(module: Module) -> TrainerSighting | None:
     """The trainer that a Python program calls, with the settings that it gives to it; None where it calls none."""
-    name = next((name for name in ORDER if _calls(module, name)), None)
+    name = next((name for name in TRAINER_ORDER if _calls_trainer(module, name)), None)
     if name is None:
         return None
     training, limit = Training(), None
@@ -157,18 +157,20 @@ def sighting_of(module: Module) -> Sighting | None:
             training, limit = config.spec.training, config.spec.max_length
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
-    pads = _pads(module, facts_of(name))
+    pads = _pad_masking(module, facts_of(name))
     training = training.model_copy(update={"pads_masked_by": pads})
-    return Sighting(name, module.path, training, limit, response_masking(module))
+    return TrainerSighting(name, module.path, training, limit, response_masking(module))
 
 
-def _calls(module: Module, name: TrainerName) -> bool:
+def _calls_trainer(module: Module, name: TrainerName) -> bool:
     found = next(module.calls(*TRAINERS[name].calls), None) is not None
     # A loop of one's own steps its optimizer; a script that only builds one hands it to a trainer.
     return found and (name != "torch" or next(module.methods("backward"), None) is not None)
 
 
-def _pads(module: Module, facts: TrainerFacts) -> Literal["position", "id", "unknown"] | None:
+def _pad_masking(
+    module: Module, facts: TrainerFacts
+) -> Literal["position", "id", "unknown"] | None:
     """How the pads are masked by what a script says of its collator."""
     if next(lm_collators(module), None) is not None or next(masks_by_id(module), None) is not None:
         return "id"
@@ -192,12 +194,12 @@ def row_kind(row: Conversation | None) -> RowKind:
 def first_row(spec: RunSpec) -> Conversation | None:
     """The first row, by which trainers decide for all; None where none can be read."""
     try:
-        return next(_rows(spec), None)
+        return next(_read_rows(spec), None)
     except TruetuneError:
         return None  # the check itself says what is wrong with the file
 
 
-def _rows(spec: RunSpec) -> Iterator[Conversation]:
+def _read_rows(spec: RunSpec) -> Iterator[Conversation]:
     return (
         read_conversations(spec.data, format=spec.format, columns=spec.map)
         if spec.data
@@ -205,7 +207,7 @@ def _rows(spec: RunSpec) -> Iterator[Conversation]:
     )
 
 
-def resolved(spec: RunSpec) -> RunSpec:
+def with_trainer_defaults(spec: RunSpec) -> RunSpec:
     """A run with what its trainer does by default in every field that is not set."""
     facts = trainer_of(spec)
     if facts.name is None:
@@ -238,7 +240,7 @@ def trainer_of(spec: RunSpec) -> TrainerFacts:
         facts = replace(facts, template=replace(facts.template, value="own"))
     if training.other.get("eot_tokens"):
         facts = replace(facts, stops_learned=replace(facts.stops_learned, value="turn"))
-    return replace(facts, cut=replace(facts.cut, value=_cut(facts.cut.value, spec)))
+    return replace(facts, cut=replace(facts.cut, value=_cut_under_settings(facts.cut.value, spec)))
 
 
 def trainer_of_rows(spec: RunSpec) -> TrainerFacts:
@@ -250,7 +252,7 @@ def trainer_of_rows(spec: RunSpec) -> TrainerFacts:
     return replace(facts, title=facts.family, collator="")
 
 
-def _cut(cut: Cut, spec: RunSpec) -> Cut:
+def _cut_under_settings(cut: Cut, spec: RunSpec) -> Cut:
     """What happens to long rows under the settings."""
     other = spec.training.other
     if spec.training.packing and spec.training.packing_strategy in WHOLE_PACKS:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from truetune.auditing.audit import Audit
 from truetune.auditing.build_audit import build_audit
 from truetune.checks.batch.evidence.rows_with_ids import note_on_whole_rows
-from truetune.checks.catalogue import AUDIT, choose
-from truetune.checks.judgement import NotJudged, judge
-from truetune.checks.report import AuditReport as AuditReport
-from truetune.checks.report import Subject
+from truetune.checks.judgement import NotJudged
+from truetune.checks.reports import AuditReport as AuditReport
+from truetune.checks.reports import Subject
+from truetune.checks.rule import BatchRule, LawRule, RecitationRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.probe.run_record import Record
 from truetune.spec.run import RunSpec
 
@@ -21,36 +22,36 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     started = time.perf_counter()
     spec = spec or RunSpec()
     subject = build_audit(records, spec)
-    judged = judge(choose(spec.select, spec.ignore, *AUDIT), subject)
+    judged = run_rules(subject, choose_rules(spec, BatchRule, LawRule, RecitationRule))
     return AuditReport(
         spec=spec,
         subjects=(
             Subject(
                 "training run",
                 str(subject.facts["trainer"]["class"] or "own loop"),
-                _facts(subject),
+                _audit_facts(subject),
             ),
         ),
         findings=judged.findings,
         examined=judged.examined,
-        not_judged=(*_lost(records), *judged.not_judged),
+        not_judged=(*_unfinished_audits(records), *judged.not_judged),
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,
-        notes=tuple(_notes(subject)),
+        notes=tuple(_audit_notes(subject)),
         laws=subject.laws,
         canary=tuple((subject.facts.get("canary") or {}).get("fields", ())),
         seconds=time.perf_counter() - started,
     )
 
 
-def _notes(subject: Audit) -> list[str]:
+def _audit_notes(subject: Audit) -> list[str]:
     """What could not be seen, and what is known of rows that no rule may judge; each once."""
     seen = [note for record in subject.records for note in record.facts["notes"]]
     return list(dict.fromkeys([*seen, *filter(None, [note_on_whole_rows(subject)])]))
 
 
-def _lost(records: Sequence[Record]) -> Iterator[NotJudged]:
+def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
     """Audits that were not finished."""
     for record in records:
         if reason := record.facts.get("lost"):
@@ -59,7 +60,7 @@ def _lost(records: Sequence[Record]) -> Iterator[NotJudged]:
             )
 
 
-def _facts(subject: Audit) -> tuple[tuple[str, str], ...]:
+def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:
     facts, model = subject.facts, subject.facts["model"]
     laws = subject.laws
     tested = sum("value" in law for law in laws.values())

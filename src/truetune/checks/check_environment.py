@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from truetune.checks.catalogue import choose
-from truetune.checks.judgement import judge as judge_rules
-from truetune.checks.report import Report, Subject
+from truetune.checks.reports import Report, Subject
+from truetune.checks.rule import EnvironmentRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.doctor.environment import PACKAGES, Environment
 from truetune.doctor.gather_environment import Say, gather_environment, list_extras
 from truetune.spec.run import RunSpec
 
-GB = 10**9
-SHOWN = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
+BYTES_PER_GB = 10**9
+HEADLINE_PACKAGES = ("torch", "transformers", "trl", "peft", "accelerate", "datasets")
 """Packages in the line that comes first"""
 
 
@@ -33,11 +33,11 @@ class DoctorReport(Report):
                 "python": here.python,
                 "version": here.version,
                 "system": here.system,
-                "packages": versions(here),
+                "packages": package_versions(here),
                 "loads": dict(here.loads),
                 "extras": dict(here.extras),
                 "gpus": [{"name": gpu.name, "memory": round(gpu.memory)} for gpu in machine.gpus],
-                "torch": None if here.torch is None else _torch(here),
+                "torch": None if here.torch is None else _torch_facts(here),
                 "cpus": machine.cpus,
                 "memory": machine.memory,
                 "cache": {
@@ -65,19 +65,21 @@ def doctor(
     Raises UsageError where it is no interpreter.
     """
     started = time.perf_counter()
-    return judge(
+    return judge_environment(
         gather_environment(python or sys.executable, load=load, timeout=timeout, say=say),
         spec or RunSpec(),
         started,
     )
 
 
-def judge(environment: Environment, spec: RunSpec, started: float | None = None) -> DoctorReport:
+def judge_environment(
+    environment: Environment, spec: RunSpec, started: float | None = None
+) -> DoctorReport:
     """What the rules say about an environment."""
     started = time.perf_counter() if started is None else started
-    judged = judge_rules(choose(spec.select, spec.ignore, "environment"), environment)
+    judged = run_rules(environment, choose_rules(spec, EnvironmentRule))
     subject = Subject(
-        f"Python {environment.version}", environment.python, tuple(_facts(environment))
+        f"Python {environment.version}", environment.python, tuple(_environment_facts(environment))
     )
     return DoctorReport(
         spec=spec,
@@ -90,7 +92,7 @@ def judge(environment: Environment, spec: RunSpec, started: float | None = None)
     )
 
 
-def versions(environment: Environment) -> dict[str, str]:
+def package_versions(environment: Environment) -> dict[str, str]:
     """Of the packages that matter for training, as far as they are installed."""
     names = dict.fromkeys(
         (*PACKAGES, *(name for wanted in list_extras().values() for name in wanted))
@@ -98,15 +100,15 @@ def versions(environment: Environment) -> dict[str, str]:
     return {name: environment.packages[name] for name in names if name in environment.packages}
 
 
-def _facts(here: Environment) -> Iterable[tuple[str, str]]:
-    yield from ((name, here.packages[name]) for name in SHOWN if name in here.packages)
+def _environment_facts(here: Environment) -> Iterable[tuple[str, str]]:
+    yield from ((name, here.packages[name]) for name in HEADLINE_PACKAGES if name in here.packages)
     if here.machine.gpus:
         yield "GPU", f"{len(here.machine.gpus)} x {here.machine.gpus[0].name}"
     else:
         yield "GPU", "none"
 
 
-def _torch(here: Environment) -> dict[str, Any]:
+def _torch_facts(here: Environment) -> dict[str, Any]:
     torch = here.torch
     assert torch is not None
     devices = [{"name": d.name, "capability": list(d.capability)} for d in torch.devices]

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from truetune.checks.batch.ids_beyond_the_model import IdsBeyondTheModel
 from truetune.checks.findings import Finding
+from truetune.checks.tokenizer.pad_id_outside_embedding import PadIdOutsideEmbedding
+from truetune.checks.tokenizer.pad_is_stop_token import PadIsStopToken
+from truetune.checks.tokenizer.pad_missing import PadMissing
+from truetune.checks.tokenizer.padding_side import PaddingSide
+from truetune.checks.tokenizer.stop_ids_incomplete import StopIdsIncomplete
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import Probes
 
 
 def with_fix_in_code(finding: Finding, probes: Probes) -> Finding:
     """The finding with its fix as a line of code, where its rule has one."""
-    write = LINES.get(finding.rule)
+    write = LINE_WRITERS.get(finding.rule)
     line = write(probes) if write is not None else None
     return finding if line is None else replace(finding, remedy=line)
 
@@ -30,7 +36,7 @@ def _set_side(probes: Probes) -> str:
     return "tokenizer.padding_side = 'right'  # for training; 'left' where you generate in batches"
 
 
-def _resize(probes: Probes) -> str:
+def _resize_embedding(probes: Probes) -> str:
     return f"model.resize_token_embeddings({probes.tokenizer.vocabulary})"
 
 
@@ -38,11 +44,12 @@ def _set_stops(probes: Probes) -> str:
     return f"model.generation_config.eos_token_id = {sorted(stop.id for stop in probes.stops)}"
 
 
-LINES: dict[str, Callable[[Probes], str | None]] = {
-    "pad-is-stop-token": _set_pad,
-    "pad-missing": _set_pad,
-    "padding-side": _set_side,
-    "pad-id-outside-embedding": _resize,
-    "ids-beyond-the-model": _resize,
-    "stop-ids-incomplete": _set_stops,
+LINE_WRITERS: dict[str, Callable[[Probes], str | None]] = {
+    PadIsStopToken.name(): _set_pad,
+    PadMissing.name(): _set_pad,
+    PaddingSide.name(): _set_side,
+    PadIdOutsideEmbedding.name(): _resize_embedding,
+    IdsBeyondTheModel.name(): _resize_embedding,
+    StopIdsIncomplete.name(): _set_stops,
 }
+"""By rule, what writes its fix as a line of code; None where no line would do"""

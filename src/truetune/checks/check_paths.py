@@ -1,4 +1,8 @@
-"""Looking at whatever a path is: each becomes subjects and findings, and all data one report on what is learned."""
+"""Checks whatever a path is: `recognise` says what, each kind has its check, and all data are one report.
+
+Settings, scripts and rows among the paths belong to one run: settings and scripts say who trains and how, and that
+decides how grave the findings on the rows are. So all paths are looked at first, and the data last.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +15,20 @@ from itertools import islice
 from os import PathLike
 from pathlib import Path
 
-from truetune.checks.catalogue import DATA, choose, rules, station
-from truetune.checks.inspect_tokenized import KIND as TOKENIZED
+from truetune.checks.catalogue import DATA, rules, station
+from truetune.checks.check_data import Progress, check
+from truetune.checks.inspect_tokenized import TOKENIZED_KIND as TOKENIZED
 from truetune.checks.inspect_tokenized import inspect_tokenized, is_tokenized, prepared_cache
-from truetune.checks.judgement import Judgement, NotJudged, Unmet, not_met, without_moot
-from truetune.checks.report import DataReport, Report, Subject, with_judgement
+from truetune.checks.judge_settings import judge_settings
+from truetune.checks.judgement import Judgement, NotJudged, Unmet
+from truetune.checks.reports import DataReport, Report, Subject, with_judgement
 from truetune.checks.rows_without_tokenizer import judge_texts
 from truetune.checks.rule import DataRule
-from truetune.checks.run import Progress, check
+from truetune.checks.rule_runner import choose_rules, describe_unmet, merge_explained
 from truetune.checks.runs_of_scripts import run_of_scripts
-from truetune.checks.settings import of_settings
+from truetune.checks.template.plain_string_pair_skips_template import PlainStringPairSkipsTemplate
+from truetune.checks.trainer_sightings import TrainerSightings
 from truetune.checks.weight_uses import weight_uses
-from truetune.checks.whose import Whose
 from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in_words
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
@@ -44,16 +50,7 @@ from truetune.spec.stacks import read_config, what_would_tell
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.trainer_facts import TrainerName
 
-SOURCES: tuple[Kind, ...] = ("source", "notebook")
-CUTS = (
-    "truncation-leaves-no-label",
-    "truncation-cuts-the-terminator",
-    "sft-max-length-default-1024",
-)
-"""Rules on what a cut at max_length loses"""
-PLAIN_STRINGS = "plain-string-pair-skips-template"
-"""The rule on rows that are trained as the strings that stand in the file"""
-
+SOURCE_KINDS: tuple[Kind, ...] = ("source", "notebook")
 MODEL_BELOW: tuple[Kind, ...] = ("model",)
 """What a folder with a model's files is taken for where it lies in the folder that was named"""
 MAX_MODELS_BELOW = 8
@@ -65,7 +62,7 @@ LAUNCH_KEYS = ("distributed_type", "num_machines", "num_processes")
 
 
 @dataclass(slots=True)
-class Look:
+class PathsCheck:
     """What the paths are, and what was judged so far."""
 
     spec: RunSpec
@@ -86,7 +83,7 @@ class Look:
     """The rows are those that a script in a folder reads, and nobody asked for them by name"""
     rows_beside: tuple[str, ...] = ()
     """Files of rows among the paths, which a script among them may train on"""
-    whose: Whose = field(default_factory=Whose)
+    trainers: TrainerSightings = field(default_factory=TrainerSightings)
     """The trainers that the paths show"""
     several: bool = False
     """More than one path was named: one that cannot be read leaves the others to be judged"""
@@ -98,7 +95,7 @@ class Look:
         self.judged.append(Judgement(report.findings, report.examined, report.not_judged))
 
 
-def look(
+def check_paths(
     paths: Sequence[str | PathLike[str]],
     spec: RunSpec,
     *,
@@ -113,7 +110,7 @@ def look(
     """
     started = time.perf_counter()
     named = [os.fspath(path) for path in paths]
-    seen = Look(
+    seen = PathsCheck(
         spec,
         base,
         settings,
@@ -122,12 +119,12 @@ def look(
     )
     seen.rows_beside = tuple(path for path in named if _holds_rows(path, spec))
     for path in named:
-        _look(path, seen, is_alone=len(named) == 1)
+        _check_path(path, seen, is_alone=len(named) == 1)
     if settings is not None:
         own = replace(read_config(settings), spec=spec)
-        seen.whose.config(own)
-        seen.judged.append(of_settings(own, spec))
-    run = _run(seen, named=bool(paths) and settings is None)
+        seen.trainers.config(own)
+        seen.judged.append(judge_settings(own, spec))
+    run = _run_to_judge(seen, named=bool(paths) and settings is None)
     report: Report | None = _judge_run(run, seen, progress) if run is not None else None
     if report is None:
         report = Report(spec=spec, findings=(), seconds=0)
@@ -141,11 +138,11 @@ def look(
         Judgement.of(seen.judged),
     )
     # Settings and data were judged apart, and may tell one cause.
-    one_cause = without_moot(Judgement(whole.findings), rules(*DATA, "config"))
+    one_cause = merge_explained(Judgement(whole.findings), rules(*DATA, "config"))
     return replace(whole, findings=one_cause.findings)
 
 
-def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _judge_run(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on the data and the tokenizer of a run; None where none of it can be judged.
 
     Rows that are token ids already have rules of their own. Where there are both kinds, the report is that on the
@@ -158,7 +155,7 @@ def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | 
     tokenized = [path for path in run.data if is_tokenized(path, run)]
     if not tokenized:
         return _judge_rows(run, seen, progress)
-    of_ids = _tokenized(run, tokenized, seen, progress)
+    of_ids = _check_tokenized(run, tokenized, seen, progress)
     rest = tuple(path for path in run.data if path not in tokenized)
     if not rest:
         return of_ids
@@ -168,7 +165,7 @@ def _judge_run(run: RunSpec, seen: Look, progress: Progress | None) -> Report | 
     return of_rows or of_ids
 
 
-def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _judge_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules say on rows that are rendered, and on the tokenizer; None where they can't be rendered."""
     if run.data and run.tokenizer is None and seen.subjects:
         of_texts = judge_texts(run, progress)
@@ -187,16 +184,18 @@ def _judge_rows(run: RunSpec, seen: Look, progress: Progress | None) -> Report |
         return None
     if seen.rows_of_scripts:
         return _judge_rows_of_scripts(run, seen, progress)
-    note = seen.whose.note()
+    note = seen.trainers.note()
     if run.trained_by is None and note:
         seen.subjects.append(Subject("trainer", "not known", (("note", note),)))
-    return _checked(seen.whose.over(run), seen, progress)
+    return _check_rows(seen.trainers.over(run), seen, progress)
 
 
-def _judge_rows_of_scripts(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _judge_rows_of_scripts(
+    run: RunSpec, seen: PathsCheck, progress: Progress | None
+) -> Report | None:
     """As `_judge_rows`; rows that can't be read as they stand are not judged, for the script may change them first."""
     try:
-        return _checked(seen.whose.over(run), seen, progress)
+        return _check_rows(seen.trainers.over(run), seen, progress)
     except TruetuneError as error:
         why = f"they are no rows of a known form as they stand: {error}"
         told = NotJudged("the rows that the script reads", why, asked=False)
@@ -221,8 +220,8 @@ def _absent_model(run: RunSpec) -> NotJudged | None:
     return None
 
 
-def _tokenized(
-    run: RunSpec, paths: Sequence[str], seen: Look, progress: Progress | None
+def _check_tokenized(
+    run: RunSpec, paths: Sequence[str], seen: PathsCheck, progress: Progress | None
 ) -> Report | None:
     """What the rules on tokenized rows say; the first report, the others being noted. None without a tokenizer."""
     if run.tokenizer is None and run.model is None:
@@ -234,18 +233,18 @@ def _tokenized(
         )
         seen.judged.append(Judgement(not_judged=(told,)))
         return None
-    run = seen.whose.over(run)
+    run = seen.trainers.over(run)
     first, *others = (inspect_tokenized(path, run, progress) for path in paths)
     for report in others:
         seen.add(report)
     return first
 
 
-def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | None:
+def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Report | None:
     """What the rules on data and tokenizer say; None where a tokenizer that the user did not name is broken, and other
     things were judged: settings may name a folder that holds the model's config.json alone."""
     try:
-        return check(run, _rules(run, seen), progress=progress, cut=not seen.joined)
+        return check(run, _data_rules(run, seen), progress=progress, cut=not seen.joined)
     except TokenizerError as error:
         if seen.spec.tokenizer is not None or not seen.subjects:
             raise
@@ -261,7 +260,7 @@ def _checked(run: RunSpec, seen: Look, progress: Progress | None) -> Report | No
         return None
 
 
-def _run(seen: Look, *, named: bool) -> RunSpec | None:
+def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
     """The data and tokenizer that can be looked at; None where there is nothing of them."""
     run = seen.run or (seen.spec.model_copy(update={"data": ()}) if named else seen.spec)
     data = tuple(seen.data) or run.data
@@ -270,33 +269,33 @@ def _run(seen: Look, *, named: bool) -> RunSpec | None:
         raise UsageError(
             "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
         )
-    if (
-        not data
-        and (seen.run is not None or seen.tokenizer is None)
-        and (named or tokenizer is None)
-    ):
+    # Without rows a tokenizer is still worth a check, where it is what was named; that of settings was judged there.
+    is_own_tokenizer = seen.run is None and seen.tokenizer is not None
+    is_tokenizer_of_spec = not named and tokenizer is not None
+    if not (data or is_own_tokenizer or is_tokenizer_of_spec):
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
 
 
-def _rules(run: RunSpec, seen: Look) -> list[type[DataRule]]:
+def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
     """The rules on data that hold for this run."""
-    rules = [rule for rule in choose(run.select, run.ignore, *DATA) if issubclass(rule, DataRule)]
+    rules = choose_rules(run, DataRule)
     if seen.own_prompt:
         rules = [rule for rule in rules if station(rule) in ("rows", "pairs")]
-    if run.data and seen.whose.made_messages:
-        why = (
-            f"{seen.whose.made_messages} makes messages of the rows, which the chat template"
-            " renders"
-        )
-        told = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
-        moot = [rule for rule in rules if rule.name() == PLAIN_STRINGS]
-        seen.judged.append(Judgement(not_judged=tuple(not_met(rule, told) for rule in moot)))
-        rules = [rule for rule in rules if rule not in moot]
-    return [rule for rule in rules if rule.name() not in CUTS] if seen.joined else rules
+    if seen.joined:
+        rules = [rule for rule in rules if not rule.judges_cut]
+    made_messages = seen.trainers.made_messages if run.data else ""
+    if made_messages and PlainStringPairSkipsTemplate in rules:
+        # Rows that a script maps to messages are not trained as the strings that stand in the file.
+        why = f"{made_messages} makes messages of the rows, which the chat template renders"
+        unmet = Unmet(why, "see what reaches the loss: truetune run -- COMMAND")
+        not_met = describe_unmet(PlainStringPairSkipsTemplate, unmet)
+        seen.judged.append(Judgement(not_judged=(not_met,)))
+        rules.remove(PlainStringPairSkipsTemplate)
+    return rules
 
 
-def _look(path: str, seen: Look, *, is_alone: bool) -> None:
+def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
     """Look at a path. What it is may be unknown where others are named beside it: then it alone is not judged.
 
     Raises a TruetuneError where it is not there, and where it is named alone and can't be read.
@@ -304,63 +303,80 @@ def _look(path: str, seen: Look, *, is_alone: bool) -> None:
     try:
         kinds = kinds_of(path, seen.spec.trained_by)
     except UsageError as error:
-        if Path(path).is_dir() and look_into(Path(path), (), seen):
+        is_folder = Path(path).is_dir()
+        if is_folder and check_folder(Path(path), (), seen):
             return
         if is_alone or not Path(path).exists():
             raise
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
         return
-    if kinds[0] in UNJUDGED:
-        told = UNJUDGED[kinds[0]](path)
+    _check_path_of_kinds(path, kinds, seen, is_alone=is_alone)
+
+
+def _check_path_of_kinds(
+    path: str, kinds: tuple[Kind, ...], seen: PathsCheck, *, is_alone: bool
+) -> None:
+    """Look at a path whose kinds are known; raises as `_check_path`."""
+    if kinds[0] in REASON_BY_UNJUDGED_KIND:
+        told = REASON_BY_UNJUDGED_KIND[kinds[0]](path)
         asked = is_alone or kinds[0] != "deepspeed"
         seen.judged.append(Judgement(not_judged=(replace(told, asked=asked),)))
         return
-    if LOOKED.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
+    if CHECKED_KINDS.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
         what = title_of_kind(kinds[0])
         raise UsageError(f"{path}: found {what}, which truetune check can't look at")
-    if Path(path).is_dir() and ONE_THING.isdisjoint(kinds) and look_into(Path(path), kinds, seen):
+    if (
+        Path(path).is_dir()
+        and WHOLE_FOLDER_KINDS.isdisjoint(kinds)
+        and check_folder(Path(path), kinds, seen)
+    ):
         return
     try:
-        _look_at(path, kinds, seen)
+        _check_kinds(path, kinds, seen)
     except DataError as error:
         if is_alone or not set(kinds) <= {"log", "run"}:
             raise
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
 
 
-def _look_at(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     """What the rules say on a path of these kinds."""
-    if ("data" in kinds and kinds[0] in ("data", *SOURCES)) or kinds[0] == "encoded":
+    if ("data" in kinds and kinds[0] in ("data", *SOURCE_KINDS)) or kinds[0] == "encoded":
         seen.data.append(path)
-    for kind in dict.fromkeys("source" if kind in SOURCES else kind for kind in kinds):
+    for kind in dict.fromkeys("source" if kind in SOURCE_KINDS else kind for kind in kinds):
         if kind in config_readers() and (kind != "truetune" or seen.settings is None):
-            _settings(path, seen)
-        elif kind in LOOKS:
-            seen.add(LOOKS[kind](path, seen))
+            _check_settings(path, seen)
+        elif kind in CHECK_BY_KIND:
+            seen.add(CHECK_BY_KIND[kind](path, seen))
+    _check_beside(path, kinds, seen)
+
+
+def _check_beside(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
+    """What belongs to a path besides: files of its model, settings beside its sources, the last checkpoint of a run."""
     if "tokenizer" in kinds:
         if is_model_without_weights(Path(path)):
-            seen.add(_checkpoint(path, seen))
+            seen.add(_check_checkpoint(path, seen))
         seen.tokenizer = seen.tokenizer or path
-    if not set(SOURCES).isdisjoint(kinds):
-        _look_at_settings_in(Path(path), seen)
+    if not set(SOURCE_KINDS).isdisjoint(kinds):
+        _check_settings_in(Path(path), seen)
         if Path(path).is_dir() and "data" not in kinds and seen.run is None:
-            _look_at_rows_of_scripts(Path(path), seen)
+            _check_rows_of_scripts(Path(path), seen)
     if kinds[0] == "run" and {"model", "adapter"}.isdisjoint(kinds):
         last = _last_checkpoint(Path(path))
         if last is not None:
-            seen.add(_checkpoint(str(last), seen))
+            seen.add(_check_checkpoint(str(last), seen))
 
 
-def _look_at_settings_in(folder: Path, seen: Look) -> None:
+def _check_settings_in(folder: Path, seen: PathsCheck) -> None:
     """Judge the settings that lie beside the sources of a folder; of a single source, none."""
     if not folder.is_dir():
         return
     for file in sorted(folder.glob("*.y*ml")):
         if _is_settings(file):
-            _settings(str(file), seen)
+            _check_settings(str(file), seen)
 
 
-def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
+def check_folder(folder: Path, kinds: tuple[Kind, ...], seen: PathsCheck) -> bool:
     """Look at a folder of files of several kinds, one after another; what none of them is, is said.
 
     Args:
@@ -373,34 +389,38 @@ def look_into(folder: Path, kinds: tuple[Kind, ...], seen: Look) -> bool:
     """
     if folder.joinpath("state.json").is_file() or folder.joinpath("dataset_dict.json").is_file():
         return False
-    members, unread = _members(folder)
+    members, unread = _folder_members(folder)
     models = list(_models_below(folder))
     members += [(path, MODEL_BELOW) for path in models[:MAX_MODELS_BELOW]]
     if not members:
         return False
-    has_sources = not set(SOURCES).isdisjoint(kinds)
-    if has_sources:
-        seen.add(_source(str(folder), seen))
-    for path, found in members:
-        # Commands are read with the sources of the folder.
-        if found[0] != "commands" or not has_sources:
-            _look_at_member(str(path), found, seen)
-    if "data" in kinds and (seen.run is None or not seen.run.data):
-        seen.data.append(str(folder))
-    elif has_sources and seen.run is None:
-        _look_at_rows_of_scripts(folder, seen)
-    if unread:
-        why = f"of no kind that truetune reads: {name_list(unread)}"
-        other = NotJudged("other files", why, place=str(folder), asked=False)
-        seen.judged.append(Judgement(not_judged=(other,)))
-    if len(models) > MAX_MODELS_BELOW:
-        why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
-        rest = NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
-        seen.judged.append(Judgement(not_judged=(rest,)))
+    _check_members(folder, kinds, members, seen)
+    left_out = tuple(_not_read(folder, unread, models))
+    seen.judged.append(Judgement(not_judged=left_out))
     return True
 
 
-def _look_at_rows_of_scripts(folder: Path, seen: Look) -> None:
+def _check_members(
+    folder: Path,
+    kinds: tuple[Kind, ...],
+    members: Sequence[tuple[Path, tuple[Kind, ...]]],
+    seen: PathsCheck,
+) -> None:
+    """Look at the sources of a folder, at its members, and take its rows as data where no settings name others."""
+    has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
+    if has_sources:
+        seen.add(_lint_sources(str(folder), seen))
+    for path, found in members:
+        # Commands are read with the sources of the folder.
+        if found[0] != "commands" or not has_sources:
+            _check_member(str(path), found, seen)
+    if "data" in kinds and (seen.run is None or not seen.run.data):
+        seen.data.append(str(folder))
+    elif has_sources and seen.run is None:
+        _check_rows_of_scripts(folder, seen)
+
+
+def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     """Judge the rows that the one training script of a folder reads, with the limit that it sets."""
     run = run_of_scripts(sorted(folder.glob("*.py"))[:MANY])
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
@@ -411,7 +431,17 @@ def _look_at_rows_of_scripts(folder: Path, seen: Look) -> None:
     seen.own_prompt = seen.rows_of_scripts = True
 
 
-def _members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
+def _not_read(folder: Path, unread: Sequence[str], models: Sequence[Path]) -> Iterator[NotJudged]:
+    """What of a folder was left out: files of no kind, and models beyond the first."""
+    if unread:
+        why = f"of no kind that truetune reads: {name_list(unread)}"
+        yield NotJudged("other files", why, place=str(folder), asked=False)
+    if len(models) > MAX_MODELS_BELOW:
+        why = f"of the models and adapters below, the first {MAX_MODELS_BELOW} were read"
+        yield NotJudged("other models", why, place=str(folder), unlock="name them", asked=False)
+
+
+def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], list[str]]:
     """What lies in a folder of several kinds: (path, its kinds), and the names of what is of no kind."""
     members: list[tuple[Path, tuple[Kind, ...]]] = []
     unread = []
@@ -477,28 +507,28 @@ def _holds_commands(path: Path) -> bool:
 
 def _is_member(kind: Kind) -> bool:
     """Is a file of this kind looked at where it lies in a folder of several kinds?"""
-    return kind in OF_A_FOLDER or kind in config_readers()
+    return kind in MEMBER_KINDS or kind in config_readers()
 
 
-def _look_at_member(path: str, kinds: tuple[Kind, ...], seen: Look) -> None:
+def _check_member(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
     try:
-        if kinds[0] in UNJUDGED:
-            told = replace(UNJUDGED[kinds[0]](path), asked=False)
+        if kinds[0] in REASON_BY_UNJUDGED_KIND:
+            told = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
             seen.judged.append(Judgement(not_judged=(told,)))
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report
 
             seen.add(checkpoint_report(path, base=seen.base, spec=seen.spec, budget=BYTES_BELOW))
         elif kinds[0] in config_readers():
-            _settings(path, seen)
+            _check_settings(path, seen)
         else:
-            seen.add(LOOKS[kinds[0]](path, seen))
+            seen.add(CHECK_BY_KIND[kinds[0]](path, seen))
     except TruetuneError as error:
-        seen.judged.append(Judgement(not_judged=(_unread(path, error, asked=False),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=False),)))
 
 
-def _unread(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
+def _unread_path(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
     """What could not be read, with the reason that its reader gives."""
     why = str(error).removeprefix(f"{path}: ").partition("; expected data")[0]
     return NotJudged(
@@ -563,21 +593,24 @@ def _is_settings(file: Path) -> bool:
         return False
 
 
-def _settings(path: str, seen: Look) -> None:
+def _check_settings(path: str, seen: PathsCheck) -> None:
     """What the rules on settings say, and the run that they describe, where its data and tokenizer are at hand."""
     config = read_config(path, seen.spec.trained_by)
     over = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set}
     length = {} if config.stack == "trl" else {"max_length": config.limit}
     run = config.spec.model_copy(update=length | over)
     run = run.model_copy(update={"data": (*run.data, *prepared_cache(config))})
-    seen.whose.config(config)
-    seen.judged.append(of_settings(config, seen.spec, seen.uses))
+    seen.trainers.config(config)
+    seen.judged.append(judge_settings(config, seen.spec, seen.uses))
     facts = [
         ("keys of", config.version),
-        ("trains by", run.training.method if _trains(config) else "nothing: there is no do_train"),
+        (
+            "trains by",
+            run.training.method if _settings_train(config) else "nothing: there is no do_train",
+        ),
         *(("note", note) for note in config.notes),
     ]
-    missing = _missing(run)
+    missing = _missing_data(run)
     if missing:
         told = NotJudged(
             "the data of these settings",
@@ -588,7 +621,7 @@ def _settings(path: str, seen: Look) -> None:
         )
         seen.judged.append(Judgement(not_judged=(told,)))
     elif run.data:
-        seen.run, seen.joined = run, _joins(config)
+        seen.run, seen.joined = run, _joins_texts(config)
         if config.own_prompt:
             seen.own_prompt = True
             facts.append(
@@ -600,12 +633,12 @@ def _settings(path: str, seen: Look) -> None:
     seen.subjects.append(Subject(title_of_kind(config.stack), path, tuple(facts)))
 
 
-def _trains(config: Config) -> bool:
+def _settings_train(config: Config) -> bool:
     """LLaMA-Factory merges, serves and evaluates by the same files."""
     return config.stack != "llama-factory" or bool(config.raw.get("do_train"))
 
 
-def _joins(config: Config) -> bool:
+def _joins_texts(config: Config) -> bool:
     """Does the stack make rows of its own out of the texts?"""
     training, sets = config.spec.training, config.raw.get("datasets")
     kinds = (
@@ -617,7 +650,7 @@ def _joins(config: Config) -> bool:
     return wraps or training.method == "pretrain" or "completion" in kinds
 
 
-def _missing(run: RunSpec) -> str:
+def _missing_data(run: RunSpec) -> str:
     """Why the data of a configuration can't be looked at."""
     if not run.data:
         return "no file of it is on this machine"
@@ -640,24 +673,24 @@ def _holds_rows(path: str, spec: RunSpec) -> bool:
         return False  # what cannot be read is said where it is looked at
 
 
-def _source(path: str, seen: Look) -> Report:
+def _lint_sources(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
-    seen.whose.sources.append(path)
+    seen.trainers.sources.append(path)
     spec = seen.spec
     return lint(
         [path], select=spec.select, ignore=spec.ignore, rows=seen.rows_beside, uses=seen.uses
     )
 
 
-def _commands(path: str, seen: Look) -> Report:
+def _lint_commands(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.lint import lint
 
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
-def _log(path: str, seen: Look) -> Report:
-    from truetune.checks.diagnose import diagnose
+def _diagnose_log(path: str, seen: PathsCheck) -> Report:
+    from truetune.checks.diagnose_log import diagnose
 
     try:
         return diagnose(path, spec=seen.spec)
@@ -677,44 +710,46 @@ def _log(path: str, seen: Look) -> Report:
         return Report(spec=seen.spec, findings=(), seconds=0, not_judged=(unread,))
 
 
-def _checkpoint(path: str, seen: Look) -> Report:
+def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.inspect_checkpoint import checkpoint_report
 
     return checkpoint_report(path, base=seen.base, spec=seen.spec)
 
 
-def _modelfile(path: str, seen: Look) -> Report:
+def _check_modelfile(path: str, seen: PathsCheck) -> Report:
     from truetune.checks.inspect_modelfile import inspect_modelfile
 
     return inspect_modelfile(path, seen.spec)
 
 
-LOOKS: Mapping[Kind, Callable[[str, Look], Report]] = {
-    "source": _source,
-    "notebook": _source,
-    "commands": _commands,
-    "run": _log,
-    "log": _log,
-    "model": _checkpoint,
-    "model config": _checkpoint,
-    "adapter": _checkpoint,
-    "modelfile": _modelfile,
+CHECK_BY_KIND: Mapping[Kind, Callable[[str, PathsCheck], Report]] = {
+    "source": _lint_sources,
+    "notebook": _lint_sources,
+    "commands": _lint_commands,
+    "run": _diagnose_log,
+    "log": _diagnose_log,
+    "model": _check_checkpoint,
+    "model config": _check_checkpoint,
+    "adapter": _check_checkpoint,
+    "modelfile": _check_modelfile,
 }
 
 
-UNJUDGED: Mapping[Kind, Callable[[str], NotJudged]] = {
+REASON_BY_UNJUDGED_KIND: Mapping[Kind, Callable[[str], NotJudged]] = {
     "settings": _of_unknown_program,
     "accelerate": _of_launch,
     "deepspeed": _of_deepspeed,
 }
 """Configurations that no rule reads alone"""
-OF_A_FOLDER: frozenset[Kind] = frozenset((*UNJUDGED, "commands", "log", "modelfile", "run"))
+MEMBER_KINDS: frozenset[Kind] = frozenset(
+    (*REASON_BY_UNJUDGED_KIND, "commands", "log", "modelfile", "run")
+)
 """What is looked at file by file where it lies in a folder of several kinds"""
-ONE_THING: frozenset[Kind] = frozenset(
+WHOLE_FOLDER_KINDS: frozenset[Kind] = frozenset(
     ("encoded", "run", "adapter", "model", "model config", "tokenizer", "truetune")
 )
 """What a folder is as a whole"""
-LOOKED = frozenset((*SOURCES, *LOOKS, "data", "encoded", "tokenizer"))
+CHECKED_KINDS = frozenset((*SOURCE_KINDS, *CHECK_BY_KIND, "data", "encoded", "tokenizer"))
 
 
 def _last_checkpoint(folder: Path) -> Path | None:

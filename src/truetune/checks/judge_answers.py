@@ -5,34 +5,34 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
-from truetune.checks.catalogue import choose
 from truetune.checks.findings import RANK, Finding
-from truetune.checks.judgement import Judgement, NotJudged, judge
-from truetune.checks.report import Report, Subject
+from truetune.checks.judgement import Judgement, NotJudged
+from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import AnswersRule
+from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.generation.answer_samples import SampledRun
 from truetune.spec.run import RunSpec
 
 
-def findings_of(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
+def answer_findings(watched: SampledRun, spec: RunSpec | None = None) -> tuple[Finding, ...]:
     """What the rules that `spec` selects find in what was watched; nothing before the first look."""
-    return judgement_of(watched, spec).findings
+    return judge_answers(watched, spec).findings
 
 
-def judgement_of(watched: SampledRun, spec: RunSpec | None = None) -> Judgement:
+def judge_answers(watched: SampledRun, spec: RunSpec | None = None) -> Judgement:
     """What the rules that `spec` selects say of what was watched; nothing before the first look."""
     if not watched.looks:
         return Judgement(not_judged=(NotJudged("answers", "the model was not asked yet"),))
     spec = spec or RunSpec()
-    rules = [
-        rule
-        for rule in choose(spec.select, spec.ignore, "answers")
-        if issubclass(rule, AnswersRule)
-    ]
-    return Judgement.of([judge(rules, watched), Judgement(not_judged=_whether_right(watched))])
+    return Judgement.of(
+        [
+            run_rules(watched, choose_rules(spec, AnswersRule)),
+            Judgement(not_judged=_correctness_not_judged(watched)),
+        ]
+    )
 
 
-def _whether_right(watched: SampledRun) -> tuple[NotJudged, ...]:
+def _correctness_not_judged(watched: SampledRun) -> tuple[NotJudged, ...]:
     """How near the answers come to their references: no rule says from where on that is too far."""
     scores = [sample.scores for sample in watched.looks[-1].samples]
     known = [score.overlap for score in scores if score.overlap is not None]
@@ -46,7 +46,7 @@ def _whether_right(watched: SampledRun) -> tuple[NotJudged, ...]:
     return (NotJudged("whether the answers are right", overlap, unlock=unlock, asked=False),)
 
 
-def report_of(watched: SampledRun, spec: RunSpec, path: str) -> Report:
+def answer_report(watched: SampledRun, spec: RunSpec, path: str) -> Report:
     """The same as a report on `path`, the model or run that answered."""
     started = time.perf_counter()
     facts = {
@@ -58,7 +58,7 @@ def report_of(watched: SampledRun, spec: RunSpec, path: str) -> Report:
         ),
         "seconds": f"{sum(look.seconds for look in watched.looks):.1f}",
     }
-    judged = judgement_of(watched, spec)
+    judged = judge_answers(watched, spec)
     return Report(
         spec=spec,
         subjects=(Subject("answers", path, tuple(facts.items())),),
@@ -69,17 +69,17 @@ def report_of(watched: SampledRun, spec: RunSpec, path: str) -> Report:
     )
 
 
-def news(found: Iterable[Finding], said: dict[str, Finding]) -> list[Finding]:
+def new_or_worse(found: Iterable[Finding], said: dict[str, Finding]) -> list[Finding]:
     """Those findings that are new, or are worse than when they were last in `said`, which is brought up to date.
 
     Worse is a higher severity, or a share of bad answers that is half as large again.
     """
-    fresh = [finding for finding in found if _worse(finding, said.get(finding.rule))]
+    fresh = [finding for finding in found if _is_worse(finding, said.get(finding.rule))]
     said.update({finding.rule: finding for finding in fresh})
     return fresh
 
 
-def _worse(now: Finding, before: Finding | None) -> bool:
+def _is_worse(now: Finding, before: Finding | None) -> bool:
     if before is None or RANK[now.severity] > RANK[before.severity]:
         return True
     counts = now.count, now.total, before.count, before.total

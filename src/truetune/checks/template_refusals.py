@@ -12,9 +12,11 @@ ROLES = frozenset(
     ("user", "assistant", "system", "tool", "function", "developer", "ipython", "model")
 )
 """Names that templates say of themselves: `roles must alternate user/assistant/...`"""
-SHORTEST = 3
+# Chosen, not measured: at 2, a message like `is` would be cut out of the template's own words.
+MIN_QUOTED_CHARACTERS = 3
 """Characters of a text that is looked for in a message: one or two stand in any"""
-LONGEST = 200
+# Chosen, not measured: it bounds the search in rows of megabytes; no template that we read quotes more.
+MAX_QUOTED_CHARACTERS = 200
 """Characters of a text that a template may quote; a longer one is looked for by its beginning"""
 
 
@@ -23,22 +25,22 @@ def cause_of(row: Conversation, reason: str) -> str:
 
     Rows of one cause give one text: `Unknown role 'bot1'` and `Unknown role 'bot2'` both give `Unknown role '...'`.
     """
-    for text in sorted(set(_texts(row.messages)), key=lambda text: (-len(text), text)):
+    for text in sorted(set(_texts_in(row.messages)), key=lambda text: (-len(text), text)):
         if text in reason:
             reason = re.sub(rf"(?<!\w){re.escape(text)}(?!\w)", "...", reason)
     return re.sub(r"(?<![\w.])\d+(?![\w.])", "N", reason)
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _texts_in(value: Any) -> Iterator[str]:
     """The strings in a row, but for keys of messages and names that any template says."""
     if isinstance(value, str):
-        text = value[:LONGEST].strip()
-        if len(text) >= SHORTEST and text.lower() not in ROLES:
+        text = value[:MAX_QUOTED_CHARACTERS].strip()
+        if len(text) >= MIN_QUOTED_CHARACTERS and text.lower() not in ROLES:
             yield text
     elif isinstance(value, dict):
         for key, item in value.items():
             if key != "type":
-                yield from _texts(item)
+                yield from _texts_in(item)
     elif isinstance(value, list):
         for item in value:
-            yield from _texts(item)
+            yield from _texts_in(item)

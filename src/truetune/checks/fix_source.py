@@ -1,4 +1,9 @@
-"""Mending: fixes of findings put into a file, each proved to help before anything is written."""
+"""Puts the fixes of findings into a file, each proved to help before anything is written.
+
+All fixes that do not overlap are tried together; where they do not help together, each is tried by itself. A fix helps
+when the text still parses, its rule finds less in it, and no rule finds more. The price is a second run of the rules
+for each try: a fix that breaks a script costs its user more than the wait.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from truetune.checks.findings import Edit, Finding
 from truetune.data import atomic
@@ -15,21 +20,26 @@ from truetune.errors import DataError, UsageError
 from truetune.source import edits
 from truetune.source.module import Module, parse
 
-PASSES = 8
-"""Times that a file is mended: a fix may uncover another."""
+MAX_PASSES = 8
+"""Times that a file is fixed: a fix may uncover another.
+
+Chosen, not measured: it only ends a circle of two fixes that undo each other; more than three were never seen.
+"""
 
 
-class Seen(Protocol):
+class LintResult(Protocol):
+    """What the rules find in a text; `lint.FileResult` is one."""
+
     @property
     def findings(self) -> tuple[Finding, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What was mended in one file, or would be."""
+class SourceChange:
+    """What was fixed in one file, or would be."""
 
     path: str
-    mended: tuple[Finding, ...]
+    fixed: tuple[Finding, ...]
     before: Module
     after: Module
 
@@ -46,37 +56,59 @@ class Change:
         )
 
 
-def mended(
-    module: Module, findings: Sequence[Finding], look: Callable[[Module], Seen], unsafe: bool
-) -> Change | None:
+def fix_module(
+    module: Module, findings: Sequence[Finding], look: Callable[[Module], LintResult], unsafe: bool
+) -> SourceChange | None:
     """The module after all fixes that are allowed and that prove to help; None where there are none.
 
     A fix helps when the text still parses, the rule finds less in it, and no rule finds more.
     """
-    after, done = module, []
-    for _ in range(PASSES):
-        fixable = [
-            f
-            for f in findings
-            if f.fix is not None and f.fix.file == module.path and (f.fix.safe or unsafe)
-        ]
-        mended_now = False
-        for batch in (fixable, *([f] for f in fixable[: len(fixable) * (len(fixable) > 1)])):
-            chosen = _apart(batch)
-            if not chosen:
-                continue
-            tried = _tried(after, chosen)
-            seen = look(tried).findings if tried is not None else ()
-            if tried is not None and _helps(findings, seen, chosen):
-                after, findings, mended_now = tried, seen, True
-                done += chosen
-                break
-        if not mended_now:
+    after, done = module, list[Finding]()
+    for _ in range(MAX_PASSES):
+        fixable = [finding for finding in findings if _is_fixable(finding, module, unsafe)]
+        step = _first_improvement(after, findings, fixable, look)
+        if step is None:
             break
-    return Change(module.path, tuple(done), module, after) if done else None
+        after, findings = step.after, step.findings
+        done += step.fixed
+    return SourceChange(module.path, tuple(done), module, after) if done else None
 
 
-def _apart(findings: Iterable[Finding]) -> list[Finding]:
+def _is_fixable(finding: Finding, module: Module, unsafe: bool) -> bool:
+    """Has a finding a fix of this file that is allowed?"""
+    fix = finding.fix
+    return fix is not None and fix.file == module.path and (fix.safe or unsafe)
+
+
+class _Step(NamedTuple):
+    """Some fixes that helped."""
+
+    after: Module
+    findings: Sequence[Finding]
+    """What the rules find afterwards"""
+    fixed: list[Finding]
+
+
+def _first_improvement(
+    module: Module,
+    findings: Sequence[Finding],
+    fixable: Sequence[Finding],
+    look: Callable[[Module], LintResult],
+) -> _Step | None:
+    """All fixes together, or the first one that helps by itself; None where none does."""
+    single = [[finding] for finding in fixable] if len(fixable) > 1 else []
+    for batch in (fixable, *single):
+        chosen = _without_overlaps(batch)
+        tried = _apply_fixes(module, chosen) if chosen else None
+        if tried is None:
+            continue
+        found = look(tried).findings
+        if _is_improvement(findings, found, chosen):
+            return _Step(tried, found, chosen)
+    return None
+
+
+def _without_overlaps(findings: Iterable[Finding]) -> list[Finding]:
     """Findings whose edits do not touch each other; of those that do, the first."""
     taken: list[Edit] = []
     chosen = []
@@ -88,7 +120,8 @@ def _apart(findings: Iterable[Finding]) -> list[Finding]:
     return chosen
 
 
-def _tried(module: Module, findings: Iterable[Finding]) -> Module | None:
+def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
+    """The module with these fixes; None where they do not fit, or more of it can't be parsed then."""
     changes = [edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits]
     try:
         after = parse(edits.apply(module.file_text, changes), module.path, module.codec)
@@ -97,7 +130,9 @@ def _tried(module: Module, findings: Iterable[Finding]) -> Module | None:
     return after if len(after.broken) <= len(module.broken) else None
 
 
-def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]) -> bool:
+def _is_improvement(
+    before: Iterable[Finding], after: Iterable[Finding], mended: Iterable[Finding]
+) -> bool:
     """Does each rule that was mended find less, and no rule more?"""
     old, new = Counter(f.code for f in before), Counter(f.code for f in after)
     return all(new[code] <= old[code] for code in new) and all(
@@ -105,7 +140,7 @@ def _helps(before: Iterable[Finding], after: Iterable[Finding], mended: Iterable
     )
 
 
-def write(file: Path, change: Change) -> None:
+def write_change(file: Path, change: SourceChange) -> None:
     """Put the mended text in the place of the file; its encoding, line ends and rights stay.
 
     Raises UsageError where it can't be written, or was changed since it was read.

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.bins import binned, edges, grown, quantile
-from truetune.checks.similar import Grown
+from truetune.checks.histogram import add_counts, count_in_bins, histogram_edges, quantile_of_counts
+from truetune.checks.near_copies import Grown
 from truetune.encoding.batch import Batch, Pairs
 
-SHARES = 10
-MARGINS = 16
+SHARED_BINS = 10
+MARGIN_BINS = 16
 
 
-class Pairing:
+class PairStats:
     """Answers are measured in supervised tokens. Memory grows by 4 bytes a pair that has scores."""
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Pairing:
         }
         """Answers by how long they are"""
         self.longer = self.shorter = self.same = self.identical = 0
-        self.shared: NDArray[np.int64] = np.zeros(SHARES + 1, dtype=np.int64)
+        self.shared: NDArray[np.int64] = np.zeros(SHARED_BINS + 1, dtype=np.int64)
         """Pairs by the share of the shorter answer that both begin with, in tenths"""
         self.margins = Grown()
 
@@ -49,10 +49,12 @@ class Pairing:
         self.same += int((chosen == rejected).sum())
         common, shorter, longer = shared_beginnings(pairs)
         self.identical += int((common == longer).sum())
-        self.shared += np.bincount(SHARES * common // np.maximum(shorter, 1), minlength=SHARES + 1)
+        self.shared += np.bincount(
+            SHARED_BINS * common // np.maximum(shorter, 1), minlength=SHARED_BINS + 1
+        )
 
     def _count(self, name: str, lengths: NDArray[np.int64]) -> None:
-        self.lengths[name] = grown(self.lengths[name], np.bincount(lengths, minlength=1))
+        self.lengths[name] = add_counts(self.lengths[name], np.bincount(lengths, minlength=1))
 
     def report_data(self) -> dict[str, Any]:
         """`pairs` and `labels`, plain values, where there are such rows."""
@@ -62,21 +64,21 @@ class Pairing:
                 "count": count, "longer": self.longer, "shorter": self.shorter, "same_length": self.same,
                 "identical": self.identical, "shared": self.shared.tolist(),
                 **self._sides("chosen", "rejected"),
-                **({"margins": _margins(self.margins.whole())} if self.margins.parts else {}),
+                **({"margins": _margin_histogram(self.margins.whole())} if self.margins.parts else {}),
             }  # fmt: skip
         if self.lengths["true"].any() or self.lengths["false"].any():
             found["labels"] = self._sides("true", "false")
         return found
 
     def _sides(self, *names: str) -> dict[str, Any]:
-        both = grown(*(self.lengths[name] for name in names))
-        at = edges(quantile(both, 0.99), int(np.flatnonzero(both)[-1]))
+        both = add_counts(*(self.lengths[name] for name in names))
+        at = histogram_edges(quantile_of_counts(both, 0.99), int(np.flatnonzero(both)[-1]))
         return {"edges": at.tolist()} | {
             name: {
                 "count": int(counts.sum()),
-                "median": quantile(counts, 0.5),
-                "p95": quantile(counts, 0.95),
-                "counts": binned(counts, at).tolist(),
+                "median": quantile_of_counts(counts, 0.5),
+                "p95": quantile_of_counts(counts, 0.95),
+                "counts": count_in_bins(counts, at).tolist(),
             }
             for name in names
             for counts in (self.lengths[name],)
@@ -103,11 +105,11 @@ def shared_beginnings(
     return np.minimum(first - begins, shorter), shorter, longer
 
 
-def _margins(values: NDArray[np.float32]) -> dict[str, Any]:
+def _margin_histogram(values: NDArray[np.float32]) -> dict[str, Any]:
     """Of the scores that rows give their sides: chosen less rejected. The outermost hundredths are in the last bins."""
     low, high = (float(np.quantile(values, share)) for share in (0.01, 0.99))
     counts, at = np.histogram(
-        np.clip(values, low, high), bins=MARGINS, range=(low, high) if low < high else None
+        np.clip(values, low, high), bins=MARGIN_BINS, range=(low, high) if low < high else None
     )
     return {
         "count": len(values),

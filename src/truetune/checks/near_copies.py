@@ -40,7 +40,7 @@ def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))
     for band in range(BANDS):
-        keys = _keys(sketches[usable, band * width : (band + 1) * width])
+        keys = _row_keys(sketches[usable, band * width : (band + 1) * width])
         order = np.argsort(keys, kind="stable")
         same = np.flatnonzero(keys[order][1:] == keys[order][:-1])
         for early, late in zip(
@@ -105,7 +105,7 @@ def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[in
     found: dict[int, int] = {}
     width = HASHES // BANDS
     for band in range(BANDS):
-        keys = _keys(joined[:, band * width : (band + 1) * width])
+        keys = _row_keys(joined[:, band * width : (band + 1) * width])
         first = dict(zip(keys[:count].tolist(), range(count), strict=True))
         for row, key in enumerate(keys[count:].tolist()):
             other = first.get(key)
@@ -115,7 +115,7 @@ def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[in
     return found
 
 
-def _keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
+def _row_keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
     keys = np.zeros(len(part), dtype=np.uint64)
     for column in part.T:
         keys = keys * np.uint64(0x100000001B3) ^ column

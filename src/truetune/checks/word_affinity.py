@@ -34,7 +34,7 @@ class Affinity:
     """The questions and answers of some rows, in file order."""
 
     def __init__(self, questions: Sequence[str], answers: Sequence[str]) -> None:
-        asked, answered = list(map(_words, questions)), list(map(_words, answers))
+        asked, answered = list(map(_split_words, questions)), list(map(_split_words, answers))
         counts: Counter[str] = Counter()
         for one, other in zip(asked, answered, strict=True):
             counts.update(one)
@@ -119,6 +119,6 @@ def _two_largest(matrix: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDAr
     return ordered[:, -1], ordered[:, -2]
 
 
-def _words(text: str) -> Words:
+def _split_words(text: str) -> Words:
     """The words of a text, without their endings."""
     return frozenset(word[:STEM] for word in WORD.findall(text.casefold())[:KEPT_WORDS])

@@ -21,7 +21,7 @@ from truetune.spec.run import RunSpec, Severity
 
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
-    from truetune.checks.learned import Learned
+    from truetune.checks.learned_tokens import Learned
     from truetune.logs.log import RunLog
 
 
@@ -189,7 +189,7 @@ class DataReport(Report):
     ledger: Ledger
     lengths: Lengths
     views: tuple[TokenView, ...]
-    """The first row, and rows of findings that are near at hand; `checks.run.with_rows` gives more of them."""
+    """The first row, and rows of findings that are near at hand; `checks.check_data.with_rows` gives more of them."""
     data: dict[str, Any] = field(default_factory=dict)
     """Figures on shares, order, pairs, copies and leaks: plain values; see docs/schema/report-1.json"""
     learned: Learned | None = None

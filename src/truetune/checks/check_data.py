@@ -8,17 +8,17 @@ from dataclasses import replace
 from itertools import islice, zip_longest
 from math import inf
 
-from truetune.checks.catalogue import DATA, choose
 from truetune.checks.data_rules import BrokenLines, DataRules
-from truetune.checks.far import far_rows
 from truetune.checks.findings import SHOWN_CASES, Finding
 from truetune.checks.judgement import Judgement, NotJudged
-from truetune.checks.learned import LearnedTally
-from truetune.checks.report import DataReport, TokenView
+from truetune.checks.learned_tokens import LearnedTally
+from truetune.checks.reports import DataReport, TokenView
+from truetune.checks.row_lookup import rows_at
 from truetune.checks.rule import DataRule, Setup
-from truetune.checks.tally import Tally
-from truetune.checks.views import views_of
-from truetune.checks.whose import resolved, trainer_of_rows
+from truetune.checks.rule_runner import choose_rules
+from truetune.checks.run_stats import RunStats
+from truetune.checks.token_views import make_token_views
+from truetune.checks.trainer_sightings import trainer_of_rows, with_trainer_defaults
 from truetune.data.conversation import Conversation, Origin
 from truetune.data.rows import OnBroken, read_conversations
 from truetune.encoding.encoder import Encoder
@@ -35,9 +35,9 @@ VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 
-FEW, MANY = 24, 600
+MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 """Rows of findings that are read again for the token view of a report, and of a page"""
-NEAR, READ = 5_000, 50_000
+NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
 Progress = Callable[[int, int, int], None]
@@ -58,11 +58,13 @@ def check(
     """
     limit = spec.max_length if cut else None
     return with_proof(
-        lambda only_reference: _check(spec, rules, progress, limit, only_reference=only_reference)
+        lambda only_reference: _check_data(
+            spec, rules, progress, limit, only_reference=only_reference
+        )
     )
 
 
-def _check(
+def _check_data(
     spec: RunSpec,
     chosen: Sequence[type[DataRule]] | None,
     progress: Progress | None,
@@ -71,24 +73,24 @@ def _check(
     only_reference: bool,
 ) -> DataReport:
     started = time.perf_counter()
-    spec = resolved(spec)
+    spec = with_trainer_defaults(spec)
     setup = prepare(spec, only_reference=only_reference)
     if chosen is None:
-        chosen = [
-            rule for rule in choose(spec.select, spec.ignore, *DATA) if issubclass(rule, DataRule)
-        ]
+        chosen = choose_rules(spec, DataRule)
     rules = DataRules(chosen, setup)
     empty: list[str] = []
     broken = BrokenLines(" of the evaluation data")
     if spec.eval_data:
         rules.take_evaluation(
-            lambda: _rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
+            lambda: _read_rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
         )
     if broken.first is not None and not rules.evaluation_rows:
         raise DataError(broken.first[1])
-    stream = _rows(spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append)
+    stream = _read_rows(
+        spec, spec.data, progress, on_broken=rules.take_broken, on_empty=empty.append
+    )
     encoder = Encoder(setup.tokenizer.backend, only_reference=only_reference)
-    tally, labels = Tally(limit), LearnedTally(spec, setup.tokenizer, setup.trainer)
+    tally, labels = RunStats(limit), LearnedTally(spec, setup.tokenizer, setup.trainer)
     for batch in batches(stream, setup.probes.renderer(), encoder):
         tally.add(labels.labelled(batch))
         rules.take(batch)
@@ -96,12 +98,16 @@ def _check(
     lengths, learned = tally.lengths(), labels.learned()
     data = tally.report_data(lengths) | rules.report_data() | {"learned": learned.report_data()}
     judged = Judgement.of(
-        [rules.judgement(), broken.judgement(), Judgement(not_judged=tuple(map(_no_row, empty)))]
+        [
+            rules.judgement(),
+            broken.judgement(),
+            Judgement(not_judged=tuple(map(_empty_file, empty))),
+        ]
     )
     return DataReport(
         spec=spec,
         tokenizer=str(setup.tokenizer.folder),
-        facts=_facts(setup.tokenizer, setup.probes) | {"encoded by": encoder.engine.name},
+        facts=_tokenizer_facts(setup.tokenizer, setup.probes) | {"encoded by": encoder.engine.name},
         rows=tally.rows,
         examples=tally.examples,
         rejected=tally.rejected,
@@ -114,12 +120,16 @@ def _check(
         findings=judged.findings,
         examined=judged.examined,
         not_judged=judged.not_judged,
-        views=tuple(_views(setup, encoder, _wanted(judged.findings, FEW, NEAR), 1)),
+        views=tuple(
+            _near_views(
+                setup, encoder, _rows_to_view(judged.findings, MAX_REPORT_ROWS, NEAR_ROWS), 1
+            )
+        ),
         seconds=time.perf_counter() - started,
     )
 
 
-def _no_row(path: str) -> NotJudged:
+def _empty_file(path: str) -> NotJudged:
     return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
 
@@ -132,9 +142,12 @@ def with_rows(report: DataReport, rows: int = PAGE_ROWS) -> DataReport:
     try:
         setup = prepare(report.spec)
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)
-        wanted = _wanted(report.findings, MANY, each=MANY)
-        near = {origin for origin in wanted if origin.row < READ}
-        views = [*_views(setup, encoder, near, rows), *_far_views(setup, encoder, wanted - near)]
+        wanted = _rows_to_view(report.findings, MAX_PAGE_ROWS, each=MAX_PAGE_ROWS)
+        near = {origin for origin in wanted if origin.row < SEQUENTIAL_ROWS}
+        views = [
+            *_near_views(setup, encoder, near, rows),
+            *_far_views(setup, encoder, wanted - near),
+        ]
         return replace(report, views=tuple(views))
     except TruetuneError:
         return report
@@ -146,7 +159,7 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
     setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
-    for conversation in _rows(spec, spec.data):
+    for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
             batch = one_batch(
                 [conversation],
@@ -156,7 +169,7 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
             )
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
-            return views_of(batch, encoder.vocabulary)
+            return make_token_views(batch, encoder.vocabulary)
         last = conversation.origin
     if last.row < 0:
         raise DataError(f"{named}: there is no row in it")
@@ -179,7 +192,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     return Setup(spec, made.tokenizer, made, trainer_of_rows(spec))
 
 
-def _rows(
+def _read_rows(
     spec: RunSpec,
     paths: tuple[str, ...],
     progress: Progress | None = None,
@@ -198,7 +211,7 @@ def _rows(
     )
 
 
-def _wanted(
+def _rows_to_view(
     findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES
 ) -> set[Origin]:
     """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
@@ -212,15 +225,19 @@ def _wanted(
     return set(islice(dict.fromkeys(place for place in places if place.row < rows), most))
 
 
-def _views(setup: Setup, encoder: Encoder, wanted: set[Origin], first: int) -> Iterator[TokenView]:
+def _near_views(
+    setup: Setup, encoder: Encoder, wanted: set[Origin], first: int
+) -> Iterator[TokenView]:
     """Of the first rows, and of those that are wanted; they are read again, and rendered with every offset known."""
     renderer, tokens = setup.probes.renderer(), 0
     last = max((origin.row for origin in wanted), default=0)
-    for row in _rows(setup.spec, setup.spec.data, on_broken=_told_before, on_empty=_told_before):
+    for row in _read_rows(
+        setup.spec, setup.spec.data, on_broken=_told_before, on_empty=_told_before
+    ):
         if row.origin in wanted or (row.origin.row < first and tokens < VIEWED_TOKENS):
             batch = one_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
-            yield from views_of(batch, encoder.vocabulary)
+            yield from make_token_views(batch, encoder.vocabulary)
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
 
@@ -231,11 +248,13 @@ def _told_before(*_: object) -> None:
 
 def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:
     renderer = setup.probes.renderer()
-    for row in far_rows(setup.spec, wanted):
-        yield from views_of(one_batch([row], renderer, encoder, exact=True), encoder.vocabulary)
+    for row in rows_at(setup.spec, wanted):
+        yield from make_token_views(
+            one_batch([row], renderer, encoder, exact=True), encoder.vocabulary
+        )
 
 
-def _facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
+def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
     facts = {
         name: f"{t.token} ({t.id})"
         for name in ("bos", "eos", "pad", "unk")

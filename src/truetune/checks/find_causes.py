@@ -1,0 +1,89 @@
+"""causes: what makes a finished model answer as it does, by the rules on its inquest and on its files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from truetune.checks.cause.rival_causes import report_rivals
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.inspect_checkpoint import checkpoint_report
+from truetune.checks.judgement import Judgement
+from truetune.checks.rule import AnswersRule, CauseRule, CheckpointRule, Spoiled
+from truetune.checks.rule_runner import choose_rules, rules_of, run_rules
+from truetune.errors import TruetuneError
+from truetune.generation.model_evidence import ModelEvidence
+from truetune.spec.run import RunSpec
+
+
+def is_explained(symptom: Finding, causes: Iterable[Finding]) -> bool:
+    """Does a cause say what this comes from?"""
+    spoiled = _spoiled_parts(causes)
+    return any(
+        rule.name() == symptom.rule and not spoiled.isdisjoint(rule.explained_by)
+        for rule in rules_of(AnswersRule)
+    )
+
+
+def _spoiled_parts(causes: Iterable[Finding]) -> set[Spoiled]:
+    """What of the model is spoiled, as the findings on causes and on files say."""
+    names = {cause.rule for cause in causes}
+    return {
+        rule.spoils
+        for rule in rules_of(CauseRule)
+        if rule.spoils is not None and not names.isdisjoint((rule.name(), *rule.file_rules))
+    }
+
+
+def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgement:
+    """What the rules that `spec` selects say; what two of them find is said once, by the one that looked at the files.
+
+    The other's message becomes its evidence.
+    """
+    spec = spec or RunSpec()
+    judged = run_rules(inquest, choose_rules(spec, CauseRule))
+    files = _findings_on_files(inquest, spec)
+    told = _rules_explained(judged.findings, files)
+    rivals = report_rivals(inquest)
+    kept = [
+        replace(finding, evidence=(*finding.evidence, *rivals))
+        for finding in judged.findings
+        if finding.rule not in told
+    ]
+    return replace(
+        judged,
+        findings=in_order([*kept, *(_with_measured(one, judged.findings) for one in files)]),
+    )
+
+
+def _rules_explained(measured: Sequence[Finding], files: Sequence[Finding]) -> set[str]:
+    """Names of the rules on causes whose findings a file explains, or follow from what is spoiled."""
+    in_files = {finding.rule for finding in files}
+    spoiled = _spoiled_parts((*measured, *files))
+    return {
+        rule.name()
+        for rule in rules_of(CauseRule)
+        if not in_files.isdisjoint(rule.file_rules) or not spoiled.isdisjoint(rule.explained_by)
+    }
+
+
+def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
+    """A finding on the files, with what was measured of the same cause as evidence."""
+    same = {rule.name() for rule in rules_of(CauseRule) if file.rule in rule.file_rules}
+    more = [finding.message for finding in measured if finding.rule in same]
+    return replace(file, evidence=(*file.evidence, *more)) if more else file
+
+
+def _findings_on_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
+    if inquest.folder is None or inquest.kind not in ("model", "adapter"):
+        return []
+    try:
+        report = checkpoint_report(inquest.folder, base=inquest.base_folder, spec=spec)
+    except TruetuneError:
+        return []
+    harmless = {rule.name() for rule in rules_of(CheckpointRule) if not rule.changes_answers}
+    return [
+        finding
+        for finding in report.findings
+        if finding.rule not in harmless and RANK[finding.severity] >= RANK["warning"]
+    ]

@@ -1,0 +1,248 @@
+"""Runs rules: chooses those of a subject, lets each judge it, and tells one cause once.
+
+Each rule runs by itself. One that raises is not judged, and the others stand: a fault in one of hundreds of rules must
+not cost the user the verdict of all. What several rules found of one cause becomes one finding (`merge_explained`).
+The rules on data see their rows in batches, so `data_rules` drives them, and ends with the same functions.
+
+Trade-off: a failure shows as one line of a report instead of a traceback (TRUETUNE_DEBUG=1 prints it).
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from truetune.checks.by_trainer import findings_under_trainer
+from truetune.checks.catalogue import choose, stations_of
+from truetune.checks.findings import RANK, Finding, in_order
+from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
+from truetune.checks.measurement import Measurement
+from truetune.checks.rule import Rule
+from truetune.data.conversation import Origin
+from truetune.errors import FastPathError
+from truetune.package import PACKAGE_FOLDER
+from truetune.spec.run import RunSpec
+from truetune.trainers.trainer_facts import TrainerFacts
+
+REPORT_IT = (
+    "this is a fault of truetune: please report it with this line (TRUETUNE_DEBUG=1 prints the"
+    " traceback)"
+)
+SomeRule = TypeVar("SomeRule", bound=Rule[Any])
+
+
+def rules_of(*kinds: type[SomeRule]) -> list[type[SomeRule]]:
+    """All rules of these classes that there are, by code; `choose_rules` gives those that a run selects."""
+    return choose_rules(RunSpec(), *kinds)
+
+
+def choose_rules(spec: RunSpec, *kinds: type[SomeRule]) -> list[type[SomeRule]]:
+    """The rules on one subject that `spec` selects, by code.
+
+    Args:
+        spec: `select` and `ignore` name rules, codes or their beginnings.
+        kinds: the classes of rules that take the subject, `LogRule` for a run's log; or one rule.
+
+    Raises:
+        UsageError: `spec` names a rule that there is not.
+    """
+    # A plug-in may give a rule the family of a station whose subject it does not take. It can judge nothing there.
+    stations = [station for kind in kinds for station in stations_of(kind)]
+    chosen = choose(spec.select, spec.ignore, *stations)
+    return [rule for rule in chosen if issubclass(rule, kinds)]
+
+
+def run_rules(
+    subject: Any, rules: Iterable[type[Rule[Any]]], trainer: TrainerFacts | None = None
+) -> Judgement:
+    """What these rules say of a subject, each by itself; one cause is told once.
+
+    Args:
+        subject: what they look at: the run's log, the checkpoint, ...
+        rules: as `choose_rules` gives them.
+        trainer: findings are as grave as they are under it; None: as the rules say.
+
+    Returns:
+        Findings, what was examined and is fine, and what could not be judged.
+    """
+    rules = list(rules)
+    judged = Judgement.of(run_rule(subject, rule, trainer) for rule in rules)
+    return merge_explained(judged, rules)
+
+
+def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
+    """Findings that others explain (`Rule.moot_where`) become evidence of those, which are as grave as both.
+
+    A finding that counts rows is explained where each of them is one of some other's; one on the whole where another is
+    there at all. Where only some of its rows are explained it stays, and says which. A finding that is explained itself
+    explains no third one: that one names the cause as well.
+    """
+    causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
+    kept = [finding for finding in made.findings if finding.rule not in causes]
+    dependent = [finding for finding in made.findings if finding.rule in causes]
+    # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
+    for finding in sorted(dependent, key=lambda finding: _depth_of_causes(finding.rule, causes)):
+        explained = _explained_by(finding, kept, causes[finding.rule])
+        rows = set[Origin]().union(*(shared for _, shared in explained))
+        if explained and _all_explained(finding, rows):
+            # One finding gets the evidence: that which explains most rows. Told of each, it would count twice.
+            cause, _ = max(explained, key=lambda pair: len(pair[1]))
+            kept[kept.index(cause)] = _with_consequence(cause, finding)
+        else:
+            partly = (_explained_rows(cause, shared) for cause, shared in explained)
+            kept.append(_with_evidence(finding, *partly))
+    return replace(made, findings=in_order(kept))
+
+
+def _explained_by(
+    finding: Finding, others: Iterable[Finding], names: Container[str]
+) -> list[tuple[Finding, set[Origin]]]:
+    """The findings of rules of these names that bear on a finding, each with the rows that both count."""
+    return [
+        (other, _shared_rows(other, finding))
+        for other in others
+        if other.rule in names and _bears_on(other, finding)
+    ]
+
+
+def _with_consequence(cause: Finding, finding: Finding) -> Finding:
+    """A cause with what follows from it as evidence, as grave as the graver of both."""
+    severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
+    told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
+    return replace(told, severity=severity)
+
+
+def _explained_rows(cause: Finding, rows: set[Origin]) -> str:
+    return f"{cause.rule} explains {len(rows):,} of these rows"
+
+
+def _with_evidence(finding: Finding, *lines: str) -> Finding:
+    """The finding with these lines, each once."""
+    return replace(finding, evidence=tuple(dict.fromkeys((*finding.evidence, *lines))))
+
+
+def _depth_of_causes(
+    rule: str, causes: Mapping[str, tuple[str, ...]], seen: tuple[str, ...] = ()
+) -> int:
+    """How many rules stand between this one and a cause that nothing explains."""
+    below = (cause for cause in causes.get(rule, ()) if cause in causes and cause not in seen)
+    return 1 + max((_depth_of_causes(cause, causes, (*seen, rule)) for cause in below), default=0)
+
+
+def _rows_of(finding: Finding) -> set[Origin]:
+    """The rows that it counts; none where it is about the whole, and its places are examples."""
+    if finding.count is None:
+        return set()
+    return {case.origin for case in finding.cases if case.origin is not None}
+
+
+def _shared_rows(cause: Finding, finding: Finding) -> set[Origin]:
+    return {case.origin for case in cause.cases if case.origin is not None} & _rows_of(finding)
+
+
+def _bears_on(cause: Finding, finding: Finding) -> bool:
+    """Has it rows in common with a finding, or is that one about no rows?"""
+    return not _rows_of(finding) or bool(_shared_rows(cause, finding))
+
+
+def _all_explained(finding: Finding, explained: set[Origin]) -> bool:
+    """Are all rows of a finding explained? Those beyond the places that it keeps are not known to be."""
+    rows = _rows_of(finding)
+    return not rows or (rows <= explained and (finding.count or 0) <= len(finding.cases))
+
+
+def run_rule(subject: Any, kind: type[Rule[Any]], trainer: TrainerFacts | None = None) -> Judgement:
+    """What one rule says of a subject. Raises FastPathError alone."""
+    try:
+        rule = kind(subject)
+    except FastPathError:
+        # A fast path that gave another result than the exact one voids the whole pass: the caller runs it again.
+        raise
+    except Exception as error:
+        return Judgement(not_judged=(describe_failure(kind, error),))
+    return conclude_rule(rule, trainer)
+
+
+def conclude_rule(
+    rule: Rule[Any], trainer: TrainerFacts | None = None, lacking: Unmet | None = None
+) -> Judgement:
+    """What a rule that has seen all of its subject says. What it found before it failed stands.
+
+    `lacking` is what the caller knows that the subject lacks for this rule; it is told where the rule found nothing.
+    """
+    kind, found = type(rule), list[Finding]()
+    try:
+        for finding in rule.findings():
+            # Not a comprehension: what was found before the rule raised has to stand.
+            found.append(finding)
+        if found and trainer is not None:
+            return _judgement_under_trainer(trainer, kind, found)
+        if found:
+            return Judgement(in_order(found))
+        if (unmet := lacking or rule.unmet()) is not None:
+            return Judgement(not_judged=(describe_unmet(kind, unmet),))
+        return _examined_judgement(kind, rule.figure())
+    except FastPathError:
+        raise
+    except Exception as error:
+        return Judgement(in_order(found), not_judged=(describe_failure(kind, error),))
+
+
+def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
+    """A rule that found nothing, with what it measured; not judged where there was nothing to measure."""
+    if isinstance(figure, str):
+        return Judgement(examined=(Examined(kind.name(), kind.code, kind.title(), figure),))
+    if figure.of == 0:
+        return Judgement(
+            not_judged=(describe_unmet(kind, Unmet(f"there is nothing to count ({figure.text})")),)
+        )
+    return Judgement(
+        examined=(
+            Examined(kind.name(), kind.code, kind.title(), figure.text, figure.count, figure.of),
+        )
+    )
+
+
+def _judgement_under_trainer(
+    trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]
+) -> Judgement:
+    """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
+    held = in_order(findings_under_trainer(found, kind.by_trainer, trainer))
+    if held:
+        return Judgement(held)
+    return Judgement(
+        not_judged=(
+            describe_unmet(
+                kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")
+            ),
+        )
+    )
+
+
+def describe_unmet(kind: type[Rule[Any]], unmet: Unmet) -> NotJudged:
+    """A rule whose needs are not met."""
+    return NotJudged(kind.name(), unmet.reason, kind.code, unlock=unmet.unlock, asked=unmet.asked)
+
+
+def describe_failure(kind: type[Rule[Any]], error: Exception) -> NotJudged:
+    """A rule that raised."""
+    if os.environ.get("TRUETUNE_DEBUG"):
+        traceback.print_exception(error)
+    told = " ".join(f"{type(error).__name__}: {error}".split())
+    return NotJudged(kind.name(), told, kind.code, place=own_line(error), unlock=REPORT_IT)
+
+
+def own_line(error: BaseException) -> str:
+    """The innermost line of truetune that an exception passed: `checks/law/cache.py:41`; empty where it passed none."""
+    own = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).is_relative_to(PACKAGE_FOLDER)
+    ]
+    if not own:
+        return ""
+    return f"{Path(own[-1].filename).relative_to(PACKAGE_FOLDER).as_posix()}:{own[-1].lineno}"
