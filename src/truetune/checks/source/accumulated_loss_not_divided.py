@@ -55,7 +55,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -104,7 +104,7 @@ class AccumulatedLossNotDivided(SourceRule):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
                     f"divide the loss by {count} before backward()",
-                    cases=[at(module, backward), at(module, call.node)],
+                    cases=[case_at(module, backward), case_at(module, call.node)],
                 )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.checks.source.generation import (
     LOADERS,
     encodings,
@@ -14,7 +15,6 @@ from truetune.checks.source.generation import (
     ids_of,
     unwrapped,
 )
-from truetune.checks.source.single_rows import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
 from truetune.source.module import Module

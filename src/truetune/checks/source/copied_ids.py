@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.checks.source.labels import column, holds_ignored_label, ignored_label, padded
-from truetune.checks.source.pads import sides_set
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
 from truetune.source.module import Module
@@ -287,5 +287,5 @@ def _pads_on_the_left(module: Module) -> bool:
     return any(
         module.flow.value(value) == "left"
         for part in module.with_linked
-        for value in sides_set(part)
+        for value in padding_sides_set(part)
     )

@@ -49,8 +49,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.asking import engine_prompts, raw_prompts
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.generation import generations, is_causal, lacks
-from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
@@ -104,7 +104,7 @@ class GenerationLengthNotSet(SourceRule):
                 " config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
     def _of_vllm(self) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ class GenerationLengthNotSet(SourceRule):
                 yield self.finding(
                     "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
                     "give max_tokens",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
     def _of_completions(self) -> Iterator[Finding]:
@@ -131,7 +131,7 @@ class GenerationLengthNotSet(SourceRule):
             yield self.finding(
                 "a completion is asked for without max_tokens: it ends after 16 tokens",
                 "give max_tokens: chats run to the end of the context, completions have this default",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 

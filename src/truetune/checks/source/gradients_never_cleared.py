@@ -50,7 +50,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import OPTIMIZER_STEPS, is_backward, steps
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import insert_after
 
 CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
@@ -82,6 +82,8 @@ class GradientsNeverCleared(SourceRule):
                 yield self.finding(
                     f"{name} steps in a loop, and nothing clears the gradients",
                     f"call {name}.zero_grad() after each step",
-                    cases=[at(module, call.node)],
-                    fix=fix(module, insert_after(module, statement, f"{name}.zero_grad()")),
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
+                        module, insert_after(module, statement, f"{name}.zero_grad()")
+                    ),
                 )

@@ -50,7 +50,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -91,7 +91,7 @@ class LossForcedToRequireGrad(SourceRule):
                     "remove the line that gives the loss requires_grad; then find what cuts the"
                     " graph: frozen weights, no_grad, detach(), item()",
                     severity="error" if forced.is_leaf else "warning",
-                    cases=[at(module, forced.node)],
+                    cases=[case_at(module, forced.node)],
                 )
 
 

@@ -50,17 +50,17 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.asking import posted_body
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
 from truetune.checks.source.execution_order import trains
 from truetune.checks.source.generation import generations
 from truetune.checks.source.generation_length_not_set import SAMPLING
-from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 MIN_TEMPERATURE = 0.5
 """From here on answers of tuned models differ between draws in more than a few rows"""
 SCORES = re.compile(r"\b(?:acc|accuracy|em|exact_match|correct|hits|right|f1)\b", re.I)
-REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solution", re.I)
 SEEDS = ("set_seed", "manual_seed", "seed=", "seed_everything")
 SEVERAL = ("n", "num_return_sequences", "best_of")
 DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\(k\)", re.I)
@@ -120,7 +120,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
                     "send temperature=0",
                     severity="warning",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
         for call in (*generations(module), *module.calls(*SAMPLING)):
             temperature = _temperature(module, call)
@@ -131,7 +131,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     "set do_sample=False"
                     if call.method == "generate"
                     else "set temperature=0, or n=8 and report the mean with its interval",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -151,8 +151,7 @@ def _temperature(module: Module, call: Call) -> float | None:
 def _compares(module: Module) -> bool:
     """Is something compared with a reference by `==`?"""
     for node in module.nodes(ast.Compare):
-        sides = [node.left, *node.comparators]
-        is_equal = len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
-        if is_equal and any(REFERENCE.search(ast.unparse(side)) for side in sides):
+        if is_equality_with_reference(node):
+            sides = [node.left, *node.comparators]
             return not all(isinstance(side, ast.Constant) for side in sides)
     return False

@@ -62,7 +62,7 @@ from truetune.checks.config.vllm_takes_the_training_memory import HIGHEST_SHARE
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import steps
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -119,7 +119,7 @@ class VllmBesideTraining(SourceRule):
                 f"vLLM takes {share:.0%} of the GPU on which this script trains"
                 f"{', by default' if given is None else ''}",
                 "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 
