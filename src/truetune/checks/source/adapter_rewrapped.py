@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.adapter_guards import is_kept_from_adapters
+from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.places import at
 from truetune.checks.source.trainer_release import why_before
 from truetune.source.calls import Call

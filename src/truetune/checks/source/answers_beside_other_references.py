@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.places import at
 from truetune.checks.source.row_order import RESTORES, RowOrder
 from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs

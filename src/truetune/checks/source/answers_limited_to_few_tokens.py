@@ -54,10 +54,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.decoded_answers import is_scored
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.text_generation_calls import questions
 from truetune.checks.source.generation_length_not_set import SAMPLING
-from truetune.checks.source.kept_answers import is_scored
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of
 from truetune.source.calls import Call

@@ -55,11 +55,11 @@ from truetune.checks.chats_beside import chats_beside, common_system_prompt
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import asking_calls, engine_prompts
-from truetune.checks.source.bare_questions import bare_questions
-from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.questions_without_template import bare_questions
+from truetune.checks.source.evidence.text_generation_calls import asking_calls, engine_prompts
 from truetune.checks.source.places import at
 from truetune.checks.source.prompt_forms import (
     PromptForm,

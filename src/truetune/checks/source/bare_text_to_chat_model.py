@@ -45,7 +45,12 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
 from truetune.source.calls import Call

@@ -44,8 +44,8 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.published_families import family
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
 from truetune.checks.source.prompt_forms import asks, is_written, trainings_beside, written_folders

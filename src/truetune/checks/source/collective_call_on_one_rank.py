@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.exits_by_rank import exits_by_rank
+from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
 from truetune.checks.source.own_processes import wrapped_models
 from truetune.checks.source.places import at
 from truetune.checks.source.sharding import Sharding, sharding_of

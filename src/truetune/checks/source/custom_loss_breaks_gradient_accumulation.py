@@ -56,8 +56,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.batch_columns import may_have_labels
-from truetune.checks.source.custom_losses import (
+from truetune.checks.source.evidence.batch_labels_presence import may_have_labels
+from truetune.checks.source.evidence.custom_losses import (
     FLAG,
     ITEMS,
     divides_by_steps,

@@ -48,7 +48,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training
+from truetune.checks.source.evidence.execution_order import places_of_training
 from truetune.checks.source.places import at
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call

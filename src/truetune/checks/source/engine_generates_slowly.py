@@ -41,7 +41,7 @@ from typing import Any, NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import trains
+from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module

@@ -44,14 +44,14 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import (
+from truetune.checks.source.evidence.answering_models import (
     ModelChain,
     billions_of,
     dtypes_given,
     model_chains,
 )
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import GENERATIONS, generations
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations
 from truetune.checks.source.places import at
 from truetune.checks.source.weight_dtypes import WIDE
 from truetune.source.calls import Call

@@ -57,7 +57,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import (
+from truetune.checks.source.evidence.text_generation_calls import (
     FUNCTIONS,
     OF_CLIENT,
     PIPELINE,

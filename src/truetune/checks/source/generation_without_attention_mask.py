@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, generations, ids_of, padded
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations, ids_of, padded
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import set_keyword
 

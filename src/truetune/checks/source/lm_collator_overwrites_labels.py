@@ -56,7 +56,7 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import LM_COLLATORS_MADE, lm_collators
+from truetune.checks.source.evidence.labels_and_padding import LM_COLLATORS_MADE, lm_collators
 from truetune.checks.source.made_labels import masked_in_other_files, masked_labels, unit
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call

@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_losses import (
+from truetune.checks.source.evidence.accumulated_losses import (
     backward_of,
     has_graph,
     is_bounded,

@@ -62,7 +62,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import holds_ignored_label
+from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.metric_functions import (
     comparisons,
     functions_given,

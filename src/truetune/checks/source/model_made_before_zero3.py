@@ -43,7 +43,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import routes, runs_before
+from truetune.checks.source.evidence.execution_order import routes, runs_before
 from truetune.checks.source.places import at
 from truetune.checks.source.sharding import sharding_of
 from truetune.source.calls import Call

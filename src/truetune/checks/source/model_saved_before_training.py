@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training, routes, runs_before
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_before
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 

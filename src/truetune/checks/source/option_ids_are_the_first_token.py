@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import likely_names
+from truetune.checks.source.evidence.published_families import likely_names
 from truetune.checks.source.places import at
 from truetune.checks.source.vocabularies import vocabulary_group
 from truetune.source.calls import Call

@@ -52,7 +52,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_outputs import kept_outputs
+from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import replace
 from truetune.source.module import Module

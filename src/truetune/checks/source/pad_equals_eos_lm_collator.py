@@ -45,8 +45,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.eos_pads import pads_that_are_eos, with_repeats
-from truetune.checks.source.free_pads import pad_advice
+from truetune.checks.source.evidence.pad_candidates import pad_advice
+from truetune.checks.source.evidence.pad_set_to_eos import pads_that_are_eos, with_repeats
 from truetune.checks.source.pad_masking import what_masks
 from truetune.checks.source.pads import PADS_SET, mend
 from truetune.checks.source.places import at, fix

@@ -6,7 +6,11 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.source.labels import lm_collators, masks_by_id, tokenizer_of_pad_id
+from truetune.checks.source.evidence.labels_and_padding import (
+    lm_collators,
+    masks_by_id,
+    tokenizer_of_pad_id,
+)
 from truetune.checks.source.pads import PadSetting, is_of_tokenizer
 from truetune.checks.source.trainer_release import why_before
 from truetune.source.calls import Call

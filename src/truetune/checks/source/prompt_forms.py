@@ -15,9 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.table import first_columns
-from truetune.checks.source.asking import engine_prompts, raw_prompts
-from truetune.checks.source.generation import generations
+from truetune.checks.config.evidence.training_file_columns import first_columns
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.row_files import training_files
 from truetune.errors import DataError, TruetuneError

@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_answers import decodes_of_generations, kept_as_answer
+from truetune.checks.source.evidence.decoded_answers import decodes_of_generations, kept_as_answer
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 

@@ -42,7 +42,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword

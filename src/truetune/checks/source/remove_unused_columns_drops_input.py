@@ -55,7 +55,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.keys import FORWARD, read_by_collator, read_by_loss
+from truetune.checks.source.evidence.columns_read_by_loss import (
+    FORWARD,
+    read_by_collator,
+    read_by_loss,
+)
 from truetune.checks.source.places import at, fix
 from truetune.source.edits import set_keyword
 

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.bos import Bos, Template, second_bos
+from truetune.checks.source.evidence.double_bos import Bos, Template, second_bos
 from truetune.checks.source.made_rows import makes_rows
 from truetune.checks.source.places import at, fix
 from truetune.source.calls import Call

@@ -59,7 +59,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import likely_names, plain_name
+from truetune.checks.source.evidence.published_families import likely_names, plain_name
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
 from truetune.source.calls import Call

@@ -44,8 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answers import reads_one_answer_or_none
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.generate_inputs import (
     GENERATIONS,
     encodes_apart,
     encodings,
@@ -54,6 +53,7 @@ from truetune.checks.source.generation import (
     padded,
     pads,
 )
+from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.pads import sides_set
 from truetune.checks.source.places import at
 from truetune.source.calls import Call

@@ -15,8 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.families import first_mark, mark_of_model, mark_of_template
-from truetune.checks.source.families import likely_names
+from truetune.checks.config.evidence.template_marks import (
+    first_mark,
+    mark_of_model,
+    mark_of_template,
+)
+from truetune.checks.source.evidence.published_families import likely_names
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.prompt_forms import (
     FOLDERS,

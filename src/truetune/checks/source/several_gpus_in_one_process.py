@@ -57,8 +57,8 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import billions_of, billions_of_name
 from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
+from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
 from truetune.checks.source.places import at
 from truetune.checks.source.plain_starts import ONE_PROCESS, PlainStart, plain_starts
 from truetune.checks.source.spread_models import may_fit_one_gpu, spread_load

@@ -44,7 +44,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import encodings, ids_of
+from truetune.checks.source.evidence.generate_inputs import encodings, ids_of
 from truetune.checks.source.places import at
 from truetune.checks.source.vocabularies import vocabulary_group
 from truetune.source.calls import Call

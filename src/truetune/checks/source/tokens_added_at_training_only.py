@@ -55,7 +55,7 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import names_of
+from truetune.checks.source.evidence.published_families import names_of
 from truetune.checks.source.new_tokens import added_tokens
 from truetune.checks.source.places import at
 from truetune.checks.source.prompt_forms import (

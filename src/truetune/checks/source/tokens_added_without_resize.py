@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.free_pads import pad_advice
+from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.places import at
 from truetune.source.calls import Call

@@ -46,8 +46,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.families import family
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.published_families import family
 from truetune.checks.source.model_names import possible_texts
 from truetune.checks.source.places import at
 from truetune.source.calls import Call

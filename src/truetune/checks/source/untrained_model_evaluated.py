@@ -54,8 +54,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import Route, places_of_training, routes, runs_after
-from truetune.checks.source.loaded_models import Asked, asked_by, is_base, trained_bases
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    places_of_training,
+    routes,
+    runs_after,
+)
+from truetune.checks.source.evidence.loaded_models import Asked, asked_by, is_base, trained_bases
 from truetune.checks.source.places import at
 from truetune.source.module import Module
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.generate_inputs import (
     LOADERS,
     encodings,
     generations,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.loaded_models import NAME_ARGUMENTS
+from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.model_names import possible_texts
 from truetune.source.calls import Call
 from truetune.source.kinds import SAME

@@ -6,7 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.labels import column, holds_ignored_label, ignored_label, padded
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    ignored_label,
+    padded,
+)
 from truetune.checks.source.pads import sides_set
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
