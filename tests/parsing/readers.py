@@ -446,7 +446,9 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.evidence.model_folder": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+        "checks.config.evidence.model_folder": [
+            Reader("model.safetensors", safetensors_file(), _vocabulary)
+        ],
     }
 
 
