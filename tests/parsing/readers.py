@@ -239,14 +239,18 @@ def _call(path: Path) -> Any:
 
 
 def _vocabulary(path: Path) -> Any:
-    from truetune.checks.config import model
+    from truetune.checks.config.evidence import model_folder
 
     class Config:
         class spec:  # noqa: N801 the shape of a Config
             model = tokenizer = str(path.parent)
 
     config: Any = Config
-    return model.shapes(config), model.sampled_weights(config), model.settings(config)
+    return (
+        model_folder.shapes(config),
+        model_folder.sampled_weights(config),
+        model_folder.settings(config),
+    )
 
 
 def _predictions(path: Path) -> Any:
@@ -442,7 +446,9 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+        "checks.config.evidence.model_folder": [
+            Reader("model.safetensors", safetensors_file(), _vocabulary)
+        ],
     }
 
 
@@ -473,7 +479,7 @@ OWN = {
     "checks.check_paths": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "spec.stacks.commands": TYPES_ALONE,
-    "checks.source.families": SWALLOWS,
+    "checks.source.evidence.published_families": SWALLOWS,
     "checks.source.evidence.added_tokens": SWALLOWS,
     "spec.stacks.readers": SWALLOWS,
     "spec.stacks.signatures": WRITES,
@@ -515,8 +521,8 @@ OWN = {
     "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
-    "checks.config.steps": SWALLOWS,
-    "checks.config.table": SWALLOWS,
+    "checks.config.evidence.step_counts": SWALLOWS,
+    "checks.config.evidence.training_file_columns": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.run_size": SWALLOWS,
     "checks.findings_file": WRITES,

@@ -53,9 +53,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
 from truetune.checks.source.evidence.row_pairs import Pair, is_generated, row_pairs
-from truetune.checks.source.generation import generations
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"

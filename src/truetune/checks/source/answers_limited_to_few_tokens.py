@@ -54,12 +54,12 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.decoded_answers import is_scored
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.text_generation_calls import questions
 from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.checks.source.generation import generations
 from truetune.checks.source.generation_length_not_set import SAMPLING
-from truetune.checks.source.kept_answers import is_scored
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

@@ -55,9 +55,9 @@ from truetune.checks.chats_beside import chats_beside, common_system_prompt
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import asking_calls, engine_prompts
-from truetune.checks.source.bare_questions import bare_questions
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     asks_a_model,
@@ -72,11 +72,11 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
+from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.questions_without_template import bare_questions
 from truetune.checks.source.evidence.served_model_folders import served_folders
 from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
-from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.text_generation_calls import asking_calls, engine_prompts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

@@ -46,8 +46,13 @@ from typing import Any
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

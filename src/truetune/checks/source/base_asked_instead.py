@@ -45,6 +45,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
@@ -52,8 +53,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trainings_beside,
     written_folders,
 )
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.published_families import family
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

@@ -42,7 +42,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.execution_order import trains
+from truetune.checks.source.evidence.execution_order import trains
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

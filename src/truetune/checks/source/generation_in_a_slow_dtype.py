@@ -44,16 +44,16 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import (
+from truetune.checks.source.evidence.answering_models import (
     ModelChain,
     billions_of,
     dtypes_given,
     model_chains,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import GENERATIONS, generations
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN

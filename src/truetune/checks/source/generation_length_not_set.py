@@ -48,9 +48,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import engine_prompts, raw_prompts
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.generation import generations, is_causal, lacks
+from truetune.checks.source.evidence.generate_inputs import generations, is_causal, lacks
+from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.scopes import Scope

@@ -47,13 +47,13 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import dtypes_given, model_chains
+from truetune.checks.source.evidence.answering_models import dtypes_given, model_chains
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import generations
-from truetune.checks.source.loaded_models import NAME_ARGUMENTS
 from truetune.errors import TruetuneError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import SETTINGS

@@ -57,7 +57,9 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.text_generation_calls import (
     FUNCTIONS,
     OF_CLIENT,
     PIPELINE,
@@ -66,8 +68,6 @@ from truetune.checks.source.asking import (
     Question,
     questions,
 )
-from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.generation import GENERATIONS, generations, ids_of, padded
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations, ids_of, padded
 from truetune.source.edits import set_keyword
 
 

@@ -55,8 +55,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.accumulated_loss_not_divided import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.generation import is_causal
-from truetune.checks.source.held_weights import other_weights
+from truetune.checks.source.evidence.generate_inputs import is_causal
+from truetune.checks.source.evidence.optimizer_weights import other_weights
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

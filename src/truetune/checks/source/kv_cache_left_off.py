@@ -49,8 +49,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.source.calls import Call
 from truetune.source.edits import replace
 from truetune.source.module import Module

@@ -61,7 +61,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.copied_ids import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.evaluation_only_code import evaluates_alone, function_around
+from truetune.checks.source.evidence.generate_inputs import encodings, pads
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    masks_by_id,
+)
+from truetune.checks.source.evidence.labels_copied_from_ids import (
     Copied,
     copied_ids,
     ignored_off_prompt,
@@ -69,11 +77,7 @@ from truetune.checks.source.copied_ids import (
     may_be_changed,
     uncopied,
 )
-from truetune.checks.source.evaluating_code import evaluates_alone, function_around
-from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.masked_labels import label_values
-from truetune.checks.source.generation import encodings, pads
-from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id
 from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace
 from truetune.source.module import Module

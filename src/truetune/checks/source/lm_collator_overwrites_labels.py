@@ -57,12 +57,12 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.labels_and_padding import LM_COLLATORS_MADE, lm_collators
 from truetune.checks.source.evidence.masked_labels import (
     enclosing_unit,
     masked_labels,
     masked_labels_in_linked_files,
 )
-from truetune.checks.source.labels import LM_COLLATORS_MADE, lm_collators
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, insert_after, replace
 from truetune.source.module import Module

@@ -61,11 +61,11 @@ from typing import Literal
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.averages import Mean, means, terms
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loop_score_counts import last_batches, skipped_rows
+from truetune.checks.source.evidence.loss_expressions import is_loss
+from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
 from truetune.checks.source.evidence.value_slices import records_gradient
-from truetune.checks.source.loop_counts import last_batches, skipped_rows
-from truetune.checks.source.loss_values import is_loss
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

@@ -70,13 +70,13 @@ from truetune.checks.source.evidence.causal_model_metrics import (
     trainers_of_causal,
 )
 from truetune.checks.source.evidence.causal_model_metrics import TOKEN_COMPARISONS as COMPARISONS
+from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
 from truetune.checks.source.evidence.metric_functions import (
     functions_in_argument,
     label_comparisons,
     picks_tokens,
     with_called_functions,
 )
-from truetune.checks.source.labels import holds_ignored_label
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

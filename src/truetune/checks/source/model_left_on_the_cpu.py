@@ -48,15 +48,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import (
+from truetune.checks.source.evidence.answering_models import (
     ModelChain,
     billions_of,
     dtypes_given,
     model_chains,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.optimized_weight_dtypes import BFLOAT16, FLOAT16
-from truetune.checks.source.generation import generations
 from truetune.source.module import Module
 
 PLACES = (

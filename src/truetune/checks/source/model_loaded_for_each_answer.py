@@ -53,10 +53,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
-from truetune.checks.source.execution_order import trains
+from truetune.checks.source.evidence.text_generation_calls import questions
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

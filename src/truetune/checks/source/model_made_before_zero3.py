@@ -44,8 +44,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import routes, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
-from truetune.checks.source.execution_order import routes, runs_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import launches_of

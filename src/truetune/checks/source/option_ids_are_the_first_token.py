@@ -49,8 +49,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.published_families import likely_names
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.checks.source.families import likely_names
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

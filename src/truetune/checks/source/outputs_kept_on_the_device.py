@@ -52,8 +52,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.kept_outputs import kept_outputs
 from truetune.source.edits import replace
 from truetune.source.module import Module
 

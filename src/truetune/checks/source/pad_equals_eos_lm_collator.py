@@ -45,11 +45,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.eos_pads import pads_that_are_eos, with_repeats
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import maskings_of_pads
+from truetune.checks.source.evidence.pad_set_to_eos import pads_that_are_eos, with_repeats
 from truetune.checks.source.evidence.pad_settings import PADS_SET, changes_for_pad_token
-from truetune.checks.source.free_pads import pad_advice
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 

@@ -76,7 +76,11 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answer_patterns import AnswerReader, answer_readers, runs_of_answers
+from truetune.checks.source.evidence.answer_patterns import (
+    AnswerReader,
+    answer_readers,
+    runs_of_answers,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.scored_rows import Row, scored_rows
 from truetune.source.module import Module

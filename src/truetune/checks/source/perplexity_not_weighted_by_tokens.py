@@ -55,11 +55,16 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.averages import Mean, means, terms
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loss_expressions import (
+    exponent_of,
+    exponential_in,
+    is_loss,
+    is_mean,
+)
+from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
 from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
 from truetune.checks.source.evidence.value_slices import records_gradient
-from truetune.checks.source.loss_values import exponent_of, exponential_in, is_loss, is_mean
 from truetune.source.module import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")

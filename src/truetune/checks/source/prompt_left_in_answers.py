@@ -54,7 +54,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.kept_answers import decodes_of_generations, kept_as_answer
+from truetune.checks.source.evidence.decoded_answers import decodes_of_generations, kept_as_answer
 from truetune.source.module import Module
 
 

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.generate_inputs import (
     GENERATIONS,
     encodes_apart,
     encodings,

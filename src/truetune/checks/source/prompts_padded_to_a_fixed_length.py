@@ -43,7 +43,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module

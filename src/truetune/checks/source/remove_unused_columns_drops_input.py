@@ -56,7 +56,11 @@ from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.keys import FORWARD, read_by_collator, read_by_loss
+from truetune.checks.source.evidence.columns_read_by_loss import (
+    FORWARD,
+    read_by_collator,
+    read_by_loss,
+)
 from truetune.source.edits import set_keyword
 
 TEXT_MODELS = tuple(

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.bos import Bos, Template, second_bos
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.double_bos import Bos, Template, second_bos
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword

@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.families import likely_names, plain_name
+from truetune.checks.source.evidence.published_families import likely_names, plain_name
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.responses import REPLACES_TEMPLATE, TRL, UNSLOTH, sets_template, writes

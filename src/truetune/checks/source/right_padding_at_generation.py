@@ -44,10 +44,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answers import reads_one_answer_or_none
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.pad_settings import padding_sides_set
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.generate_inputs import (
     GENERATIONS,
     encodes_apart,
     encodings,
@@ -56,6 +54,8 @@ from truetune.checks.source.generation import (
     padded,
     pads,
 )
+from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
+from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

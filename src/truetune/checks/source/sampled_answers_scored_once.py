@@ -49,11 +49,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import posted_body
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import generations
+from truetune.checks.source.evidence.text_generation_calls import posted_body
 from truetune.checks.source.generation_length_not_set import SAMPLING
 from truetune.source.calls import Call
 from truetune.source.module import Module

@@ -57,8 +57,8 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import billions_of, billions_of_name
 from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
+from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
 from truetune.checks.source.evidence.single_process_starts import (

@@ -46,8 +46,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import encodings, ids_of
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
-from truetune.checks.source.generation import encodings, ids_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

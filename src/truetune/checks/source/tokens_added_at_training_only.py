@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trainings_beside,
     written_folders,
 )
-from truetune.checks.source.families import names_of
+from truetune.checks.source.evidence.published_families import names_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

@@ -47,9 +47,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.families import family
+from truetune.checks.source.evidence.published_families import family
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

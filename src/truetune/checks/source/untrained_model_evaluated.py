@@ -55,8 +55,13 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.execution_order import Route, places_of_training, routes, runs_after
-from truetune.checks.source.loaded_models import Asked, asked_by, is_base, trained_bases
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    places_of_training,
+    routes,
+    runs_after,
+)
+from truetune.checks.source.evidence.loaded_models import Asked, asked_by, is_base, trained_bases
 from truetune.source.module import Module
 
 TAKES_UP = (

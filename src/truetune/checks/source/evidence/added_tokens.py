@@ -6,7 +6,12 @@ import ast
 from dataclasses import dataclass
 
 from truetune.checks.code_places import methods_of
-from truetune.checks.source.families import Family, families, names_of, vocabulary
+from truetune.checks.source.evidence.published_families import (
+    Family,
+    families,
+    names_of,
+    vocabulary,
+)
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE

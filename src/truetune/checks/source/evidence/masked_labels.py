@@ -5,7 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    masks_by_id,
+)
 from truetune.source.module import Module
 
 MOST_CALLERS = 4

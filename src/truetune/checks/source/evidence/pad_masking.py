@@ -6,9 +6,13 @@ import ast
 from pathlib import Path
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.labels_and_padding import (
+    lm_collators,
+    masks_by_id,
+    tokenizer_of_pad_id,
+)
 from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_tokenizer
 from truetune.checks.source.evidence.trl_release_of_trainer import why_before
-from truetune.checks.source.labels import lm_collators, masks_by_id, tokenizer_of_pad_id
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.releases import PAD_MASKED_BY_ID

@@ -15,11 +15,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.table import first_columns
-from truetune.checks.source.asking import engine_prompts, raw_prompts
+from truetune.checks.config.evidence.training_file_columns import first_columns
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
-from truetune.checks.source.generation import generations
 from truetune.errors import DataError, TruetuneError
 from truetune.source.module import Module
 from truetune.source.module import read as read_module

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.asking import maps_of
+from truetune.checks.source.evidence.text_generation_calls import maps_of
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 

@@ -15,7 +15,11 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.families import first_mark, mark_of_model, mark_of_template
+from truetune.checks.config.evidence.template_marks import (
+    first_mark,
+    mark_of_model,
+    mark_of_template,
+)
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
@@ -27,7 +31,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.checks.source.families import likely_names
+from truetune.checks.source.evidence.published_families import likely_names
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.keys import known, of_program
+from truetune.checks.config.evidence.setting_places import known, of_program
 from truetune.spec.config import Config, Place, Renamed
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.registry import config_readers

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.loaded_models import NAME_ARGUMENTS
 from truetune.source.calls import Call
 from truetune.source.kinds import SAME
 from truetune.source.module import Module

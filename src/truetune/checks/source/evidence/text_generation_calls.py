@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.generate_inputs import (
     LOADERS,
     encodings,
     generations,
     ids_of,
     unwrapped,
 )
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
 from truetune.source.module import Module

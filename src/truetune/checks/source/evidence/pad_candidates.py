@@ -12,7 +12,11 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from truetune.checks.source.families import likely_names, name_arguments, plain_name
+from truetune.checks.source.evidence.published_families import (
+    likely_names,
+    name_arguments,
+    plain_name,
+)
 from truetune.errors import TruetuneError
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes

@@ -6,8 +6,13 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    ignored_label,
+    padded,
+)
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
-from truetune.checks.source.labels import column, holds_ignored_label, ignored_label, padded
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
 from truetune.source.module import Module

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from truetune.checks.source.generation import generations, is_causal
+from truetune.checks.source.evidence.generate_inputs import generations, is_causal
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from truetune.checks.config.keys import untold
+from truetune.checks.config.evidence.setting_places import untold
 from truetune.spec.config import Config
 
 SWITCHES = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.steps import rows, steps
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.step_counts import rows, steps
 from truetune.checks.findings import Case
 from truetune.checks.setting_values import name_of, value_of
 from truetune.checks.value_limits import (

@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from truetune.checks.config.keys import entries, untold
-from truetune.checks.config.table import files_of
+from truetune.checks.config.evidence.setting_places import entries, untold
+from truetune.checks.config.evidence.training_file_columns import files_of
 from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
 from truetune.data.file_records import is_array, read_records
 from truetune.data.files import Source, open_raw, open_unpacked

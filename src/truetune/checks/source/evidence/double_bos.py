@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from truetune.checks.source.families import likely_families, names_of
+from truetune.checks.source.evidence.published_families import likely_families, names_of
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
 from truetune.render.tokenizer_folder import locate

@@ -10,14 +10,14 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.asking import (
+from truetune.checks.source.evidence.generate_inputs import encodings_behind, generations, ids_of
+from truetune.checks.source.evidence.text_generation_calls import (
     OF_VLLM,
     PIPELINE,
     VLLM,
     engine_prompts,
     raw_prompts,
 )
-from truetune.checks.source.generation import encodings_behind, generations, ids_of
 from truetune.source.calls import Call
 from truetune.source.flow import Origin
 from truetune.source.module import Module

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.keys import of_program, offset
+from truetune.checks.config.evidence.setting_places import of_program, offset
 from truetune.checks.findings import Edit, Fix
 from truetune.spec.config import Config, Renamed
 
