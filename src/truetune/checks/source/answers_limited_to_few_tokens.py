@@ -56,8 +56,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.decoded_answers import is_scored
 from truetune.checks.source.evidence.generate_inputs import generations
-from truetune.checks.source.evidence.text_generation_calls import questions
-from truetune.checks.source.generation_length_not_set import SAMPLING
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, questions
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of
 from truetune.source.calls import Call
@@ -123,7 +122,7 @@ class AnswersLimitedToFewTokens(SourceRule):
 
 def _limits(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     for question in questions(module):
         if question.call.method != "generate" and {"max_tokens", "max_new_tokens"} & set(
             question.call.keywords

@@ -59,7 +59,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.places import at
 from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
@@ -111,7 +111,7 @@ class ForwardAroundTheWrapper(SourceRule):
             return
         seen: set[ast.AST] = set()
         for backward in backward_calls(module):
-            parts = (part for loss in losses_of(backward) for part in made_of(module, loss))
+            parts = (part for loss in possible_losses(backward) for part in made_of(module, loss))
             for part in parts:
                 if part in seen or not isinstance(part, ast.Call):
                     continue

@@ -51,8 +51,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.evidence.generate_inputs import generations
-from truetune.checks.source.evidence.text_generation_calls import posted_body
-from truetune.checks.source.generation_length_not_set import SAMPLING
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, posted_body
 from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -69,7 +68,7 @@ DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\
 def _sampled(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generations(module)
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     yield from _requests(module)
 
 
@@ -122,7 +121,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     severity="warning",
                     cases=[at(module, call.node)],
                 )
-        for call in (*generations(module), *module.calls(*SAMPLING)):
+        for call in (*generations(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(
