@@ -57,9 +57,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.decoded_answers import is_scored
 from truetune.checks.source.evidence.generate_inputs import generations
-from truetune.checks.source.evidence.text_generation_calls import questions
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, questions
 from truetune.checks.source.evidence.value_slices import backward_slice
-from truetune.checks.source.generation_length_not_set import SAMPLING
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -123,7 +122,7 @@ class AnswersLimitedToFewTokens(SourceRule):
 
 def _limits(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     for question in questions(module):
         if question.call.method != "generate" and {"max_tokens", "max_new_tokens"} & set(
             question.call.keywords

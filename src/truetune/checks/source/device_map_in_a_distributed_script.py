@@ -50,6 +50,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.process_counts import (
     is_under_process_count,
     launch_command,
@@ -60,7 +61,6 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 ONE_GPU = re.compile(r"cuda:(\d+)")
-SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def _maps_of_several(module: Module) -> Iterator[Call]:
@@ -100,7 +100,7 @@ class DeviceMapInADistributedScript(SourceRule):
         for call in _mapped_models(module):
             value = call.keywords["device_map"]
             given = module.flow.value(value)
-            if given not in SPREADS and not (is_the_only and _names_one_gpu(given)):
+            if given not in SPREADING_DEVICE_MAPS and not (is_the_only and _names_one_gpu(given)):
                 continue  # of several models, one may have a GPU of its own
             if any(
                 is_under_process_count(module, node)

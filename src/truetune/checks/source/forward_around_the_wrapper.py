@@ -59,6 +59,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.value_slices import backward_slice, records_gradient
 from truetune.checks.source.evidence.wrapped_models import (
@@ -66,7 +67,6 @@ from truetune.checks.source.evidence.wrapped_models import (
     model_objects,
     wrapped_models,
 )
-from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import launches_of_several
@@ -115,7 +115,9 @@ class ForwardAroundTheWrapper(SourceRule):
             return
         seen: set[ast.AST] = set()
         for backward in backward_calls(module):
-            parts = (part for loss in losses_of(backward) for part in backward_slice(module, loss))
+            parts = (
+                part for loss in possible_losses(backward) for part in backward_slice(module, loss)
+            )
             for part in parts:
                 if part in seen or not isinstance(part, ast.Call):
                     continue

@@ -49,7 +49,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import OPTIMIZER_STEPS, is_backward, steps
+from truetune.checks.source.evidence.backward_and_steps import (
+    OPTIMIZER_STEPS,
+    is_backward,
+    optimizer_steps,
+)
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import insert_after
 
@@ -67,7 +71,7 @@ class GradientsNeverCleared(SourceRule):
         module = self.subject
         if module.mentions(*CLEARED):
             return
-        for call, optimizer in steps(module):
+        for call, optimizer in optimizer_steps(module):
             loop = next(
                 (
                     node

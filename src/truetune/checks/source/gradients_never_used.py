@@ -53,7 +53,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import is_backward
+from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_inputs import is_causal
 from truetune.checks.source.evidence.optimizer_weights import other_weights

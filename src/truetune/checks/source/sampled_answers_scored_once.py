@@ -53,8 +53,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
-from truetune.checks.source.evidence.text_generation_calls import posted_body
-from truetune.checks.source.generation_length_not_set import SAMPLING
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, posted_body
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -69,7 +68,7 @@ DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\
 def _sampled(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generations(module)
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     yield from _requests(module)
 
 
@@ -122,7 +121,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     severity="warning",
                     cases=[case_at(module, call.node)],
                 )
-        for call in (*generations(module), *module.calls(*SAMPLING)):
+        for call in (*generations(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(

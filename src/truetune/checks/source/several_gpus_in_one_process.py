@@ -57,9 +57,9 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
 from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
 from truetune.checks.source.evidence.single_process_starts import (
     ONE_PROCESS,
@@ -179,7 +179,7 @@ def _spreads(module: Module) -> bool:
     for call in module.all_calls:
         if "device_map" in call.keywords:
             value = module.flow.value(call.keywords["device_map"])
-            if value is UNKNOWN or value in SPREADS:
+            if value is UNKNOWN or value in SPREADING_DEVICE_MAPS:
                 return True
     return module.mentions("use_cpu=True", "no_cuda=True", "place_model_on_device")
 

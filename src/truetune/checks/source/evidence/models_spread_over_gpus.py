@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.source.calls import Call
@@ -76,7 +76,7 @@ def _spreads(module: Module, call: Call) -> bool:
     if "model" not in module.flow.kinds(call.node) or is_under_process_count(module, call.node):
         return False
     texts = possible_texts(module, call.keywords["device_map"])
-    return bool(texts) and all(text in SPREADS for text in texts)
+    return bool(texts) and all(text in SPREADING_DEVICE_MAPS for text in texts)
 
 
 def _trained(module: Module) -> Iterator[ast.expr | None]:

@@ -20,6 +20,7 @@ from truetune.source.flow import Origin
 from truetune.source.module import Module
 
 VLLM = "vllm.LLM"
+VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
 OF_VLLM = ("generate", "chat")
 PIPELINE = "transformers.pipeline"
 CLIENTS = ("openai.*OpenAI",)
