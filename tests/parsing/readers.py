@@ -446,7 +446,9 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.evidence.model_folder": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+        "checks.config.evidence.model_folder": [
+            Reader("model.safetensors", safetensors_file(), _vocabulary)
+        ],
     }
 
 
@@ -487,7 +489,7 @@ OWN = {
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
-    "source.walk": TELLS,
+    "source.find_source_files": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
     "checks.source.printed_rows": "a notebook that source.notebook has read, which is fed",

@@ -64,7 +64,7 @@ def steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
     for call in module.methods("step"):
         for given in (call.receiver, *call.args[:1]):
-            if given is not None and "optimizer" in module.flow.kinds(given):
+            if given is not None and "optimizer" in module.flow.types(given):
                 yield call, given
 
 

@@ -47,7 +47,7 @@ from truetune.checks.source.places import at
 from truetune.checks.source.weight_dtypes import FLOAT16, made_narrow, may_shard
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.prepared import freezes_parameters
+from truetune.source.script_preparation import freezes_parameters
 
 SMALLEST = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
@@ -102,4 +102,4 @@ def _models(module: Module, call: Call) -> list[ast.expr]:
         for node in (*ast.walk(params), *nodes)
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters")
     ]
-    return [owner for owner in owners if "peft-model" not in module.flow.kinds(owner)]
+    return [owner for owner in owners if "peft-model" not in module.flow.types(owner)]

@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.accumulated_losses import (
     reaches_backward,
 )
 from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -97,7 +97,7 @@ class LossesKeptWithGraph(SourceRule):
                     at(module, kept.node),
                     *([at(module, backward)] if backward is not None and retains else []),
                 ],
-                fix=fix(module, replace(module, kept.value, detached)),
+                fix=fix(module, replace_expression(module, kept.value, detached)),
             )
 
 

@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.merge_into_quantized_base import MERGES
 from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -67,7 +67,7 @@ class MergeResultDropped(SourceRule):
                 " wrapper",
                 f"write {kept}",
                 cases=[at(module, call.node)],
-                fix=fix(module, replace(module, call.node, kept)) if simple else None,
+                fix=fix(module, replace_expression(module, call.node, kept)) if simple else None,
             )
 
 

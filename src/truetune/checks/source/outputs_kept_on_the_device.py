@@ -54,7 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
 from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -81,7 +81,7 @@ class OutputsKeptOnTheDevice(SourceRule):
                 if whole
                 else f"keep {moved}",
                 cases=[at(module, kept.node), at(module, kept.forward)],
-                fix=None if whole else fix(module, replace(module, kept.value, moved)),
+                fix=None if whole else fix(module, replace_expression(module, kept.value, moved)),
             )
 
 

@@ -64,7 +64,7 @@ from truetune.checks.source.schedules import (
     stepped_every,
 )
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
@@ -182,13 +182,15 @@ class SchedulerLengthMiscounted(SourceRule):
             f" {shown} batches",
             f"divide its length by {shown}",
             cases=[at(module, total), at(module, every)],
-            fix=fix(module, replace(module, total, text), safe=False) if simple else None,
+            fix=fix(module, replace_expression(module, total, text), safe=False)
+            if simple
+            else None,
         )
 
 
 def _is(module: Module, length: ast.Call, kind: str) -> bool:
     """Is it the length of such an object?"""
-    return kind in module.flow.kinds(length.args[0])
+    return kind in module.flow.types(length.args[0])
 
 
 def _warmup(call: Call) -> ast.expr | None:

@@ -63,8 +63,8 @@ from truetune.checks.source.places import at
 from truetune.checks.source.plain_starts import ONE_PROCESS, PlainStart, plain_starts
 from truetune.checks.source.spread_models import may_fit_one_gpu, spread_load
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 from truetune.spec.stacks.readers import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")

@@ -14,7 +14,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
 )
 from truetune.checks.source.pads import sides_set
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 COPIES = ("copy", "clone", "detach", "tolist", "squeeze", "long")

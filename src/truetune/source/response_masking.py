@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-UNSLOTH = ("unsloth.*train_on_responses_only", "unsloth_zoo.*train_on_responses_only")
-REPLACES_TEMPLATE = "unsloth.*get_chat_template"
-TRL = "trl.DataCollatorForCompletionOnlyLM"
-MARK_OF_TEMPLATE = {
+UNSLOTH_RESPONSE_MASKING = (
+    "unsloth.*train_on_responses_only",
+    "unsloth_zoo.*train_on_responses_only",
+)
+UNSLOTH_TEMPLATE_CALL = "unsloth.*get_chat_template"
+TRL_COMPLETION_COLLATOR = "trl.DataCollatorForCompletionOnlyLM"
+TURN_START_OF_TEMPLATE = {
     "chatml": "<|im_start|>",
     "qwen": "<|im_start|>",
     "llama-3": "<|start_header_id|>",
@@ -33,22 +36,22 @@ class ResponseMasking:
     a row of the trainer holds it"""
 
 
-def response_masking(module: Module) -> ResponseMasking | None:
+def find_response_masking(module: Module) -> ResponseMasking | None:
     """How a script labels answers by markers; None where it does not."""
-    call = next(module.calls(*UNSLOTH), None)
+    call = next(module.calls(*UNSLOTH_RESPONSE_MASKING), None)
     if call is not None:
         last_only = module.flow.value(call.keywords.get("last_response_only")) is True
-        return ResponseMasking(last_only, _marker(module, call.argument(2, "response_part")))
-    collator = next(module.calls(TRL), None)
+        return ResponseMasking(last_only, _usable_marker(module, call.argument(2, "response_part")))
+    collator = next(module.calls(TRL_COMPLETION_COLLATOR), None)
     if collator is None:
         return None
-    marker = _marker(module, collator.argument(0, "response_template"))
+    marker = _usable_marker(module, collator.argument(0, "response_template"))
     # Without a template of instructions the collator searches the last marker alone.
     several = "instruction_template" in collator.keywords
     return ResponseMasking(not several, marker)
 
 
-def _marker(module: Module, given: ast.expr | None) -> str | None:
+def _usable_marker(module: Module, given: ast.expr | None) -> str | None:
     """The marker that a script gives, where the tokenizer's template shows whether rows hold it.
 
     A row that the script writes by a format of its own may hold any marker; so may one of a template that the script
@@ -57,24 +60,28 @@ def _marker(module: Module, given: ast.expr | None) -> str | None:
     marker = module.flow.value(given) if given is not None else None
     if given is None or not isinstance(marker, str) or not marker.strip():
         return None
-    if sets_template(module) or writes(module, marker) or not _renders(module, given):
+    if (
+        assigns_chat_template(module)
+        or writes_marker_in_own_text(module, marker)
+        or not _renders_chats_before(module, given)
+    ):
         return None
-    replaced = next(module.calls(REPLACES_TEMPLATE), None)
+    replaced = next(module.calls(UNSLOTH_TEMPLATE_CALL), None)
     if replaced is None:
         return marker
-    mark = _mark(module, replaced)
+    mark = _turn_start(module, replaced)
     return marker if mark is not None and mark not in marker else None
 
 
-def _mark(module: Module, replaced: Call) -> str | None:
+def _turn_start(module: Module, replaced: Call) -> str | None:
     """What opens a turn in the template that a script asks Unsloth for; None where it is not known."""
     name = module.flow.value(replaced.argument(1, "chat_template"))
     if not isinstance(name, str):
         return None
-    return next((mark for of, mark in MARK_OF_TEMPLATE.items() if name.startswith(of)), None)
+    return next((mark for of, mark in TURN_START_OF_TEMPLATE.items() if name.startswith(of)), None)
 
 
-def _renders(module: Module, given: ast.expr) -> bool:
+def _renders_chats_before(module: Module, given: ast.expr) -> bool:
     """Does the script render conversations by a chat template before it gives the marker? Behind it, and with a
     generation prompt, it asks the trained model."""
     return any(
@@ -84,13 +91,13 @@ def _renders(module: Module, given: ast.expr) -> bool:
     )
 
 
-def writes(module: Module, marker: str) -> bool:
+def writes_marker_in_own_text(module: Module, marker: str) -> bool:
     """Does the script write the marker in a text of its own too?"""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     return sum(marker.strip() in text for text in texts) > 1
 
 
-def sets_template(module: Module) -> bool:
+def assigns_chat_template(module: Module) -> bool:
     """Does the script give the tokenizer a template itself: `tokenizer.chat_template = ...`?"""
     return any(
         isinstance(target, ast.Attribute) and target.attr == "chat_template"

@@ -13,46 +13,54 @@ from collections.abc import Iterator
 
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.names import flat
+from truetune.source.qualified_names import shorten_library_name
 
 ASKS_WHAT_IS_TAKEN = re.compile(
     r"version|signature|getfullargspec|hasattr|\.__init__|\.__name__|_fields|\bfields\b|\bparameters\b|co_varnames",
     re.I,
 )
 """Words in a condition on the release, or on what a class takes"""
-MOST_ALIASES = 5
+MAX_ALIASES = 5
 """Names of names that are followed: `Arguments = SFTConfig`"""
-REFUSALS = frozenset(("TypeError", "Exception", "BaseException"))
+ERRORS_OF_REFUSED_ARGUMENTS = frozenset(("TypeError", "Exception", "BaseException"))
 """What catches the error that an argument raises which is not taken"""
-SCOPES = frozenset(("globals", "locals", "vars", "dir"))
+CALLS_GIVING_VARIABLES = frozenset(("globals", "locals", "vars", "dir"))
 """Functions that give the variables that there are"""
-ADDED_BY_UNSLOTH = frozenset((
-    "max_seq_length", "vllm_sampling_params", "unsloth_num_chunks", "unsloth_logit_chunk_multiplier",
-    "unsloth_grpo_mini_batch", "context_parallel_size", "context_parallel_backend", "context_parallel_rotate_method",
-))  # fmt: skip
+ADDED_BY_UNSLOTH = frozenset(
+    {
+        "max_seq_length",
+        "vllm_sampling_params",
+        "unsloth_num_chunks",
+        "unsloth_logit_chunk_multiplier",
+        "unsloth_grpo_mini_batch",
+        "context_parallel_size",
+        "context_parallel_backend",
+        "context_parallel_rotate_method",
+    }
+)
 """Arguments that unsloth writes into TRL's classes (unsloth/models/rl.py, release 2026.10.9)"""
 
 
-def possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
+def find_possible_names(module: Module, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """The qualified names of all that an expression may be, where `try` and `if` import or assign it differently."""
     bindings = (
-        module.scopes.reaching(node) if isinstance(node, ast.Name) and depth < MOST_ALIASES else []
+        module.scopes.reaching(node) if isinstance(node, ast.Name) and depth < MAX_ALIASES else []
     )
     found: set[str] = set()
     for binding in bindings:
         if binding.kind == "import" and binding.target is not None:
-            found.add(flat(binding.target))
+            found.add(shorten_library_name(binding.target))
         elif (
             binding.kind == "value"
             and not binding.path
             and isinstance(binding.value, (ast.Name, ast.Attribute))
         ):
-            found |= possible_names(module, binding.value, depth + 1)
+            found |= find_possible_names(module, binding.value, depth + 1)
     name = module.flow.name(node)
     return frozenset(found | {name}) if name is not None else frozenset(found)
 
 
-def own_arguments(module: Module, call: Call) -> frozenset[str]:
+def arguments_added_by_subclass(module: Module, call: Call) -> frozenset[str]:
     """The fields and constructor's parameters that a class of the file adds to the class it is derived from."""
     found: set[str] = set()
     for origin in module.flow.origins(call.node.func):
@@ -64,20 +72,20 @@ def own_arguments(module: Module, call: Call) -> frozenset[str]:
     return frozenset(found)
 
 
-def excused_arguments(module: Module, call: Call) -> frozenset[str]:
+def find_guarded_arguments(module: Module, call: Call) -> frozenset[str]:
     """The arguments of a call that the program gives only where it has asked whether they are taken."""
-    if _is_repeated_after_refusal(module, call) or is_conditional(module, call.node):
+    if _is_repeated_after_refusal(module, call) or is_behind_version_check(module, call.node):
         return frozenset(call.keywords)
     written = {keyword.value for keyword in call.node.keywords if keyword.arg is not None}
     return frozenset(
         name
         for name, value in call.keywords.items()
-        if (value not in written and is_conditional(module, value))
+        if (value not in written and is_behind_version_check(module, value))
         or _stands_under_its_name(module, name, value)
     )
 
 
-def is_conditional(module: Module, node: ast.AST) -> bool:
+def is_behind_version_check(module: Module, node: ast.AST) -> bool:
     """Does it stand in a branch whose condition looks at a release, or at what a class takes?"""
     inner: ast.AST = node
     for parent in module.parents(node):
@@ -86,7 +94,7 @@ def is_conditional(module: Module, node: ast.AST) -> bool:
         if (
             isinstance(parent, (ast.If, ast.IfExp))
             and inner is not parent.test
-            and _asks(module, parent.test)
+            and _asks_what_is_taken(module, parent.test)
         ):
             return True
         inner = parent
@@ -115,7 +123,7 @@ def _holds_values(container: ast.expr, value: ast.expr) -> bool:
     if (
         isinstance(container, ast.Call)
         and isinstance(container.func, ast.Name)
-        and container.func.id in SCOPES
+        and container.func.id in CALLS_GIVING_VARIABLES
     ):
         return True
     text = ast.unparse(container)
@@ -145,7 +153,7 @@ def _is_text(node: ast.expr, text: str) -> bool:
     return isinstance(node, ast.Constant) and node.value == text
 
 
-def _asks(module: Module, test: ast.expr) -> bool:
+def _asks_what_is_taken(module: Module, test: ast.expr) -> bool:
     return ASKS_WHAT_IS_TAKEN.search(ast.unparse(test)) is not None
 
 
@@ -174,7 +182,8 @@ def _attempts_around(module: Module, node: ast.AST) -> Iterator[ast.Try]:
 
 def _catches_refusal(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or any(
-        isinstance(node, ast.Name) and node.id in REFUSALS for node in ast.walk(handler.type)
+        isinstance(node, ast.Name) and node.id in ERRORS_OF_REFUSED_ARGUMENTS
+        for node in ast.walk(handler.type)
     )
 
 

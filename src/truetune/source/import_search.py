@@ -14,17 +14,33 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
-from truetune.source.names import FLAT
+from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
-OUTSIDE = frozenset((
-    *FLAT, *sys.stdlib_module_names, "torch", "numpy", "pandas", "tokenizers", "evaluate", "lightning",
-    "pytorch_lightning", "torchtune", "deepspeed", "vllm", "sentence_transformers", "diffusers", "wandb", "tqdm",
-))  # fmt: skip
+NEVER_IN_A_PROJECT = (
+    frozenset(LIBRARIES_WITH_SHORT_NAMES)
+    | sys.stdlib_module_names
+    | {
+        "torch",
+        "numpy",
+        "pandas",
+        "tokenizers",
+        "evaluate",
+        "lightning",
+        "pytorch_lightning",
+        "torchtune",
+        "deepspeed",
+        "vllm",
+        "sentence_transformers",
+        "diffusers",
+        "wandb",
+        "tqdm",
+    }
+)
 """Top-level modules that are no part of a project, even if one of its files or folders has that name"""
 SOURCES_FOLDER = "src"
 
 
-class File(NamedTuple):
+class FoundFile(NamedTuple):
     """The file that the first parts of a dotted name mean."""
 
     path: str
@@ -32,14 +48,14 @@ class File(NamedTuple):
     """Parts of the name that are the file; the others are names in it"""
 
 
-class Imports:
+class ImportSearch:
     """The files that are judged together, by the names that they are imported by."""
 
     def __init__(self, files: Iterable[str], named: Iterable[str]) -> None:
         """`files`: all of them; `named`: the files and folders that the user named."""
         self._paths = {os.path.abspath(file): file for file in files if file.endswith(".py")}
-        self._top = _top_of(list(map(os.path.abspath, named)))
-        self._found: dict[tuple[str, int, tuple[str, ...]], File | None] = {}
+        self._top = _common_folder(list(map(os.path.abspath, named)))
+        self._found: dict[tuple[str, int, tuple[str, ...]], FoundFile | None] = {}
 
     @cached_property
     def _folders(self) -> frozenset[str]:
@@ -58,7 +74,7 @@ class Imports:
         names = {os.path.basename(path).removesuffix(".py") for path in self._paths}
         return frozenset(names | {os.path.basename(folder) for folder in self._folders})
 
-    def find(self, importer: str, level: int, parts: tuple[str, ...]) -> File | None:
+    def find(self, importer: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
         """The file that a dotted name means.
 
         Args:
@@ -69,7 +85,9 @@ class Imports:
         Returns:
             None where it is none of the files.
         """
-        if not level and (not parts or parts[0] in OUTSIDE or parts[0] not in self._names):
+        if not level and (
+            not parts or parts[0] in NEVER_IN_A_PROJECT or parts[0] not in self._names
+        ):
             return None
         folder = os.path.dirname(os.path.abspath(importer))
         key = (folder, level, parts)
@@ -79,12 +97,12 @@ class Imports:
             )
         return self._found[key]
 
-    def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> File | None:
+    def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
         for _ in range(level - 1):
             folder = os.path.dirname(folder)
         return self._in(folder, parts, least=0)
 
-    def _absolute(self, folder: str, parts: tuple[str, ...]) -> File | None:
+    def _absolute(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
         while True:
             for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
                 found = self._in(base, parts, least=1)
@@ -98,7 +116,7 @@ class Imports:
                 return None
             folder = outer
 
-    def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> File | None:
+    def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> FoundFile | None:
         for used in range(len(parts), least - 1, -1):
             stem = os.path.join(base, *parts[:used])
             names = (
@@ -108,11 +126,11 @@ class Imports:
             )
             for name in names:
                 if name in self._paths:
-                    return File(self._paths[name], used)
+                    return FoundFile(self._paths[name], used)
         return None
 
 
-def _top_of(named: list[str]) -> str:
+def _common_folder(named: list[str]) -> str:
     """The folder around all that is named; above it only packages are searched."""
     folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in named]
     try:

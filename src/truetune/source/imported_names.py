@@ -10,14 +10,14 @@ import ast
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from truetune.source.imports import Imports
+from truetune.source.import_search import ImportSearch
 from truetune.source.scopes import Binding, Scope, Scopes
 
-DEPTH = 8
+MAX_REEXPORTS = 8
 """Files that re-export a name one after the other"""
 
 
-class Link(NamedTuple):
+class ImportedName(NamedTuple):
     """One binding in another file, and the attributes of it that are meant."""
 
     binding: Binding
@@ -25,34 +25,38 @@ class Link(NamedTuple):
     """Of an import that leads out of the files, these are a part of its qualified name"""
 
 
-class Links:
+class ImportedNames:
     """The imports of all files that are judged together."""
 
-    def __init__(self, scopes: Scopes, paths: Mapping[Scope, str], imports: Imports) -> None:
+    def __init__(self, scopes: Scopes, paths: Mapping[Scope, str], imports: ImportSearch) -> None:
         """`paths`: the scope of each file, and its path."""
         self._scopes = scopes
         self._paths = paths
         self._imports = imports
         self._files = {path: scope for scope, path in paths.items()}
-        self._known: dict[tuple[Scope, int, tuple[str, ...]], tuple[Link, ...]] = {}
+        self._known: dict[tuple[Scope, int, tuple[str, ...]], tuple[ImportedName, ...]] = {}
 
-    def of_import(self, binding: Binding, attributes: Sequence[str] = ()) -> tuple[Link, ...]:
+    def of_import(
+        self, binding: Binding, attributes: Sequence[str] = ()
+    ) -> tuple[ImportedName, ...]:
         """What an import, with attributes behind it, stands for among the files; empty where that is not known."""
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
         return self._follow(
-            self._scopes.of[statement].of_file, level, (*_dotted(binding), *attributes), 0
+            self._scopes.of[statement].of_file, level, (*_split_target(binding), *attributes), 0
         )
 
-    def of_star(self, scope: Scope, name: str, attributes: Sequence[str] = ()) -> tuple[Link, ...]:
+    def of_star(
+        self, scope: Scope, name: str, attributes: Sequence[str] = ()
+    ) -> tuple[ImportedName, ...]:
         """What a name stands for that `from x import *` may have brought into a file."""
         return self._from_stars(scope, (name, *attributes), 0)
 
     def _follow(
         self, importer: Scope, level: int, parts: tuple[str, ...], depth: int
-    ) -> tuple[Link, ...]:
+    ) -> tuple[ImportedName, ...]:
         key = (importer, level, parts)
-        if key in self._known or depth > DEPTH:
+        if key in self._known or depth > MAX_REEXPORTS:
             return self._known.get(key, ())
         self._known[key] = ()  # a cycle of imports ends here
         found = self._found(importer, level, parts)
@@ -79,27 +83,33 @@ class Links:
                 return scope, package.used
         return self._files[found.path], found.used
 
-    def _in_file(self, scope: Scope, parts: tuple[str, ...], depth: int) -> tuple[Link, ...]:
+    def _in_file(
+        self, scope: Scope, parts: tuple[str, ...], depth: int
+    ) -> tuple[ImportedName, ...]:
         if not parts:
             return ()
         bindings = self._scopes.at_end_of_file(scope, parts[0])
         if not bindings:
             return self._from_stars(scope, parts, depth)
-        links: list[Link] = []
+        links: list[ImportedName] = []
         for binding in bindings:
             links += self._bound(binding, parts[1:], depth)
         return tuple(links)
 
-    def _bound(self, binding: Binding, rest: tuple[str, ...], depth: int) -> tuple[Link, ...]:
+    def _bound(
+        self, binding: Binding, rest: tuple[str, ...], depth: int
+    ) -> tuple[ImportedName, ...]:
         if binding.kind != "import":
-            return (Link(binding, rest),)
+            return (ImportedName(binding, rest),)
         statement = binding.node
         level = statement.level if isinstance(statement, ast.ImportFrom) else 0
         importer = self._scopes.of[statement].of_file
-        further = self._follow(importer, level, (*_dotted(binding), *rest), depth + 1)
-        return further or (Link(binding, rest),)
+        further = self._follow(importer, level, (*_split_target(binding), *rest), depth + 1)
+        return further or (ImportedName(binding, rest),)
 
-    def _from_stars(self, scope: Scope, parts: tuple[str, ...], depth: int) -> tuple[Link, ...]:
+    def _from_stars(
+        self, scope: Scope, parts: tuple[str, ...], depth: int
+    ) -> tuple[ImportedName, ...]:
         if parts[0].startswith("_"):
             return ()
         for star in reversed(scope.stars):
@@ -110,6 +120,6 @@ class Links:
         return ()
 
 
-def _dotted(binding: Binding) -> tuple[str, ...]:
+def _split_target(binding: Binding) -> tuple[str, ...]:
     """The dotted name that an import means, without the dots that a relative one begins with."""
     return tuple(part for part in binding.target.split(".") if part)

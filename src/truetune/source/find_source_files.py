@@ -10,7 +10,7 @@ from truetune.errors import UsageError
 from truetune.parsing.shell_commands import is_command_file
 from truetune.spec.near import near_path
 
-SKIPPED = frozenset(
+SKIPPED_FOLDERS = frozenset(
     (
         "node_modules",
         "__pycache__",
@@ -23,10 +23,10 @@ SKIPPED = frozenset(
         "unsloth_compiled_cache",
     )
 )
-SUFFIXES = (".py", ".ipynb")
+SOURCE_SUFFIXES = (".py", ".ipynb")
 
 
-def sources(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
+def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
     """Each file that is named, and what lies in each folder, with the name it is under; in order, each once.
 
     Hidden folders, environments, caches and builds are left out. Raises UsageError for a path that is not there.
@@ -36,24 +36,24 @@ def sources(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
         path = Path(name)
         if not path.exists():
             raise UsageError(f"{name}: there is no such file or folder{near_path(name)}")
-        for file in _inside(path) if path.is_dir() else [path]:
+        for file in _walk_folder(path) if path.is_dir() else [path]:
             if (key := file.resolve()) not in seen:
                 seen.add(key)
                 yield name, file
 
 
-def _inside(folder: Path) -> Iterator[Path]:
+def _walk_folder(folder: Path) -> Iterator[Path]:
     for root, folders, files in os.walk(folder):
         folders[:] = sorted(
             name
             for name in folders
-            if name not in SKIPPED
+            if name not in SKIPPED_FOLDERS
             and name[0] != "."
             and not Path(root, name, "pyvenv.cfg").exists()
         )
-        yield from filter(_is_judged, (Path(root, name) for name in sorted(files)))
+        yield from filter(_is_source_or_commands, (Path(root, name) for name in sorted(files)))
 
 
-def _is_judged(file: Path) -> bool:
+def _is_source_or_commands(file: Path) -> bool:
     """Is it code, or a file of commands? The results of lm_eval are told by their content."""
-    return file.name[0] != "." and (file.name.endswith(SUFFIXES) or is_command_file(file))
+    return file.name[0] != "." and (file.name.endswith(SOURCE_SUFFIXES) or is_command_file(file))

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 from truetune.source.module import Module
 
-COMMENT = re.compile(r"#\s*truetune:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
+IGNORE_COMMENT = re.compile(r"#\s*truetune:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
 
 
-class Ignore(NamedTuple):
+class IgnoreComment(NamedTuple):
     """What such a comment covers: its line, and the statement that is on it (of a block, only its head)."""
 
     start: int
@@ -28,29 +28,31 @@ class Ignore(NamedTuple):
         return not self.rules or not self.rules.isdisjoint(names)
 
 
-def ignores(module: Module) -> tuple[Ignore, ...]:
+def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
     """The comments of a module."""
-    if not COMMENT.search(module.text):
+    if not IGNORE_COMMENT.search(module.text):
         return ()
     found = []
     try:
         for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
-            if token.type == tokenize.COMMENT and (match := COMMENT.search(token.string)):
+            if token.type == tokenize.COMMENT and (match := IGNORE_COMMENT.search(token.string)):
                 names = frozenset(
                     part.strip() for part in (match["rules"] or "").split(",") if part.strip()
                 )
-                first, last = _statement(module, token.start[0])
+                first, last = _lines_of_statement(module, token.start[0])
                 start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
                 end += len(module.lines.line(last).rstrip("\r\n"))
                 found.append(
-                    Ignore(module.offset_in_file(start), module.offset_in_file(end) + 1, names)
+                    IgnoreComment(
+                        module.offset_in_file(start), module.offset_in_file(end) + 1, names
+                    )
                 )
     except (tokenize.TokenError, SyntaxError):
         return tuple(found)
     return tuple(found)
 
 
-def _statement(module: Module, line: int) -> tuple[int, int]:
+def _lines_of_statement(module: Module, line: int) -> tuple[int, int]:
     """First and last line of the innermost statement, or head of a block, that a line belongs to."""
     best = (line, line)
     for node in module.nodes(ast.stmt):

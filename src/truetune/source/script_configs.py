@@ -8,35 +8,35 @@ from dataclasses import replace
 from typing import Any
 
 from truetune.source.calls import Call
-from truetune.source.guards import (
-    ADDED_BY_UNSLOTH,
-    excused_arguments,
-    own_arguments,
-    possible_names,
-)
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.option_defaults import option_default
-from truetune.source.prepared import cuts_rows, freezes_parameters
-from truetune.source.quantized import quantization_configs
-from truetune.source.values import UNKNOWN
+from truetune.source.option_defaults import find_option_default
+from truetune.source.quantization_configs import find_quantization_configs
+from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
+from truetune.source.version_guards import (
+    ADDED_BY_UNSLOTH,
+    arguments_added_by_subclass,
+    find_guarded_arguments,
+    find_possible_names,
+)
 from truetune.spec import stacks
 from truetune.spec.config import Config, Place
 from truetune.spec.releases import major
 from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.transformers import METHODS, defaults
 
-PARTS = {
+PART_CALLS = {
     "LoraConfig": ("peft.LoraConfig",),
     "from_pretrained": (
         "transformers.AutoModel*.from_pretrained",
         "transformers.*For*LM.from_pretrained",
     ),
 }
-LOADS = (*PARTS["from_pretrained"], "unsloth.*.from_pretrained")
+MODEL_LOADS = (*PART_CALLS["from_pretrained"], "unsloth.*.from_pretrained")
 """Calls that load a model"""
-LENGTHS = frozenset(("max_seq_length", "max_length"))
+EARLIER_LENGTH_ARGUMENTS = frozenset(("max_seq_length", "max_length"))
 """Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
-OF_SEQ2SEQ = frozenset(
+SEQ2SEQ_ONLY_SETTINGS = frozenset(
     (
         "predict_with_generate",
         "generation_max_length",
@@ -48,7 +48,7 @@ OF_SEQ2SEQ = frozenset(
 """Settings of `Seq2SeqTrainingArguments` alone, which are about evaluation"""
 
 
-def configs_of_source(module: Module) -> tuple[Config, ...]:
+def extract_configs(module: Module) -> tuple[Config, ...]:
     """One Config for each call of a trainer's arguments (`SFTConfig`, `TrainingArguments`, ...) in the file.
 
     `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained` and `trainer.train` belong to it where the file
@@ -56,13 +56,15 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     other use of peft counts as an adapter of which nothing is known. Raises SpecError for a value that its field does
     not take.
     """
-    trainers = [(call, names[0]) for call in module.all_calls if (names := _trainers(module, call))]
-    parts = {name: list(module.calls(*patterns)) for name, patterns in PARTS.items()}
-    parts["BitsAndBytesConfig"] = list(quantization_configs(module))
-    parts["train"] = [
-        call for call in module.methods("train") if "trainer" in module.flow.kinds(call.receiver)
+    trainers = [
+        (call, names[0]) for call in module.all_calls if (names := _argument_classes(module, call))
     ]
-    beside = _single_parts(module, parts)
+    parts = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
+    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    parts["train"] = [
+        call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
+    ]
+    beside = _lay_out_single_parts(module, parts)
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         beside.append(stacks.Call("LoraConfig", {}, complete=False))
     if not trainers:
@@ -79,30 +81,33 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
         own = [
             part
             for part in beside
-            if part.name != "LoraConfig" or not _without_adapter(module, call)
+            if part.name != "LoraConfig" or not _trains_no_adapter(module, call)
         ]
         if len(parts["from_pretrained"]) > 1:
-            own.append(_load(module, call, parts["from_pretrained"]))
-        laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
+            own.append(_lay_out_trained_load(module, call, parts["from_pretrained"]))
+        laid_out = [_lay_out_call(module, call, name, older=bool(older)), *own]
         config = stacks.config_of_calls(laid_out, module.path, module.file_text)
         is_default = "max_length" not in config.places
-        limit = None if is_default and not _cuts_at_default(module, call) else config.limit
+        limit = None if is_default and not _truncates_at_default(module, call) else config.limit
         config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
-        found.append(_without_excused(config, module, call))
+        found.append(_drop_excused_faults(config, module, call))
     return tuple(found)
 
 
-def config_of_loop(module: Module) -> Config | None:
+def extract_loop_config(module: Module) -> Config | None:
     """The settings of a loop of one's own: its model, adapter and quantization, and the rows of its loader.
 
     None where the file loads no model by a plain name, or has no backward pass.
     """
-    loads = [call for call in module.calls(*LOADS) if _model_named(module, call)]
+    loads = [call for call in module.calls(*MODEL_LOADS) if _loaded_model_name(module, call)]
     if not loads or not any(module.methods("backward")):
         return None
-    parts = {"LoraConfig": list(module.calls(*PARTS["LoraConfig"]))}
-    parts["BitsAndBytesConfig"] = list(quantization_configs(module))
-    laid_out = [_laid_out(module, loads[-1], "from_pretrained"), *_single_parts(module, parts)]
+    parts = {"LoraConfig": list(module.calls(*PART_CALLS["LoraConfig"]))}
+    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    laid_out = [
+        _lay_out_call(module, loads[-1], "from_pretrained"),
+        *_lay_out_single_parts(module, parts),
+    ]
     config = stacks.config_of_calls(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
@@ -115,49 +120,55 @@ def config_of_loop(module: Module) -> Config | None:
             ),
         }
     )
-    spec = config.spec.model_copy(update={"training": training, "max_length": _cut_at(module)})
+    spec = config.spec.model_copy(
+        update={"training": training, "max_length": _largest_max_length(module)}
+    )
     return replace(config, spec=spec)
 
 
-def named_model(module: Module) -> str | None:
+def find_model_name(module: Module) -> str | None:
     """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
     flow = module.flow
     given = [
         call.argument(0, "model") for call in module.calls("trl.*Trainer", "transformers.*Trainer")
     ]
     named = {value for node in given if isinstance(value := flow.value(node), str)}
-    loaded = {name for call in module.calls(*LOADS) if (name := _model_named(module, call))}
+    loaded = {
+        name for call in module.calls(*MODEL_LOADS) if (name := _loaded_model_name(module, call))
+    }
     return next((next(iter(names)) for names in (named, loaded) if len(names) == 1), None)
 
 
-def _cut_at(module: Module) -> int | None:
+def _largest_max_length(module: Module) -> int | None:
     """The largest plain `max_length` in the file; None where there is none."""
     given = (call.keywords.get("max_length") for call in module.all_calls)
     lengths = [module.flow.value(node) for node in given if node is not None]
     return max((length for length in lengths if type(length) is int), default=None)
 
 
-def _model_named(module: Module, call: Call) -> str | None:
+def _loaded_model_name(module: Module, call: Call) -> str | None:
     """The name of the model that a call loads; None where it is no plain text."""
     node = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get("model_name")
     value = module.flow.value(node)
     return value if isinstance(value, str) and value else None
 
 
-def _single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stacks.Call]:
+def _lay_out_single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stacks.Call]:
     """The parts of which the file holds one each."""
-    return [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
+    return [
+        _lay_out_call(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1
+    ]
 
 
-def _without_excused(config: Config, module: Module, call: Call) -> Config:
+def _drop_excused_faults(config: Config, module: Module, call: Call) -> Config:
     """Without the faults of arguments that the class may well take.
 
     Those that the program gives only where it asked for them, those that another class takes which may stand there
     (`try: from trl import SFTConfig`, `except ImportError: SFTConfig = TrainingArguments`), and those that unsloth
     adds.
     """
-    excused = excused_arguments(module, call) | own_arguments(module, call)
-    excused = excused.union(*(defaults(name) for name in _trainers(module, call)))
+    excused = find_guarded_arguments(module, call) | arguments_added_by_subclass(module, call)
+    excused = excused.union(*(defaults(name) for name in _argument_classes(module, call)))
     if module.imports_unsloth:
         excused |= ADDED_BY_UNSLOTH
     return replace(
@@ -167,29 +178,29 @@ def _without_excused(config: Config, module: Module, call: Call) -> Config:
     )
 
 
-def _without_adapter(module: Module, arguments: Call) -> bool:
+def _trains_no_adapter(module: Module, arguments: Call) -> bool:
     """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
-    trainers = _trainers_of(module, arguments)
+    trainers = _trainers_given(module, arguments)
     return bool(trainers) and all(
         trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
         for trainer in trainers
     )
 
 
-def _load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
+def _lay_out_trained_load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
     value in which they differ is not known.
     """
     given = [
-        module.flow.made(trainer.argument(0, "model"))
-        for trainer in _trainers_of(module, arguments)
+        module.flow.producing_call(trainer.argument(0, "model"))
+        for trainer in _trainers_given(module, arguments)
     ]
     trained = [load for load in loads if any(one is load for one in given)]
     if given and len(trained) == 1 and all(one is trained[0] for one in given):
-        return _laid_out(module, trained[0], "from_pretrained")
-    laid_out = [_laid_out(module, load, "from_pretrained") for load in loads]
+        return _lay_out_call(module, trained[0], "from_pretrained")
+    laid_out = [_lay_out_call(module, load, "from_pretrained") for load in loads]
     common: dict[str, Any] = {}
     for key in {key for one in laid_out for key in one.arguments}:
         values = [one.arguments.get(key, stacks.UNKNOWN) for one in laid_out]
@@ -199,24 +210,24 @@ def _load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
     return stacks.Call("from_pretrained", common, places, complete=complete)
 
 
-def _trainers_of(module: Module, arguments: Call) -> list[Call]:
+def _trainers_given(module: Module, arguments: Call) -> list[Call]:
     """The calls of trainers that are given these arguments."""
     return [
         trainer
         for part in module.with_linked
         for trainer in part.calls("trl.*Trainer", "transformers.*Trainer")
-        if module.flow.made(trainer.argument(1, "args")) is arguments
+        if module.flow.producing_call(trainer.argument(1, "args")) is arguments
     ]
 
 
-def _cuts_at_default(module: Module, arguments: Call) -> bool:
+def _truncates_at_default(module: Module, arguments: Call) -> bool:
     """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
-    trainers = _trainers_of(module, arguments)
+    trainers = _trainers_given(module, arguments)
     is_of_project = module.flow.name(arguments.node.func) is None
     if is_of_project and not trainers:
         return False  # a class of the project may set the length itself, and what reads it is not in sight
-    return cuts_rows(module, arguments) and not any(
-        trainer.keywords.keys() & LENGTHS for trainer in trainers
+    return trainer_truncates_rows(module, arguments) and not any(
+        trainer.keywords.keys() & EARLIER_LENGTH_ARGUMENTS for trainer in trainers
     )
 
 
@@ -224,25 +235,25 @@ def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
     """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
     if isinstance(module.flow.value(model), str):
         return True
-    made = module.flow.made(model)
+    made = module.flow.producing_call(model)
     return made is not None and made.named(
         "transformers.*.from_pretrained", "transformers.*.from_config"
     )
 
 
-def config_of_source(module: Module) -> Config | None:
+def extract_only_config(module: Module) -> Config | None:
     """The one that the file holds; None where there is none, or more than one."""
-    configs = configs_of_source(module)
+    configs = extract_configs(module)
     return configs[0] if len(configs) == 1 else None
 
 
-def _trainers(module: Module, call: Call) -> list[str]:
+def _argument_classes(module: Module, call: Call) -> list[str]:
     """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
     if not call.names:
         return []
     parts = [
         name.rpartition(".")
-        for name in sorted({*call.names, *possible_names(module, call.node.func)})
+        for name in sorted({*call.names, *find_possible_names(module, call.node.func)})
     ]
     known = [
         (package, last)
@@ -252,7 +263,7 @@ def _trainers(module: Module, call: Call) -> list[str]:
     return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
 
 
-def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
+def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
     """`older`: a release is asked for whose defaults are not known."""
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
@@ -264,25 +275,25 @@ def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> 
     if call.args and not isinstance(call.args[0], ast.Starred):
         given.setdefault(first or "output_dir", call.args[0])
     for key, node in given.items():
-        if name.startswith("Seq2Seq") and key in OF_SEQ2SEQ:
+        if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
             continue
-        value = _plain(module, node)
-        default = option_default(module, node) if value is UNKNOWN else None
+        value = _evaluate_setting(module, node)
+        default = find_option_default(module, node) if value is UNKNOWN else None
         if default is not None:
-            node, value = default, _plain(module, default)
+            node, value = default, _evaluate_setting(module, default)
         arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
         line, column = module.place(node)
         places[key] = Place(module.home(node).path, line, key, column)
     return stacks.Call(name, arguments, places, complete=not call.open and not older)
 
 
-def _plain(module: Module, node: ast.expr) -> Any:
+def _evaluate_setting(module: Module, node: ast.expr) -> Any:
     """A constant; a dtype by its name; UNKNOWN."""
     value = module.flow.value(node)
     if value is UNKNOWN and (name := module.flow.name(node)) and name.startswith("torch."):
         return name.removeprefix("torch.")
-    return value if _known(value) else UNKNOWN
+    return value if _is_plain_value(value) else UNKNOWN
 
 
-def _known(value: Any) -> bool:
+def _is_plain_value(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, frozenset))

@@ -10,19 +10,23 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from truetune.source import kinds, values
+from truetune.source import constant_values, inferred_types
 from truetune.source.calls import Call
-from truetune.source.names import attributes_set, flat, without_attributes
+from truetune.source.qualified_names import (
+    iterate_assigned_attributes,
+    shorten_library_name,
+    split_off_attributes,
+)
 from truetune.source.scopes import FUNCTIONS, Binding, Scope, Scopes
 
 if TYPE_CHECKING:
-    from truetune.source.links import Link, Links
+    from truetune.source.imported_names import ImportedName, ImportedNames
 
-DEPTH = 10
+MAX_STEPS = 10
 """Steps that an expression is followed"""
-MOST = 12
+MAX_ORIGINS = 12
 """Origins that are kept; where there are more, the expression itself is one of them, for not all is known"""
-BRANCHES = 48
+MAX_BRANCHES = 48
 """Bindings, calls or assignments that one step follows: a helper that a test file calls a thousand times is not
 followed into each of them"""
 
@@ -38,8 +42,8 @@ class Origin:
     """One element of it, in a loop"""
 
 
-class Flow:
-    def __init__(self, scopes: Scopes, links: Links | None = None) -> None:
+class DataFlow:
+    def __init__(self, scopes: Scopes, links: ImportedNames | None = None) -> None:
         """`links`: what the imports stand for among files that are judged together; None where there is one file."""
         self.scopes = scopes
         self._links = links
@@ -50,11 +54,11 @@ class Flow:
         self._given: dict[ast.arg, list[ast.expr]] = {}
         self.dictionary_writes: dict[tuple[Scope, str], list[ast.Assign | ast.Call]] | None = None
         self.writes_by_literal: dict[ast.AST, list[ast.Assign | ast.Call]] | None = None
-        self.written_dicts: dict[tuple[ast.AST, Scope, str], values.WrittenDict] = {}
-        """Kept by values.py"""
+        self.written_dicts: dict[tuple[ast.AST, Scope, str], constant_values.WrittenDict] = {}
+        """Kept by constant_values.py"""
         self.known_values: dict[ast.AST, Any] = {}
         self.known_kinds: dict[ast.AST, frozenset[str]] = {}
-        """Kept by kinds.py"""
+        """Kept by inferred_types.py"""
 
     def name(self, node: ast.AST) -> str | None:
         """The qualified name of what an expression is, where it is imported or built in.
@@ -68,19 +72,19 @@ class Flow:
         return self._names[node]
 
     def _name(self, node: ast.AST, depth: int) -> str | None:
-        node, attributes = without_attributes(node)
-        if not isinstance(node, ast.Name) or depth > DEPTH:
+        node, attributes = split_off_attributes(node)
+        if not isinstance(node, ast.Name) or depth > MAX_STEPS:
             return None
         bindings = self.scopes.reaching(node)
         imported = next((b for b in bindings if b.kind == "import"), None)
-        links = self._linked(node, imported, attributes)
+        links = self._linked_elsewhere(node, imported, attributes)
         if links:
             return self._name_of_link(links[0], depth)
         base: str | None = None
         if imported is not None:
             base = imported.target
         elif not bindings:
-            base = node.id if hasattr(builtins, node.id) else self._starred(node)
+            base = node.id if hasattr(builtins, node.id) else self._name_from_star(node)
         else:
             value = bindings[0].value
             if (
@@ -89,9 +93,9 @@ class Flow:
                 and isinstance(value, (ast.Name, ast.Attribute))
             ):
                 base = self._name(value, depth + 1)
-        return None if base is None else flat(".".join((base, *attributes)))
+        return None if base is None else shorten_library_name(".".join((base, *attributes)))
 
-    def _name_of_link(self, link: Link, depth: int) -> str | None:
+    def _name_of_link(self, link: ImportedName, depth: int) -> str | None:
         binding, rest = link
         base = binding.target if binding.kind == "import" else None
         if (
@@ -100,11 +104,11 @@ class Flow:
             and isinstance(binding.value, (ast.Name, ast.Attribute))
         ):
             base = self._name(binding.value, depth + 1)
-        return None if base is None else flat(".".join((base, *rest)))
+        return None if base is None else shorten_library_name(".".join((base, *rest)))
 
-    def _linked(
+    def _linked_elsewhere(
         self, name: ast.Name, imported: Binding | None, attributes: list[str]
-    ) -> tuple[Link, ...]:
+    ) -> tuple[ImportedName, ...]:
         """What a name with these attributes stands for in another file that is judged with this one."""
         if self._links is None:
             return ()
@@ -117,23 +121,27 @@ class Flow:
 
     def imported_name(self, node: ast.expr) -> str | None:
         """The dotted name that an import gives, whether or not its file is judged too; None for anything else."""
-        base, attributes = without_attributes(node)
+        base, attributes = split_off_attributes(node)
         bindings = self.scopes.reaching(base) if isinstance(base, ast.Name) else ()
         imported = next((binding for binding in bindings if binding.kind == "import"), None)
-        return None if imported is None else flat(".".join((imported.target, *attributes)))
+        return (
+            None
+            if imported is None
+            else shorten_library_name(".".join((imported.target, *attributes)))
+        )
 
-    def links(self, node: ast.expr) -> tuple[Link, ...]:
+    def links(self, node: ast.expr) -> tuple[ImportedName, ...]:
         """What a name, or an attribute of a module, stands for in another file that is judged with this one."""
-        base, attributes = without_attributes(node)
+        base, attributes = split_off_attributes(node)
         if self._links is None or not isinstance(base, ast.Name):
             return ()
         bindings = self.scopes.reaching(base)
         imported = next((binding for binding in bindings if binding.kind == "import"), None)
         if bindings and imported is None:
             return ()
-        return self._linked(base, imported, attributes)
+        return self._linked_elsewhere(base, imported, attributes)
 
-    def _starred(self, node: ast.Name) -> str | None:
+    def _name_from_star(self, node: ast.Name) -> str | None:
         stars = [star for scope in self._around(node) for star in scope.stars]
         is_likely = bool(stars) and (node.id[:1].isupper() or "_" in node.id)
         return f"{stars[-1].module or ''}.{node.id}" if is_likely else None
@@ -157,7 +165,7 @@ class Flow:
 
     def bases(self, node: ast.ClassDef, depth: int = 0) -> tuple[str, ...]:
         """The qualified names of what a class is derived from, through classes of the file."""
-        if depth > DEPTH:
+        if depth > MAX_STEPS:
             return ()
         found: list[str] = []
         for base in node.bases:
@@ -185,7 +193,7 @@ class Flow:
             if keyword.arg is not None:
                 keywords[keyword.arg] = keyword.value
                 continue
-            entries, whole = values.entries(self, keyword.value)
+            entries, whole = constant_values.resolve_dict_entries(self, keyword.value)
             keywords.update(entries)
             unknown = unknown or not whole
         return Call(node, names, method, receiver, tuple(node.args), keywords, unknown)
@@ -194,21 +202,23 @@ class Flow:
         """What an expression may stand for: through aliases, tuples, parameters, local functions, `self`."""
         if node not in self._origins:
             self._origins[node] = (Origin(node),)
-            self._origins[node] = self._followed(Origin(node))
+            self._origins[node] = self._follow(Origin(node))
         return self._origins[node]
 
-    def _followed(self, start: Origin) -> tuple[Origin, ...]:
+    def _follow(self, start: Origin) -> tuple[Origin, ...]:
         found: dict[Origin, None] = {}
         seen = {start}
         waiting = [(start, 0)]
-        while waiting and len(found) < MOST:
+        while waiting and len(found) < MAX_ORIGINS:
             origin, depth = waiting.pop()
             following_ones = (
-                list(islice(self._step(origin), BRANCHES + 1)) if depth < DEPTH else [origin]
+                list(islice(self._step(origin), MAX_BRANCHES + 1))
+                if depth < MAX_STEPS
+                else [origin]
             )
-            if len(following_ones) > BRANCHES:
+            if len(following_ones) > MAX_BRANCHES:
                 found[origin] = None
-            for following in reversed(following_ones[:BRANCHES]):
+            for following in reversed(following_ones[:MAX_BRANCHES]):
                 if following == origin:
                     found[origin] = None
                 elif following not in seen:
@@ -225,8 +235,8 @@ class Flow:
         """
         seen = {Origin(node)}
         waiting = [Origin(node)]
-        while waiting and len(seen) < BRANCHES:
-            for following in islice(self._step(waiting.pop()), BRANCHES):
+        while waiting and len(seen) < MAX_BRANCHES:
+            for following in islice(self._step(waiting.pop()), MAX_BRANCHES):
                 if following not in seen:
                     seen.add(following)
                     waiting.append(following)
@@ -251,13 +261,15 @@ class Flow:
         elif isinstance(node, (ast.Tuple, ast.List)) and path and 0 <= path[0] < len(node.elts):
             yield Origin(node.elts[path[0]], path[1:])
         elif isinstance(node, ast.arg):
-            given = self.given(node)
+            given = self.arguments_given(node)
             yield from (Origin(value, path) for value in given) if given else (origin,)
         elif isinstance(node, ast.Attribute):
             assigned = [Origin(value, (*where, *path)) for value, where in self.assigned(node)]
             yield from assigned or self._in_other_files(node, path) or [origin]
         elif isinstance(node, ast.Subscript):
-            yield from ([Origin(value, path) for value in self._item(node)] or [origin])
+            yield from (
+                [Origin(value, path) for value in self._items_of_subscript(node)] or [origin]
+            )
         elif isinstance(node, ast.Call) and isinstance(node.func, (ast.Name, ast.Attribute)):
             yield from ([Origin(value, path) for value in self._returned(node)] or [origin])
         else:
@@ -267,9 +279,11 @@ class Flow:
         bindings = self.scopes.reaching(node)
         for binding in bindings:
             if binding.kind == "import":
-                yield from self._in_other_files(node, path) or [self._bound(binding, path)]
+                yield from self._in_other_files(node, path) or [
+                    self._origin_of_binding(binding, path)
+                ]
             else:
-                yield self._bound(binding, path)
+                yield self._origin_of_binding(binding, path)
         if not bindings:
             yield from self._in_other_files(node, path) or [Origin(node, path)]
 
@@ -278,7 +292,7 @@ class Flow:
         links = [link for link in self.links(node) if not link.rest]
         if any(link.binding in self._set_from_outside for link in links):
             return []
-        return [self._bound(link.binding, path) for link in links]
+        return [self._origin_of_binding(link.binding, path) for link in links]
 
     @cached_property
     def _set_from_outside(self) -> frozenset[Binding]:
@@ -291,14 +305,14 @@ class Flow:
             link.binding for node in changed for link in self.links(node) if not link.rest
         )
 
-    def _bound(self, binding: Binding, path: tuple[int, ...]) -> Origin:
+    def _origin_of_binding(self, binding: Binding, path: tuple[int, ...]) -> Origin:
         if binding.kind == "value" and binding.value is not None:
             return Origin(binding.value, (*binding.path, *path))
         if binding.kind == "element" and binding.value is not None:
             return Origin(binding.value, (*binding.path, *path), element=True)
         return Origin(binding.node, path)
 
-    def _item(self, node: ast.Subscript) -> Iterator[ast.expr]:
+    def _items_of_subscript(self, node: ast.Subscript) -> Iterator[ast.expr]:
         if not isinstance(node.slice, ast.Constant):
             return
         key = node.slice.value
@@ -310,7 +324,7 @@ class Flow:
             ):
                 yield origin.node.elts[key]
             elif isinstance(key, str) and isinstance(origin.node, (ast.Dict, ast.Call)):
-                entries = values.entries(self, node.value)[0]
+                entries = constant_values.resolve_dict_entries(self, node.value)[0]
                 if key in entries:
                     yield entries[key]
                 return
@@ -350,13 +364,13 @@ class Flow:
                 found.setdefault(self.scopes.of[node].node, []).append(node.value)
         return found
 
-    def given(self, parameter: ast.arg) -> list[ast.expr]:
+    def arguments_given(self, parameter: ast.arg) -> list[ast.expr]:
         """What calls in the file give for a parameter; its default where no call gives one."""
         if parameter not in self._given:
-            self._given[parameter] = self._given_by_calls(parameter)
+            self._given[parameter] = self._arguments_in_calls(parameter)
         return self._given[parameter]
 
-    def _given_by_calls(self, parameter: ast.arg) -> list[ast.expr]:
+    def _arguments_in_calls(self, parameter: ast.arg) -> list[ast.expr]:
         arguments = self.scopes.parent.get(parameter)
         if not isinstance(arguments, ast.arguments) or parameter in (
             arguments.vararg,
@@ -380,7 +394,10 @@ class Flow:
                 isinstance(a, ast.Starred) for a in call.args[: place + 1]
             ):
                 found.append(call.args[place])
-        if not found and (default := values.default(arguments, parameter)) is not None:
+        if (
+            not found
+            and (default := constant_values.default_of_parameter(arguments, parameter)) is not None
+        ):
             found.append(default)
         return found
 
@@ -466,7 +483,7 @@ class Flow:
                 continue
             owner = self._class_around(node)
             for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
-                for name, path in attributes_set(
+                for name, path in iterate_assigned_attributes(
                     target, in_body=self.scopes.of[node].node is owner
                 ):
                     if owner is not None:
@@ -476,7 +493,7 @@ class Flow:
     def _class_around(self, node: ast.AST) -> ast.ClassDef | None:
         return next((s.node for s in self._around(node) if isinstance(s.node, ast.ClassDef)), None)
 
-    def made(self, node: ast.AST | None) -> Call | None:
+    def producing_call(self, node: ast.AST | None) -> Call | None:
         """The one call whose result an expression is."""
         origins = self.origins(node) if node is not None else ()
         only = origins[0] if len(origins) == 1 else None
@@ -487,13 +504,17 @@ class Flow:
         )
 
     def value(self, node: ast.AST | None) -> Any:
-        """The constant, list, tuple, set or dictionary that an expression is, else `values.UNKNOWN`."""
-        return values.UNKNOWN if node is None else values.constant(self, node)
+        """The constant, list, tuple, set or dictionary that an expression is, else `constant_values.UNKNOWN`."""
+        return (
+            constant_values.UNKNOWN
+            if node is None
+            else constant_values.evaluate_constant(self, node)
+        )
 
     def entries(self, node: ast.AST) -> tuple[dict[str, ast.expr], bool]:
         """The entries of a dictionary by name, and whether they are all."""
-        return values.entries(self, node)
+        return constant_values.resolve_dict_entries(self, node)
 
-    def kinds(self, node: ast.AST | None) -> frozenset[str]:
-        """What kind of object an expression may be: see kinds.py."""
-        return frozenset() if node is None else kinds.of(self, node)
+    def types(self, node: ast.AST | None) -> frozenset[str]:
+        """What kind of object an expression may be: see inferred_types.py."""
+        return frozenset() if node is None else inferred_types.infer_types(self, node)

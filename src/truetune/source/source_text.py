@@ -11,12 +11,12 @@ from pathlib import Path
 
 from truetune.errors import DataError
 
-LARGEST = 4 << 20
+MAX_SOURCE_BYTES = 4 << 20
 """Bytes; a larger file is no training script."""
-NEWLINE = re.compile(r"\r\n|\r|\n")
+LINE_END = re.compile(r"\r\n|\r|\n")
 
 
-def decode(data: bytes, path: str) -> tuple[str, str]:
+def decode_source(data: bytes, path: str) -> tuple[str, str]:
     """The text (with its line ends, without a byte order mark) and the codec that writes it back.
 
     Raises DataError.
@@ -30,23 +30,25 @@ def decode(data: bytes, path: str) -> tuple[str, str]:
         ) from None
 
 
-def read_bytes(path: Path) -> bytes:
+def read_source_bytes(path: Path) -> bytes:
     """Raises DataError for a file that is missing, unreadable or larger than `LARGEST`."""
     try:
         size = path.stat().st_size
-        if size > LARGEST:
-            raise DataError(f"{path}: {size:,} bytes; files over {LARGEST:,} are not looked at")
+        if size > MAX_SOURCE_BYTES:
+            raise DataError(
+                f"{path}: {size:,} bytes; files over {MAX_SOURCE_BYTES:,} are not looked at"
+            )
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror or error})") from None
 
 
-class Lines:
+class LineIndex:
     """Lines of a text as Python counts them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.starts = [0, *(match.end() for match in NEWLINE.finditer(text))]
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -75,5 +77,5 @@ class Lines:
     @cached_property
     def newline(self) -> str:
         """The first line's end."""
-        match = NEWLINE.search(self.text)
+        match = LINE_END.search(self.text)
         return match[0] if match else "\n"

@@ -7,11 +7,15 @@ import ast
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-OF_TRL = ("trl.DataCollator*", "transformers.DataCollator*", "transformers.default_data_collator")
+LIBRARY_COLLATORS = (
+    "trl.DataCollator*",
+    "transformers.DataCollator*",
+    "transformers.default_data_collator",
+)
 """Collators that leave the preparation of the rows to the trainer"""
 
 
-def cuts_rows(module: Module, arguments: Call) -> bool:
+def trainer_truncates_rows(module: Module, arguments: Call) -> bool:
     """Does the trainer of these arguments cut rows at their default `max_length`?
 
     It does not under unsloth, which takes the length that the model was loaded with; nor where a collator of the
@@ -23,12 +27,14 @@ def cuts_rows(module: Module, arguments: Call) -> bool:
         call
         for part in module.with_linked
         for call in part.calls("trl.SFTTrainer")
-        if module.flow.made(call.argument(1, "args")) is arguments
+        if module.flow.producing_call(call.argument(1, "args")) is arguments
     ]
-    return not any(_own_collator(module, call) or _has_ids(module, call) for call in trainers)
+    return not any(
+        _has_own_collator(module, call) or _rows_are_tokenized(module, call) for call in trainers
+    )
 
 
-def made_messages(module: Module) -> Call | None:
+def find_message_mapping(module: Module) -> Call | None:
     """The first `map` of a script whose function makes messages of a row, or renders it by a chat template.
 
     A message is told by its keys, `role` and `content`. None where no `map` does so.
@@ -53,34 +59,34 @@ def _makes_messages(module: Module, mapped: Call) -> bool:
 MESSAGE_KEYS = frozenset(("role", "content"))
 
 
-def _own_collator(module: Module, trainer: Call) -> bool:
+def _has_own_collator(module: Module, trainer: Call) -> bool:
     collator = trainer.argument(2, "data_collator")
     if collator is None or module.flow.value(collator) is None:
         return False
-    made = module.flow.made(collator)
-    return made is None or not made.named(*OF_TRL)
+    made = module.flow.producing_call(collator)
+    return made is None or not made.named(*LIBRARY_COLLATORS)
 
 
-def _has_ids(module: Module, trainer: Call) -> bool:
+def _rows_are_tokenized(module: Module, trainer: Call) -> bool:
     """Are the rows mapped by a function of the script that gives ids?"""
     rows = trainer.argument(3, "train_dataset")
     seen = 0
-    while rows is not None and seen < MOST_STEPS:
+    while rows is not None and seen < MAX_DATASET_CALLS:
         seen += 1
-        made = module.flow.made(rows)
+        made = module.flow.producing_call(rows)
         if made is None:
             return False
-        if made.method == "map" and made.args and _gives_ids(module, made.args[0]):
+        if made.method == "map" and made.args and _returns_token_ids(module, made.args[0]):
             return True
         rows = made.receiver
     return False
 
 
-MOST_STEPS = 20
+MAX_DATASET_CALLS = 20
 """Calls of a data set that are followed back: `load().map().filter().shuffle()`"""
 
 
-def _gives_ids(module: Module, function: ast.expr) -> bool:
+def _returns_token_ids(module: Module, function: ast.expr) -> bool:
     node = module.flow.function(function)
     returned = (
         [node.body]
@@ -90,7 +96,7 @@ def _gives_ids(module: Module, function: ast.expr) -> bool:
         else []
     )
     return any(
-        "encoding" in module.flow.kinds(value) or "input_ids" in module.flow.entries(value)[0]
+        "encoding" in module.flow.types(value) or "input_ids" in module.flow.entries(value)[0]
         for value in returned
     )
 

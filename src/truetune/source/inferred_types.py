@@ -12,11 +12,11 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from truetune.source.flow import Flow, Origin
+    from truetune.source.data_flow import DataFlow, Origin
 
-DEPTH = 60
+MAX_NESTED_CALLS = 60
 """Calls of calls that are followed"""
-MADE: tuple[tuple[str, str], ...] = (
+TYPE_OF_CALLED_NAME: tuple[tuple[str, str], ...] = (
     ("transformers.*Tokenizer*.from_pretrained", "tokenizer"),
     ("transformers.*Tokenizer*", "tokenizer"),
     ("transformers.*Processor.from_pretrained", "processor"),
@@ -61,11 +61,11 @@ MADE: tuple[tuple[str, str], ...] = (
     ("peft.*LoraConfig", "lora"),
     ("accelerate.Accelerator", "accelerator"),
 )
-SAME = frozenset(
+MEMBERS_GIVING_THE_OBJECT = frozenset(
     {"to", "cuda", "cpu", "half", "float", "bfloat16", "eval", "train", "requires_grad_", "module"}
 )
 """Methods and attributes that give the object itself"""
-OF_DATASET = frozenset(
+DATASET_METHODS_GIVING_A_DATASET = frozenset(
     (
         "map",
         "filter",
@@ -89,69 +89,81 @@ OF_DATASET = frozenset(
         "batch",
     )
 )
-SPELLED = {"tokenizer": "tokenizer", "tok": "tokenizer", "processing_class": "tokenizer"}
+TYPE_OF_PARAMETER_NAME = {
+    "tokenizer": "tokenizer",
+    "tok": "tokenizer",
+    "processing_class": "tokenizer",
+}
 """Names of parameters that say what they are"""
 PREPARED = ("transformers", "accelerate", "trl")
 
 
-def of(flow: Flow, node: ast.AST, depth: int = 0) -> frozenset[str]:
+def infer_types(flow: DataFlow, node: ast.AST, depth: int = 0) -> frozenset[str]:
     """The kinds that the origins of an expression have; of what is defined by itself, those of the rest."""
     if node in flow.known_kinds:
         return flow.known_kinds[node]
-    if depth > DEPTH:
+    if depth > MAX_NESTED_CALLS:
         return frozenset()
     flow.known_kinds[node] = frozenset()
     found: set[str] = set()
     for origin in flow.origins(node):
-        found |= _kinds(flow, origin, depth)
+        found |= _types_of_origin(flow, origin, depth)
     if "peft-model" in found:
         found.add("model")
     flow.known_kinds[node] = frozenset(found)
     return flow.known_kinds[node]
 
 
-def _kinds(flow: Flow, origin: Origin, depth: int) -> frozenset[str]:
+def _types_of_origin(flow: DataFlow, origin: Origin, depth: int) -> frozenset[str]:
     node = origin.node
     if origin.element:
         return frozenset()
     if isinstance(node, ast.Call):
-        return _of_call(flow, node, origin.path, depth)
+        return _types_of_call(flow, node, origin.path, depth)
     if isinstance(node, ast.arg):
-        return _of_parameter(flow, node)
+        return _types_of_parameter(flow, node)
     if isinstance(node, ast.Subscript):
-        inner = of(flow, node.value, depth + 1)
+        inner = infer_types(flow, node.value, depth + 1)
         return inner & {"dataset"}
     if isinstance(node, ast.Attribute):
-        return _of_attribute(flow, node, depth)
+        return _types_of_attribute(flow, node, depth)
     return frozenset()
 
 
-def _of_call(flow: Flow, node: ast.Call, path: tuple[int, ...], depth: int) -> frozenset[str]:
+def _types_of_call(
+    flow: DataFlow, node: ast.Call, path: tuple[int, ...], depth: int
+) -> frozenset[str]:
     for name in flow.names(node.func):
         if fnmatchcase(name, "unsloth.Fast*Model.from_pretrained"):
             return frozenset({("model", "tokenizer")[path[0]]} if path in ((0,), (1,)) else ())
-        kind = next((kind for pattern, kind in MADE if fnmatchcase(name, pattern)), None)
+        kind = next(
+            (kind for pattern, kind in TYPE_OF_CALLED_NAME if fnmatchcase(name, pattern)), None
+        )
         if kind is not None:
             return frozenset({kind})
     if not isinstance(node.func, ast.Attribute):
         return (
             frozenset({"encoding"})
-            if "tokenizer" in of(flow, node.func, depth + 1)
+            if "tokenizer" in infer_types(flow, node.func, depth + 1)
             else frozenset()
         )
-    if flow.assigned(node.func) and "tokenizer" in of(flow, node.func, depth + 1):
+    if flow.assigned(node.func) and "tokenizer" in infer_types(flow, node.func, depth + 1):
         return frozenset({"encoding"})
     method = node.func.attr
     if method == "apply_chat_template":
         return frozenset({"chat"})
-    receiver = of(flow, node.func.value, depth + 1)
-    if method in SAME or (method in OF_DATASET and "dataset" in receiver):
+    receiver = infer_types(flow, node.func.value, depth + 1)
+    if method in MEMBERS_GIVING_THE_OBJECT or (
+        method in DATASET_METHODS_GIVING_A_DATASET and "dataset" in receiver
+    ):
         return receiver
     if method == "prepare" and "accelerator" in receiver:
         if path and 0 <= path[0] < len(node.args):
-            return of(flow, node.args[path[0]], depth + 1)
+            return infer_types(flow, node.args[path[0]], depth + 1)
         return (
-            of(flow, node.args[0], depth + 1) if len(node.args) == 1 and not path else frozenset()
+            infer_types(flow, node.args[0], depth + 1)
+            if len(node.args) == 1 and not path
+            else frozenset()
         )
     if method == "generate" and "model" in receiver:
         return frozenset({"generated"})
@@ -164,7 +176,7 @@ def _of_call(flow: Flow, node: ast.Call, path: tuple[int, ...], depth: int) -> f
     )
 
 
-def _of_parameter(flow: Flow, node: ast.arg) -> frozenset[str]:
+def _types_of_parameter(flow: DataFlow, node: ast.arg) -> frozenset[str]:
     names = flow.names(node.annotation) if node.annotation is not None else ()
     for name in names:
         if fnmatchcase(name, "transformers.*Tokenizer*"):
@@ -175,12 +187,16 @@ def _of_parameter(flow: Flow, node: ast.arg) -> frozenset[str]:
             return frozenset({"peft-model"})
         if fnmatchcase(name, "datasets.*Dataset*"):
             return frozenset({"dataset"})
-    return frozenset({SPELLED[node.arg]}) if not names and node.arg in SPELLED else frozenset()
+    return (
+        frozenset({TYPE_OF_PARAMETER_NAME[node.arg]})
+        if not names and node.arg in TYPE_OF_PARAMETER_NAME
+        else frozenset()
+    )
 
 
-def _of_attribute(flow: Flow, node: ast.Attribute, depth: int) -> frozenset[str]:
-    inner = of(flow, node.value, depth + 1)
-    if node.attr in SAME:
+def _types_of_attribute(flow: DataFlow, node: ast.Attribute, depth: int) -> frozenset[str]:
+    inner = infer_types(flow, node.value, depth + 1)
+    if node.attr in MEMBERS_GIVING_THE_OBJECT:
         return inner
     if "trainer" in inner and node.attr in ("model", "tokenizer", "processing_class"):
         return frozenset({"model" if node.attr == "model" else "tokenizer"})
