@@ -1,1 +1,1 @@
-"""What several rules on source code look at: calls, models, losses, labels, answers. No rule stands here."""
+"""What several rules on scripts look at: calls, models, losses, labels, prompts, processes. No rule stands here."""

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.source.module import Module
 
 LOSSES = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
@@ -51,7 +51,9 @@ class Kept:
 
 def kept_losses(module: Module) -> Iterator[Kept]:
     """The places in loops where a loss, or what is made of one, is appended to a list or added to a sum."""
-    backwards = {ast.unparse(loss) for call in backward_calls(module) for loss in losses_of(call)}
+    backwards = {
+        ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
+    }
     for node, holder, value in _additions(module):
         loop = _loop_of_steps(module, node, value)
         if loop is not None and any(_is_loss(module, part, backwards) for part in ast.walk(value)):
@@ -144,7 +146,7 @@ def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call 
     inside = set(ast.walk(loop))
     for call in backward_calls(module):
         if call.node in inside:
-            for loss in losses_of(call):
+            for loss in possible_losses(call):
                 same = parts.get(ast.unparse(loss))
                 if same is not None and (
                     set(module.flow.origins(same)) & set(module.flow.origins(loss))
@@ -156,7 +158,9 @@ def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call 
 def has_graph(module: Module, kept: Kept) -> bool:
     """Is a graph certainly recorded for the value, and does it still hold on to it?"""
     if backward_of(module, kept) is not None:
-        losses = {ast.unparse(loss) for call in backward_calls(module) for loss in losses_of(call)}
+        losses = {
+            ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
+        }
         return _keeps(module, kept.value, losses)
     return _keeps(module, kept.value, set()) and _records(module, kept.node)
 
@@ -277,7 +281,7 @@ def reaches_backward(module: Module, holder: ast.expr) -> bool:
     """Is backward called on the sum, or on what is made of the list?"""
     wanted = ast.unparse(holder)
     waiting: list[tuple[ast.AST, int]] = [
-        (loss, 0) for call in backward_calls(module) for loss in losses_of(call)
+        (loss, 0) for call in backward_calls(module) for loss in possible_losses(call)
     ]
     seen: set[ast.AST] = set()
     while waiting:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
-from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.source.single_rows import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.data_flow import Origin

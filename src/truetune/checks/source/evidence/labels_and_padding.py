@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.source.single_rows import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

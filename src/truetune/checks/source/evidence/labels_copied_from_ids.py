@@ -12,7 +12,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
     ignored_label,
     padded,
 )
-from truetune.checks.source.pads import sides_set
+from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
@@ -292,5 +292,5 @@ def _pads_on_the_left(module: Module) -> bool:
     return any(
         module.flow.value(value) == "left"
         for part in module.with_linked
-        for value in sides_set(part)
+        for value in padding_sides_set(part)
     )

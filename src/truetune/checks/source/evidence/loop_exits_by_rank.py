@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.own_processes import LOOPS, wrapped_models
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.multi_process_loops import LOOPS, wrapped_models
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
 AGREES = re.compile(
@@ -93,7 +93,7 @@ def _tests_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[a
 
 def _is_of_own_rows(module: Module, test: ast.expr) -> bool:
     """Is a condition computed from what the model gives for rows that a sampler deals out to this process?"""
-    calls = [part for part in made_of(module, test) if isinstance(part, ast.Call)]
+    calls = [part for part in backward_slice(module, test) if isinstance(part, ast.Call)]
     runs = any(
         "model" in module.flow.types(part.func) or _is_wrapper(module, part) for part in calls
     )

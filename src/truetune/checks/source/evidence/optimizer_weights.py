@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.model_uses import ModelUse, made_by, model_uses
-from truetune.checks.source.value_slices import records_gradient
+from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
+from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.calls import Call
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
@@ -55,12 +55,12 @@ def other_weights(module: Module, optimizer: Call) -> OtherWeights | None:
 
 def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
     """The call of FSDP behind the optimizer, which puts other parameters in the place of those that it holds."""
-    held = made_by(module, owner)
+    held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
     for call in module.calls(*FSDP):
         model = call.argument(0, "module")
-        sharded = made_by(module, model) if model is not None else None
+        sharded = model_source(module, model) if model is not None else None
         is_same = sharded is not None and sharded[0].node is held[0].node
         if (
             is_same
@@ -78,7 +78,7 @@ def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
 
 def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
     """The model that computes the loss, where the optimizer holds that of another object."""
-    held = made_by(module, owner)
+    held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
     uses = [
@@ -87,11 +87,11 @@ def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
     trained = [
         use for use in uses if not use.without_gradient and records_gradient(module, use.call)
     ]
-    made = [made_by(module, use.model) for use in trained]
+    made = [model_source(module, use.model) for use in trained]
     if not trained or any(one is None or one == held for one in made):
         return None
     name = module.text_of(owner)
-    frozen = [use for use in uses if use not in trained and made_by(module, use.model) == held]
+    frozen = [use for use in uses if use not in trained and model_source(module, use.model) == held]
     if frozen:
         return OtherWeights(
             f"the optimizer holds the weights of {name}, which computes without gradients: those of"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.source.evidence.double_bos import Template
+from truetune.checks.source.evidence.pad_settings import (
+    PadSetting,
+    pad_settings,
+    sources_of_setting,
+)
 from truetune.checks.source.evidence.published_families import likely_families
-from truetune.checks.source.pads import PadSetting, pad_settings, sources_of_setting
 from truetune.source.module import Module
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import MODEL_FILE

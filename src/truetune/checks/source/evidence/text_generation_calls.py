@@ -14,12 +14,13 @@ from truetune.checks.source.evidence.generate_inputs import (
     ids_of,
     unwrapped,
 )
-from truetune.checks.source.single_rows import pads_nothing
+from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 VLLM = "vllm.LLM"
+VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
 OF_VLLM = ("generate", "chat")
 PIPELINE = "transformers.pipeline"
 CLIENTS = ("openai.*OpenAI",)

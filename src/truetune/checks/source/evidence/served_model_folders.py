@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import DataError
 from truetune.parsing.shell_commands import is_command_file, last_option, read_commands

@@ -11,8 +11,8 @@ from truetune.checks.source.evidence.labels_and_padding import (
     masks_by_id,
     tokenizer_of_pad_id,
 )
-from truetune.checks.source.pads import PadSetting, is_of_tokenizer
-from truetune.checks.source.trainer_release import why_before
+from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_tokenizer
+from truetune.checks.source.evidence.trl_release_of_trainer import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.releases import PAD_MASKED_BY_ID
@@ -39,7 +39,7 @@ class Masking(NamedTuple):
         return f"line {self.home.place(self.node)[0]}{where} masks by id"
 
 
-def what_masks(module: Module, settings: list[PadSetting]) -> list[Masking]:
+def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking]:
     """What masks pads by their id: in this file, and in those that it runs with, where it gets the same tokenizer.
 
     An older trainer masks only where no collator does.

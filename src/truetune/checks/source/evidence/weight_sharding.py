@@ -44,7 +44,7 @@ class Sharding(NamedTuple):
     """The script or the command that starts it says so; a file that only lies beside it may belong to another"""
 
 
-class Setup(NamedTuple):
+class ShardingConfig(NamedTuple):
     """What one configuration of accelerate or DeepSpeed says."""
 
     deepspeed: bool
@@ -149,7 +149,7 @@ def _in_words(module: Module) -> Sharding | None:
     return None
 
 
-def _beside(module: Module) -> Iterator[tuple[Path, Setup | None]]:
+def _beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
     """The configurations in the script's folder and in folders for them directly below."""
     folder = Path(module.path).absolute().parent
     below = [folder / name for name in sorted(_names(folder)) if name.lower() in CONFIG_FOLDERS]
@@ -168,7 +168,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _setup(path: Path) -> Setup | None:
+def _setup(path: Path) -> ShardingConfig | None:
     """What a file says; None where it is no configuration of accelerate or DeepSpeed."""
     try:
         stat = path.stat()
@@ -180,7 +180,7 @@ def _setup(path: Path) -> Setup | None:
 
 
 @lru_cache(maxsize=256)
-def _read(path: str, _changed: int) -> Setup | None:
+def _read(path: str, _changed: int) -> ShardingConfig | None:
     """Kept, because every script of a folder asks for the same files."""
     try:
         value = located.read(Path(path)).value
@@ -189,13 +189,15 @@ def _read(path: str, _changed: int) -> Setup | None:
     if not isinstance(value, dict):
         return None
     if "zero_optimization" in value:
-        return Setup(True, "ZeRO-3" if _stage(value) == 3 else "")
+        return ShardingConfig(True, "ZeRO-3" if _stage(value) == 3 else "")
     kind = value.get("distributed_type")
     if kind == "FSDP":
-        return Setup(False, "FSDP")
+        return ShardingConfig(False, "FSDP")
     if kind == "DEEPSPEED":
-        return Setup(True, "ZeRO-3" if _stage_of_accelerate(Path(path), value) == 3 else "")
-    return Setup(False, "") if kind in ("MULTI_GPU", "NO") else None
+        return ShardingConfig(
+            True, "ZeRO-3" if _stage_of_accelerate(Path(path), value) == 3 else ""
+        )
+    return ShardingConfig(False, "") if kind in ("MULTI_GPU", "NO") else None
 
 
 def _stage(value: Any) -> Any:

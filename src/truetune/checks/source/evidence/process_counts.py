@@ -43,7 +43,7 @@ def launch_command(module: Module) -> str | None:
     return next(launches_of_several(Path(module.path)), None)
 
 
-def signs_of_several(module: Module) -> Iterator[ast.AST]:
+def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:
     """Code that reads the variables of a launcher, or starts processes: no comment, no text, nothing that it sets."""
     for node in module.nodes(ast.Constant):
         reader = module.scopes.parent.get(node)
@@ -64,7 +64,7 @@ def signs_of_several(module: Module) -> Iterator[ast.AST]:
             yield call.node.func
 
 
-def is_under_count(module: Module, node: ast.AST) -> bool:
+def is_under_process_count(module: Module, node: ast.AST) -> bool:
     """Does a condition on the number of processes keep this from being reached by several?"""
     inner = node
     for around in module.parents(node):
@@ -80,7 +80,7 @@ def is_under_count(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def refuses_several(module: Module) -> bool:
+def refuses_several_processes(module: Module) -> bool:
     """Does the file raise, or exit, where there is more than one process?"""
     for test in module.nodes(ast.If):
         ends = any(isinstance(node, ast.Raise) or _exits(module, node) for node in test.body)

@@ -89,11 +89,11 @@ def _loops_and_function(module: Module, node: ast.AST) -> list[ast.AST]:
 
 def is_one_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
     """Are two expressions certainly one model in memory?"""
-    first, second = made_by(module, one), made_by(module, other)
+    first, second = model_source(module, one), model_source(module, other)
     return first is not None and first == second and isinstance(first[0].node, ast.Call)
 
 
-def made_by(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast.Call]] | None:
+def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast.Call]] | None:
     """What made the object, and by which calls of functions it was got; None where that is not one thing."""
     passed: frozenset[ast.Call] = frozenset()
     for _ in range(DEPTH):

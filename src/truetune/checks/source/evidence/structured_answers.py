@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -42,7 +42,7 @@ def structured_answers(module: Module) -> Iterator[ast.AST]:
 
 def _is_answer(module: Module, parsed: ast.expr) -> bool:
     """Does the text that is parsed come from a generation?"""
-    for part in made_of(module, parsed):
+    for part in backward_slice(module, parsed):
         if isinstance(part, ast.Call):
             if module.flow.call(part).method in ("decode", "batch_decode", "generate"):
                 return True

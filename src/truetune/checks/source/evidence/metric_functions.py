@@ -36,10 +36,13 @@ CALLS = 4
 """Calls of the files' own functions that are followed from compute_metrics"""
 
 
-def comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
+def label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
     """Where predictions are compared with labels, each token with the one at its own place."""
     for node in ast.walk(function):
-        if {side_of(module, part) for part in _compared(module, node)} == {"predictions", "labels"}:
+        if {compared_side(module, part) for part in _compared(module, node)} == {
+            "predictions",
+            "labels",
+        }:
             yield node
 
 
@@ -75,7 +78,7 @@ def _is_torchmetric(module: Module, call: Call) -> bool:
     return made is not None and made.named("torchmetrics.*")
 
 
-def side_of(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
+def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
     """Is it made of the predictions or of the labels, token for token? None where that is not seen."""
     if depth > DEPTH:
         return None
@@ -158,24 +161,24 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
         parameter = next((origin for origin in module.flow.origins(node.value)), None)
         if parameter is not None and _is_pair(module, parameter):
             return OF_PAIR[index]
-    return side_of(module, node.value, depth + 1)
+    return compared_side(module, node.value, depth + 1)
 
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     call = module.flow.call(node)
     if call.method in GATHERS and call.args:
-        return side_of(module, call.args[0], depth + 1)
+        return compared_side(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
-        return side_of(module, call.receiver, depth + 1)
+        return compared_side(module, call.receiver, depth + 1)
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
-        sides = {side_of(module, given, depth + 1) for given in call.args[1:]} - {None}
+        sides = {compared_side(module, given, depth + 1) for given in call.args[1:]} - {None}
         return sides.pop() if len(sides) == 1 else None
     if (
         call.named(*FUNCTIONS_OF_FIRST)
         and not call.named(*(f"*.{name}" for name in MOVES))
         and call.args
     ):
-        return side_of(module, call.args[0], depth + 1)
+        return compared_side(module, call.args[0], depth + 1)
     return None
 
 
@@ -193,11 +196,11 @@ def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) 
         return None
     if path and isinstance(node, ast.Call):
         gathered = _gathered(module, node, path)
-        return None if gathered is None else side_of(module, gathered, depth + 1)
+        return None if gathered is None else compared_side(module, gathered, depth + 1)
     if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
-        # `logits, labels = pred.predictions, pred.label_ids` is followed by DataFlow; a tuple keeps its side.
-        return side_of(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
-    return side_of(module, node, depth + 1)
+        # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
+        return compared_side(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
+    return compared_side(module, node, depth + 1)
 
 
 def _gathered(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
@@ -215,8 +218,10 @@ def _side_of_zipped(
     """One of the things that `zip(predictions, labels)` gives, or an element of one of both."""
     if isinstance(node, ast.Call) and module.flow.name(node.func) == "zip":
         is_known = bool(path) and 0 <= path[0] < len(node.args)
-        return side_of(module, node.args[path[0]], depth + 1) if is_known else None
-    return side_of(module, node, depth + 1) if isinstance(node, ast.expr) and not path else None
+        return compared_side(module, node.args[path[0]], depth + 1) if is_known else None
+    return (
+        compared_side(module, node, depth + 1) if isinstance(node, ast.expr) and not path else None
+    )
 
 
 def _is_pair(module: Module, origin: Origin) -> bool:
@@ -239,7 +244,7 @@ def given_under(module: Module, call: Call, name: str) -> ast.expr | None:
     return None if given is None or module.flow.value(given) is None else given
 
 
-def functions_given(module: Module, call: Call) -> list[ast.AST] | None:
+def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
     """The functions that see the logits, with those of the files that they call; None where one is not known."""
     found: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
@@ -249,10 +254,10 @@ def functions_given(module: Module, call: Call) -> list[ast.AST] | None:
             found.append(function)
         elif given is not None or call.open:
             return None
-    return with_called(module, found)
+    return with_called_functions(module, found)
 
 
-def with_called(module: Module, functions: Sequence[ast.AST]) -> list[ast.AST]:
+def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[ast.AST]:
     """Functions, and those of the files that they call."""
     found = level = list(functions)
     for _ in range(CALLS):
@@ -285,7 +290,7 @@ def _function_given(module: Module, given: ast.expr) -> Function | None:
     return None
 
 
-def shifts(functions: Sequence[ast.AST]) -> bool:
+def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
     """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are seen?"""
     nodes = [node for function in functions for node in ast.walk(function)]
     slices = (node for node in nodes if isinstance(node, ast.Slice))

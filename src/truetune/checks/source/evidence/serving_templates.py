@@ -20,18 +20,18 @@ from truetune.checks.config.evidence.template_marks import (
     mark_of_model,
     mark_of_template,
 )
-from truetune.checks.source.evidence.published_families import likely_names
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.prompt_forms import (
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import (
     FOLDERS,
     PromptForm,
     is_written,
     loaded_names,
     prompt_form,
     trainings_beside,
-    trains,
+    trains_a_model,
     written_folders,
 )
+from truetune.checks.source.evidence.published_families import likely_names
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
@@ -61,7 +61,7 @@ class OtherTemplate(NamedTuple):
 
 def other_templates(module: Module) -> Iterator[OtherTemplate]:
     """What serves the model of a training script in another form, each file once."""
-    form = prompt_form(module) if trains(module) else None
+    form = prompt_form(module) if trains_a_model(module) else None
     marks = _marks_of_training(module, form) if form is not None else frozenset()
     if form is None or not marks:
         return
@@ -91,7 +91,7 @@ class OtherNamedTemplate(NamedTuple):
 def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
     named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
-    if trains(module) or len({mark for _, mark in named}) != 1:
+    if trains_a_model(module) or len({mark for _, mark in named}) != 1:
         return
     call, asked = named[0]
     loaded = loaded_names(module) | _of_unsloth(module)

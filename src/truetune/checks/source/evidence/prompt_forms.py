@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from truetune.checks.config.evidence.training_file_columns import first_columns
 from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.source.module import Module, read_module
 from truetune.source.script_preparation import find_message_mapping
@@ -97,10 +97,10 @@ class PromptForm(NamedTuple):
     @property
     def words(self) -> str:
         """The form as a message says it."""
-        return words_of(self.marks)
+        return describe_marks(self.marks)
 
 
-def words_of(marks: frozenset[str]) -> str:
+def describe_marks(marks: frozenset[str]) -> str:
     """A form as a message says it, by the lines behind which answers begin."""
     if not marks:
         return "the chat template"
@@ -118,14 +118,14 @@ def prompt_form(module: Module) -> PromptForm | None:
     return None
 
 
-def trains(module: Module) -> bool:
+def trains_a_model(module: Module) -> bool:
     """Does the file train a model?"""
     return any(module.calls(*TRAINERS)) or any(module.methods("backward"))
 
 
-def asks(module: Module) -> bool:
+def asks_a_model(module: Module) -> bool:
     """Does the file ask a model, and train none?"""
-    if trains(module):
+    if trains_a_model(module):
         return False
     return (
         any(generations(module))
@@ -178,7 +178,7 @@ def is_written(name: str, folders: frozenset[str]) -> bool:
 
 def trainings_beside(module: Module) -> Iterator[Module]:
     """The scripts and notebooks of the same project that train, where the file stands on a disk."""
-    return (other for other in scripts_beside(module) if trains(other))
+    return (other for other in scripts_beside(module) if trains_a_model(other))
 
 
 def scripts_beside(module: Module) -> Iterator[Module]:
@@ -265,7 +265,7 @@ def chat_nodes(module: Module) -> Iterator[ast.AST]:
 
 def _chat_requests(module: Module) -> Iterator[ast.AST]:
     """Where a client sends messages to a server, in a file that trains nothing: another may make its rows that way."""
-    if trains(module):
+    if trains_a_model(module):
         return
     for call in module.methods("create", "parse"):
         if "messages" in call.keywords and ast.unparse(call.node.func).endswith(CHAT_REQUESTS):

@@ -10,18 +10,18 @@ from truetune.source.module import Module
 from truetune.spec.stacks.signatures import GoneArgument
 
 
-def given_at(call: Call, name: str) -> ast.AST:
+def place_of_argument(call: Call, name: str) -> ast.AST:
     """Where an argument is given: the keyword, or its value in a `**` dictionary."""
     return next(
         (keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name]
     )
 
 
-def renames(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:
+def rename_changes(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:
     """The keywords that only have another name today."""
     changes: list[Change] = []
     for one in gone:
-        given = given_at(call, one.name)
+        given = place_of_argument(call, one.name)
         if one.renamed is None or one.renamed in call.keywords or module.home(given) is not module:
             continue
         if isinstance(given, ast.keyword):

@@ -49,7 +49,7 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
             yield from _of_call(module, node)
 
 
-def sides_set(module: Module) -> Iterator[ast.expr]:
+def padding_sides_set(module: Module) -> Iterator[ast.expr]:
     """What the padding sides of tokenizers are set to in one file."""
     yield from (
         call.keywords["padding_side"]
@@ -106,7 +106,7 @@ def _made(
     )
 
 
-def sources_of(module: Module, tokenizer: ast.expr | None) -> frozenset[ast.AST]:
+def tokenizer_sources(module: Module, tokenizer: ast.expr | None) -> frozenset[ast.AST]:
     """The calls that may have made a tokenizer, in this file or in one that it is judged with."""
     origins = module.flow.origins(tokenizer) if tokenizer is not None else ()
     return frozenset(
@@ -121,7 +121,7 @@ def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST
     return (
         frozenset((setting.node,))
         if setting.tokenizer is None
-        else sources_of(module, setting.tokenizer)
+        else tokenizer_sources(module, setting.tokenizer)
     )
 
 
@@ -132,7 +132,7 @@ def is_of_tokenizer(
 
     One that a function makes is another at each of its calls, where the setting does not stand in that function.
     """
-    if sources_of_setting(module, setting).isdisjoint(sources_of(home, tokenizer)):
+    if sources_of_setting(module, setting).isdisjoint(tokenizer_sources(home, tokenizer)):
         return False
     if setting.tokenizer is None or tokenizer is None:
         return True
@@ -163,7 +163,7 @@ def _is_eos(module: Module, value: ast.expr) -> bool:
     )
 
 
-def mend(module: Module, setting: PadSetting, token: str | None) -> Changes:
+def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
     """The pad token set to a token of the vocabulary; without one, a new one is added and the model resized."""
     if token is None:
         return _with_new_token(module, setting)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from truetune.source.module import Module
 
 
-class Dtype(NamedTuple):
+class WeightDtype(NamedTuple):
     """A dtype of 16 bits, as code names it."""
 
     names: frozenset[str]
@@ -17,8 +17,8 @@ class Dtype(NamedTuple):
     """The method of a model that casts it so"""
 
 
-BFLOAT16 = Dtype(frozenset(("torch.bfloat16", "bfloat16")), "bfloat16")
-FLOAT16 = Dtype(frozenset(("torch.float16", "torch.half", "float16")), "half")
+BFLOAT16 = WeightDtype(frozenset(("torch.bfloat16", "bfloat16")), "bfloat16")
+FLOAT16 = WeightDtype(frozenset(("torch.float16", "torch.half", "float16")), "half")
 WIDE = frozenset(("torch.float32", "float32", "torch.float"))
 OTHERS = WIDE | BFLOAT16.names | FLOAT16.names
 CASTS = frozenset(("float", "double", BFLOAT16.method, FLOAT16.method))
@@ -37,7 +37,7 @@ def may_shard(text: str) -> bool:
     )
 
 
-def made_narrow(module: Module, model: ast.expr, narrow: Dtype) -> ast.AST | None:
+def narrow_weights_source(module: Module, model: ast.expr, narrow: WeightDtype) -> ast.AST | None:
     """What gives the weights that dtype, where one thing made the model; through wrappers that train its weights."""
     part: ast.expr | None = model
     for _ in range(DEPTH):

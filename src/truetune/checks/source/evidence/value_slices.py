@@ -19,7 +19,7 @@ CALLERS = 4
 """Callers that are followed outwards from a function"""
 
 
-def made_of(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """The nodes that an expression is computed from, itself first, each once.
 
     What is added to a name (`total += x`, `values.append(x)`) belongs to it.

@@ -11,7 +11,7 @@ COLUMNS = ("labels", "input_ids_chosen", "chosen_input_ids", "prompt_input_ids",
 ROW_METHODS = ("__getitem__", "__iter__")
 
 
-def makes_rows(module: Module, node: ast.AST) -> bool:
+def makes_training_rows(module: Module, node: ast.AST) -> bool:
     """Does a node stand where rows of training are made?
 
     That is in a data set's way to a row, in a function that `map` or `from_generator` gets, or in one that makes a

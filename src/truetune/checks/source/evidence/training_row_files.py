@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from truetune.checks.source.model_names import possible_texts
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 

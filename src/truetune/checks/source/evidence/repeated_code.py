@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from truetune.checks.source.evidence.text_generation_calls import maps_of
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -106,7 +106,7 @@ def _last_name(decorator: ast.expr) -> str:
 
 def takes_element(module: Module, node: ast.expr, repeat: Repeat) -> bool:
     """Is an expression made from the element of a loop, or from the row that a function is applied to?"""
-    names = (part for part in made_of(module, node) if isinstance(part, ast.Name))
+    names = (part for part in backward_slice(module, node) if isinstance(part, ast.Name))
     for name in names:
         for origin in module.flow.origins(name):
             if origin.element and origin.node in repeat.iterated:

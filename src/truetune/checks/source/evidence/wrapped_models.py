@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.source.sharding import uses_deepspeed
-from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
+from truetune.source.kinds import SAME
 from truetune.source.module import Module
 
 WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel")
@@ -37,7 +37,7 @@ def called_inside(module: Module, forward: ast.Call, bare: list[ast.AST]) -> str
         wrapper = _wrapper_of(module, node)
         if wrapper is not None and _is_wrapper(module, wrapper):
             return module.text_of(wrapper)
-    is_bare = isinstance(called, ast.Name | ast.Call) and set(objects_of(module, called)) <= set(
+    is_bare = isinstance(called, ast.Name | ast.Call) and set(model_objects(module, called)) <= set(
         bare
     )
     return _name_of_wrapper(module, bare) if is_bare and origins else None
@@ -72,7 +72,7 @@ def _is_wrapper(module: Module, model: ast.expr) -> bool:
     return False
 
 
-def objects_of(module: Module, model: ast.expr) -> list[ast.AST]:
+def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
     """The calls that made the object, through `.to(...)`, `.train()` and the like."""
     found: list[ast.AST] = []
     waiting = [(model, 0)]
@@ -108,7 +108,7 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
                 named: ast.expr | None = target.elts[number]
             else:
                 named = target if number == 0 else None
-            is_model = any(made in bare for made in objects_of(module, model))
+            is_model = any(made in bare for made in model_objects(module, model))
             if is_model and named is not None and ast.unparse(named) != ast.unparse(model):
                 return ast.unparse(named)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from truetune.checks.findings import Case
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.value_limits import (
     CLIPPED_TO,
     SCALE,
@@ -49,7 +49,7 @@ STRUCTURED = re.compile(
 """What a file says of answers in which keys, brackets or names are repeated"""
 
 
-class Given(NamedTuple):
+class NamedCall(NamedTuple):
     """A call's arguments as settings."""
 
     call: Call
@@ -69,7 +69,7 @@ class NamedArgument(NamedTuple):
     cases: list[Case]
 
 
-def training_calls(module: Module) -> Iterator[Given]:
+def training_calls(module: Module) -> Iterator[NamedCall]:
     """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's settings."""
     for call in module.calls(*OPTIMIZERS):
         yield _optimizer(module, call)
@@ -91,7 +91,7 @@ def _clips(module: Module) -> Iterator[Call]:
     yield from module.methods("clip_grad_norm_")
 
 
-def generating_calls(module: Module) -> Iterator[Given]:
+def generating_calls(module: Module) -> Iterator[NamedCall]:
     """Calls that say how answers are generated: a model's generate, GenerationConfig, SamplingParams."""
     calls = [*module.calls(*SAMPLERS, *PIPELINES)]
     calls += [
@@ -115,10 +115,10 @@ def generating_calls(module: Module) -> Iterator[Given]:
 
 def _arguments_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
-) -> Given:
+) -> NamedCall:
     there = {setting: node for setting, node in nodes.items() if node is not None}
     values = {setting: _value(module, node) for setting, node in there.items()}
-    return Given(call, values, there, {setting: name or setting for setting in there})
+    return NamedCall(call, values, there, {setting: name or setting for setting in there})
 
 
 def _value(module: Module, node: ast.expr) -> Any:
@@ -126,7 +126,7 @@ def _value(module: Module, node: ast.expr) -> Any:
     return None if value is UNKNOWN else value
 
 
-def _optimizer(module: Module, call: Call) -> Given:
+def _optimizer(module: Module, call: Call) -> NamedCall:
     nodes = {
         "training.learning_rate": call.argument(1, "lr"),
         "training.weight_decay": call.keywords.get("weight_decay"),
@@ -150,7 +150,7 @@ def _optimizer(module: Module, call: Call) -> Given:
     return given
 
 
-def _adapter(module: Module, call: Call) -> Given:
+def _adapter(module: Module, call: Call) -> NamedCall:
     nodes = {
         "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
         "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
@@ -170,7 +170,7 @@ def _adapter(module: Module, call: Call) -> Given:
     return given
 
 
-def named_arguments(module: Module, given: Given, *rules: str) -> Iterator[NamedArgument]:
+def named_arguments(module: Module, given: NamedCall, *rules: str) -> Iterator[NamedArgument]:
     """The arguments of a call that are out of range, by the rows of these rules."""
     for breach in breaches(given.values, *rules):
         setting = breach.limit.setting
@@ -179,10 +179,10 @@ def named_arguments(module: Module, given: Given, *rules: str) -> Iterator[Named
             breach,
             breach.text(breach.limit.says, given.values, name),
             breach.text(breach.limit.fix, given.values, name),
-            [at(module, given.nodes[setting])],
+            [case_at(module, given.nodes[setting])],
         )
 
 
-def has_number(given: Given) -> bool:
+def has_number(given: NamedCall) -> bool:
     """Has the call a number that the table can judge?"""
     return any(number(value) is not None for value in given.values.values())

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
 GENERATES = frozenset(
@@ -53,7 +53,7 @@ def _generates(module: Module) -> bool:
 
 def is_generated(module: Module, pair: Pair) -> bool:
     """Is one of the sides made by a generation, itself or in a function of the file that takes part?"""
-    parts = (part for side in pair.sides for part in made_of(module, side))
+    parts = (part for side in pair.sides for part in backward_slice(module, side))
     return any(_generates_here(module, part) for part in parts)
 
 

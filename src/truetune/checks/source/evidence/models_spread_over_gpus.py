@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.process_counts import is_under_count
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.process_counts import is_under_process_count
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -73,10 +73,10 @@ def _spreads(module: Module, call: Call) -> bool:
     """Does a call load a model, and spread it over the GPUs whatever their number?"""
     if "device_map" not in call.keywords or "max_memory" in call.keywords or call.open:
         return False
-    if "model" not in module.flow.types(call.node) or is_under_count(module, call.node):
+    if "model" not in module.flow.kinds(call.node) or is_under_process_count(module, call.node):
         return False
     texts = possible_texts(module, call.keywords["device_map"])
-    return bool(texts) and all(text in SPREADS for text in texts)
+    return bool(texts) and all(text in SPREADING_DEVICE_MAPS for text in texts)
 
 
 def _trained(module: Module) -> Iterator[ast.expr | None]:

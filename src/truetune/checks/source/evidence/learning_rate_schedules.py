@@ -21,7 +21,7 @@ LENGTH = {
 }
 
 
-def schedules(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def schedules_with_length(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Schedules that are built, each with the expression of its length."""
     for pattern, (position, name) in LENGTH.items():
         for call in module.calls(pattern):
@@ -30,7 +30,7 @@ def schedules(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                 yield call, total
 
 
-def expressions(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def expressions_within(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     """Every node that a number is computed from, through names; not what stands inside `len(...)`."""
     seen: set[ast.AST] = set()
     waiting = [node]
@@ -46,9 +46,9 @@ def expressions(module: Module, node: ast.AST) -> Iterator[ast.AST]:
                     waiting += ast.iter_child_nodes(made)
 
 
-def lengths(module: Module, total: ast.expr) -> Iterator[ast.Call]:
+def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
     """The `len(x)` in an expression."""
-    for node in expressions(module, total):
+    for node in expressions_within(module, total):
         if isinstance(node, ast.Call) and _is_length(module, node) and len(node.args) == 1:
             yield node
 
@@ -57,11 +57,11 @@ def _is_length(module: Module, node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and module.flow.name(node.func) == "len"
 
 
-def divided(module: Module, total: ast.expr) -> bool:
+def is_divided(module: Module, total: ast.expr) -> bool:
     """Is there a division anywhere in it?"""
     return any(
         isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.RShift))
-        for node in expressions(module, total)
+        for node in expressions_within(module, total)
     )
 
 
@@ -95,7 +95,7 @@ def _moduli(test: ast.expr) -> Iterator[ast.expr]:
             yield node.right
 
 
-class Pace(NamedTuple):
+class SchedulerPace(NamedTuple):
     """How often a schedule is stepped, as far as its loops say."""
 
     call: Call
@@ -106,7 +106,7 @@ class Pace(NamedTuple):
     """The loop over epochs around the batches"""
 
 
-def pace(module: Module, schedule: Call) -> Pace | None:
+def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     """How often a schedule is stepped beside its optimizer; None where the loops do not tell.
 
     The optimizer steps in a loop over batches inside of one over epochs, in one function or in two. A schedule that
@@ -127,9 +127,9 @@ def pace(module: Module, schedule: Call) -> Pace | None:
             continue
         around = _loops(module, steps[0].node)
         if around[:1] == batches[1:2]:
-            return Pace(steps[0], True, batches[1])
+            return SchedulerPace(steps[0], True, batches[1])
         if around[:2] == batches[:2]:
-            return Pace(steps[0], False, batches[1])
+            return SchedulerPace(steps[0], False, batches[1])
     return None
 
 
@@ -169,4 +169,4 @@ MOST_CALLS = 4
 """Functions around a step whose callers are looked at: `main`, `fit`, `train_epoch`, `train_step`"""
 
 
-SCHEDULES = CodePlaces("learning rate schedules with a length", schedules)
+SCHEDULES = CodePlaces("learning rate schedules with a length", schedules_with_length)

@@ -31,7 +31,7 @@ def masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
             yield node, user
 
 
-def masked_in_other_files(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
+def masked_labels_in_linked_files(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     """As `masked_labels`, of the files that run with this one, with the place in this file that asks for those rows."""
     for part in module.with_linked[1:]:
         by_id = {*masks_by_id(part)}
@@ -54,18 +54,18 @@ def _used_in(module: Module, part: Module, function: ast.AST) -> ast.AST | None:
         maker = part.scopes.parent.get(function)
     else:
         mapped = _mapped_by(part, function)
-        maker = unit(part, mapped) if mapped is not None else None
+        maker = enclosing_unit(part, mapped) if mapped is not None else None
     waiting = [maker]
     for maker in waiting:
         for call in module.flow.calls_of(maker) if maker is not None else ():
             if module.home(call) is module:
                 return call
             if len(waiting) < MOST_CALLERS:
-                waiting.append(unit(module, call))
+                waiting.append(enclosing_unit(module, call))
     return None
 
 
-def unit(module: Module, node: ast.AST) -> ast.AST | None:
+def enclosing_unit(module: Module, node: ast.AST) -> ast.AST | None:
     """The function or method, not one inside another, that a node stands in; None in the module's own code."""
     around = [
         p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
