@@ -125,7 +125,7 @@ class KvCacheLeftOff(SourceRule):
                     "set use_cache = True for generation; training alone does without it",
                     cases=[case_at(module, module.statement(value) or value)],
                     fix=(
-                        fix_of_changes(module, replace(module, value, "True"))
+                        fix_of_changes(module, replace_expression(module, value, "True"))
                         if isinstance(value, ast.Constant)
                         else None
                     ),

@@ -39,7 +39,7 @@ from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.source.quantized import CONFIG, is_unused
+from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, is_unused_config
 
 
 class QuantizationConfigUnused(SourceRule):

@@ -182,7 +182,7 @@ class SchedulerLengthMiscounted(SourceRule):
             f" {shown} batches",
             f"divide its length by {shown}",
             cases=[case_at(module, total), case_at(module, every)],
-            fix=fix_of_changes(module, replace(module, total, text), safe=False)
+            fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
             if simple
             else None,
         )

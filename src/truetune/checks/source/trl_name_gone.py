@@ -48,8 +48,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import Changes, insert_before, replace
-from truetune.source.guards import is_conditional
+from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
 from truetune.source.version_guards import is_behind_version_check
 from truetune.spec.run_signs import severity_of_gone

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
-from truetune.source.kinds import SAME
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
 WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel")
