@@ -239,14 +239,18 @@ def _call(path: Path) -> Any:
 
 
 def _vocabulary(path: Path) -> Any:
-    from truetune.checks.config import model
+    from truetune.checks.config.evidence import model_folder
 
     class Config:
         class spec:  # noqa: N801 the shape of a Config
             model = tokenizer = str(path.parent)
 
     config: Any = Config
-    return model.shapes(config), model.sampled_weights(config), model.settings(config)
+    return (
+        model_folder.shapes(config),
+        model_folder.sampled_weights(config),
+        model_folder.settings(config),
+    )
 
 
 def _predictions(path: Path) -> Any:
@@ -444,7 +448,9 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+        "checks.config.evidence.model_folder": [
+            Reader("model.safetensors", safetensors_file(), _vocabulary)
+        ],
     }
 
 
@@ -470,13 +476,13 @@ OWN = {
     "fixing.fix_file": "what a broken stream raises, by name",
     "data.output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
-    "checks.source.served_folders": SWALLOWS,
-    "checks.source.served_templates": TELLS,
+    "checks.source.evidence.served_model_folders": SWALLOWS,
+    "checks.source.evidence.serving_templates": TELLS,
     "checks.check_paths": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "spec.stacks.commands": TYPES_ALONE,
-    "checks.source.families": SWALLOWS,
-    "checks.source.new_tokens": SWALLOWS,
+    "checks.source.evidence.published_families": SWALLOWS,
+    "checks.source.evidence.added_tokens": SWALLOWS,
     "spec.stacks.readers": SWALLOWS,
     "spec.stacks.signatures": WRITES,
     "evaluation.custom_loop": TELLS,
@@ -488,7 +494,7 @@ OWN = {
     "source.walk": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
-    "checks.source.printed_rows": "a notebook that source.notebook has read, which is fed",
+    "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.nodes_wait_for_themselves": TYPES_ALONE,
@@ -517,8 +523,8 @@ OWN = {
     "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
-    "checks.config.steps": SWALLOWS,
-    "checks.config.table": SWALLOWS,
+    "checks.config.evidence.step_counts": SWALLOWS,
+    "checks.config.evidence.training_file_columns": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.run_size": SWALLOWS,
     "checks.findings_file": WRITES,

@@ -21,8 +21,8 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.rule_families import former_code
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.printed_rows import printed_rows
-from truetune.checks.source.row_files import training_files, training_limit
+from truetune.checks.source.evidence.printed_row_counts import printed_rows
+from truetune.checks.source.evidence.training_row_files import training_files, training_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import TruetuneError
 from truetune.source.config import configs_of_source
 from truetune.source.module import Module

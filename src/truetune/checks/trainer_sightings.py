@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.labels import lm_collators, masks_by_id
+from truetune.checks.source.evidence.labels_and_padding import lm_collators, masks_by_id
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError

@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
+from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.row_files import training_files, training_limit
+from truetune.checks.source.evidence.training_row_files import training_files, training_limit
 from truetune.source.module import parse
 
 TRAINS = """

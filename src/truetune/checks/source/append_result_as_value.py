@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -68,5 +68,5 @@ class AppendResultAsValue(SourceRule):
                         yield self.finding(
                             f"{name} is the result of {made.method}(), which is None",
                             f"write the list itself for {name}",
-                            cases=[at(module, made.node), at(module, call.node)],
+                            cases=[case_at(module, made.node), case_at(module, call.node)],
                         )

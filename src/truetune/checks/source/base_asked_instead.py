@@ -44,11 +44,16 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import asks, is_written, trainings_beside, written_folders
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import (
+    asks_a_model,
+    is_written,
+    trainings_beside,
+    written_folders,
+)
+from truetune.checks.source.evidence.published_families import family
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -108,7 +113,7 @@ class Instead(NamedTuple):
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
-    if asks(module):
+    if asks_a_model(module):
         yield from generations(module)
         yield from module.calls(*ENGINES, PIPELINE)
 
@@ -120,7 +125,7 @@ class BaseAskedInstead(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not asks(module):
+        if not asks_a_model(module):
             return
         for look in (
             _new_adapter,
@@ -132,7 +137,7 @@ class BaseAskedInstead(SourceRule):
         ):
             found = look(module)
             if found is not None:
-                yield self.finding(found.why, found.remedy, cases=[at(module, found.node)])
+                yield self.finding(found.why, found.remedy, cases=[case_at(module, found.node)])
                 return
 
 

@@ -73,8 +73,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import FUNCTIONS, LOOPS
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -121,7 +121,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
                     "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone"
                     " keeps them",
-                    cases=[at(module, node)],
+                    cases=[case_at(module, node)],
                 )
             elif _is_second_model(module, node):
                 seen.add(name)
@@ -129,7 +129,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
                     " the backward pass, which computes gradients for all its weights",
                     f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
-                    cases=[at(module, node)],
+                    cases=[case_at(module, node)],
                 )
 
 

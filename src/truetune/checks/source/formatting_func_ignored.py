@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 
@@ -85,8 +85,8 @@ class FormattingFuncIgnored(SourceRule):
                     ["the function renders the same template: the text is the same"] if same else []
                 ),
                 cases=[
-                    at(module, given, "formatting_func=" + module.text_of(given)),
-                    at(module, seen),
+                    case_at(module, given, "formatting_func=" + module.text_of(given)),
+                    case_at(module, seen),
                 ],
             )
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
@@ -83,6 +83,8 @@ class FourBitComputedInFloat32(SourceRule):
                     f"the 4-bit model computes in float32, for {DTYPE} is not set: several times"
                     " slower than bfloat16",
                     f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
-                    cases=[at(module, call.node)],
-                    fix=fix(module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False),
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
+                        module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False
+                    ),
                 )

@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.errors import SpecError
 from truetune.source.calls import Call
 from truetune.source.config import configs_of_source
@@ -102,7 +102,7 @@ class FourBitStorageUnderFsdp(SourceRule):
                 " from_pretrained",
                 severity="error" if command is not None else "warning",
                 evidence=[f"FSDP: {sign}"],
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 

@@ -61,7 +61,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.copied_ids import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.evaluation_only_code import evaluates_alone, function_around
+from truetune.checks.source.evidence.generate_inputs import encodings, pads
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    masks_by_id,
+)
+from truetune.checks.source.evidence.labels_copied_from_ids import (
     Copied,
     copied_ids,
     ignored_off_prompt,
@@ -69,11 +77,7 @@ from truetune.checks.source.copied_ids import (
     may_be_changed,
     uncopied,
 )
-from truetune.checks.source.evaluating_code import evaluates_alone, function_around
-from truetune.checks.source.generation import encodings, pads
-from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id
-from truetune.checks.source.made_labels import label_values
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace
 from truetune.source.module import Module
@@ -121,9 +125,9 @@ class LabelsCopyInputIds(SourceRule):
                     if by_position
                     else [pads]
                 ),
-                cases=[at(module, node), at(module, copied.call.node)],
+                cases=[case_at(module, node), case_at(module, copied.call.node)],
                 fix=(
-                    fix(module, _masked(module, value, copied, around))
+                    fix_of_changes(module, _masked(module, value, copied, around))
                     if copied.plain and not by_position
                     else None
                 ),
@@ -145,7 +149,7 @@ class LabelsCopyInputIds(SourceRule):
                     "set labels to -100 where attention_mask is 0",
                     severity="warning",
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
-                    cases=[at(module, labels), at(module, padding.node)],
+                    cases=[case_at(module, labels), case_at(module, padding.node)],
                 )
 
 

@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 OTHER_LOSSES = (
@@ -89,7 +89,7 @@ class LabelsShiftedByHand(SourceRule):
                     " learns the token after the next",
                     "give labels that stand where their tokens stand (a copy of the ids, -100 where"
                     " nothing is learned)",
-                    cases=[at(module, labels)],
+                    cases=[case_at(module, labels)],
                 )
 
 

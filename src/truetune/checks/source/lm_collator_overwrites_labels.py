@@ -56,9 +56,13 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import LM_COLLATORS_MADE, lm_collators
-from truetune.checks.source.made_labels import masked_in_other_files, masked_labels, unit
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.labels_and_padding import LM_COLLATORS_MADE, lm_collators
+from truetune.checks.source.evidence.masked_labels import (
+    enclosing_unit,
+    masked_labels,
+    masked_labels_in_linked_files,
+)
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, insert_after, replace
 from truetune.source.module import Module
@@ -78,12 +82,12 @@ class LmCollatorOverwritesLabels(SourceRule):
         module = self.subject
         collators = list(lm_collators(module))
         masked = list(masked_labels(module)) if collators else []
-        elsewhere = list(masked_in_other_files(module)) if collators else []
+        elsewhere = list(masked_labels_in_linked_files(module)) if collators else []
         for call in collators:
             made = [
                 node
                 for node, used in masked + elsewhere
-                if unit(module, used) in (None, unit(module, call.node))
+                if enclosing_unit(module, used) in (None, enclosing_unit(module, call.node))
             ]
             if not made:
                 continue
@@ -92,8 +96,8 @@ class LmCollatorOverwritesLabels(SourceRule):
                 " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
                 evidence=[_masks_at(module, made[0])],
-                cases=[at(module, call.node), at(module, made[0])],
-                fix=fix(module, _mended(module, call), safe=False),
+                cases=[case_at(module, call.node), case_at(module, made[0])],
+                fix=fix_of_changes(module, _mended(module, call), safe=False),
             )
 
 

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 FUNCTIONS = (
@@ -93,7 +93,7 @@ class LossOfProbabilities(SourceRule):
                     "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
                     " hardly falls",
                     "give it the logits: leave softmax and sigmoid out of what the loss gets",
-                    cases=[at(module, loss), at(module, source)],
+                    cases=[case_at(module, loss), case_at(module, source)],
                 )
 
 

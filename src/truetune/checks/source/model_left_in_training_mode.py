@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -85,7 +85,7 @@ class ModelLeftInTrainingMode(SourceRule):
             yield self.finding(
                 "the model is used for evaluation in training mode: dropout is on",
                 "call model.eval() before, and model.train() after",
-                cases=[at(module, used.node), at(module, switched.node)],
+                cases=[case_at(module, used.node), case_at(module, switched.node)],
             )
 
 

@@ -53,8 +53,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training, routes, runs_before
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_before
 from truetune.source.module import Module
 
 SAVES = (
@@ -107,7 +107,7 @@ class ModelSavedBeforeTraining(SourceRule):
             yield self.finding(
                 f"{name} runs before the training, and nothing saves the weights after it",
                 f"call {name} after the training",
-                cases=[at(module, model), at(module, trainings[0][0].node)],
+                cases=[case_at(module, model), case_at(module, trainings[0][0].node)],
             )
 
 

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.quantized import CONFIG, is_unused
 
 
@@ -56,5 +56,5 @@ class QuantizationConfigUnused(SourceRule):
                     " without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"
                     " by name: in model_init_kwargs)",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )

@@ -59,9 +59,9 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import likely_names, plain_name
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.published_families import likely_names, plain_name
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.responses import REPLACES_TEMPLATE, TRL, UNSLOTH, sets_template, writes
@@ -201,7 +201,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
                 evidence=[
                     "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
                 ],
-                cases=[at(module, marker.place)],
+                cases=[case_at(module, marker.place)],
             )
             return
 

@@ -56,9 +56,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.sharding import Sharding, sharding_of
-from truetune.checks.source.wrapped_models import UNWRAPS
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.wrapped_models import UNWRAPS
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -118,7 +118,7 @@ class ShardedWeightsNotGathered(SourceRule):
             remedy,
             severity="error" if sharding.certain else "warning",
             evidence=[f"{sharding.how}: {sharding.where}"],
-            cases=[at(module, call.node)],
+            cases=[case_at(module, call.node)],
         )
 
 

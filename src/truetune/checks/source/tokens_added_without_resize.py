@@ -43,9 +43,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.free_pads import pad_advice
-from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -98,7 +98,7 @@ class TokensAddedWithoutResize(SourceRule):
                         else "it is not known how many rows this model's embedding has"
                     )
                 ],
-                cases=[at(module, added.call.node)],
+                cases=[case_at(module, added.call.node)],
             )
 
 

@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -92,7 +92,7 @@ class TokensDecodedOneByOne(SourceRule):
                     " the pieces are joined",
                     "keep the ids, decode all of them at each step and give what is new; or generate with"
                     " TextIteratorStreamer",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 

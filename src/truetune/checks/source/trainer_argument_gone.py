@@ -62,8 +62,8 @@ from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.checks.source.renamed_arguments import given_at, renames
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
 from truetune.source.calls import Call
 from truetune.source.guards import excused_arguments, possible_names
 from truetune.source.module import Module
@@ -106,11 +106,14 @@ class TrainerArgumentGone(SourceRule):
             "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
             severity=severity,
             evidence=[module.pins.told(package)],
-            cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
+            cases=[
+                case_at(module, place_of_argument(call, one.name), f"{one.name}=...")
+                for one in gone
+            ],
             count=len(gone),
             is_loud=module.pins.of(package) is None,
             fix=(
-                fix(module, renames(module, call, gone), safe=severity == "error")
+                fix_of_changes(module, rename_changes(module, call, gone), safe=severity == "error")
                 if all(one.renamed for one in gone)
                 else None
             ),

@@ -47,7 +47,7 @@ from packaging.version import Version
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import Changes, insert_before, replace
 from truetune.source.guards import is_conditional
 from truetune.source.module import Module
@@ -116,10 +116,10 @@ class TrlNameGone(SourceRule):
             "; ".join(remedies),
             severity=severity,
             evidence=[pins.told("trl")],
-            cases=[at(self.subject, use.node, use.name) for use in gone],
+            cases=[case_at(self.subject, use.node, use.name) for use in gone],
             count=len(gone),
             is_loud=pins.of("trl") is None,
-            fix=fix(
+            fix=fix_of_changes(
                 self.subject, _imports_from_new_homes(self.subject, gone), safe=severity == "error"
             ),
         )
