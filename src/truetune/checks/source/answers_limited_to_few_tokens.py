@@ -145,7 +145,7 @@ def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | Non
     """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
     if call.receiver is None or call.named(*SEARCHES):
         return call.argument(0, "pattern"), call.argument(1, "string")
-    compiled = module.flow.made(call.receiver)
+    compiled = module.flow.producing_call(call.receiver)
     if compiled is not None and compiled.named("re.compile"):
         return compiled.argument(0, "pattern"), call.argument(0, "string")
     return (call.args[0] if call.args else None), call.receiver

@@ -93,7 +93,7 @@ class BareTextToChatModel(SourceRule):
 
 def _trains(module: Module) -> bool:
     return any(module.methods("backward", "train")) or any(
-        "trainer" in module.flow.kinds(call.node) for call in module.all_calls
+        "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 

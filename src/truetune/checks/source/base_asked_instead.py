@@ -161,7 +161,7 @@ def _new_adapters(module: Module) -> Iterator[Call]:
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
-        if call.receiver is not None and "model" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
     if all(_is_published(name) for name in _names_for_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
@@ -197,7 +197,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
         return None
     for call in module.methods("load_adapter"):
         receiver, name = call.receiver, call.argument(1, "adapter_name")
-        if receiver is None or name is None or "peft-model" not in module.flow.kinds(receiver):
+        if receiver is None or name is None or "peft-model" not in module.flow.types(receiver):
             continue
         first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
         given = first.keywords.get("adapter_name") if first is not None else None
@@ -257,8 +257,8 @@ def _not_strict(module: Module) -> Instead | None:
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
             continue
-        made, state = module.flow.made(call.receiver), call.argument(0, "state_dict")
-        read = module.flow.made(state)
+        made, state = module.flow.producing_call(call.receiver), call.argument(0, "state_dict")
+        read = module.flow.producing_call(state)
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
         if is_adapter and made is not None and made.named(*PLAIN):

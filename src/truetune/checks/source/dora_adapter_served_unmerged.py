@@ -91,7 +91,7 @@ class DoraAdapterServedUnmerged(SourceRule):
 def _says_dora(module: Module, call: Call) -> str | None:
     """What says that the adapter has DoRA: its configuration in the file, or the one in its folder."""
     if call.named("peft.get_peft_model"):
-        config = module.flow.made(call.argument(1, "peft_config"))
+        config = module.flow.producing_call(call.argument(1, "peft_config"))
         has_dora = config is not None and module.flow.value(config.keywords.get("use_dora")) is True
         return "use_dora=True" if has_dora else None
     is_auto = call.named(*LOADS[1:])

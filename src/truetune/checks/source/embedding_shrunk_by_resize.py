@@ -86,7 +86,7 @@ class EmbeddingShrunkByResize(SourceRule):
                 and isinstance(length, ast.Call)
                 and module.flow.name(length.func) == "len"
                 and length.args
-                and "tokenizer" in module.flow.kinds(length.args[0])
+                and "tokenizer" in module.flow.types(length.args[0])
                 and _is_padded(module, length.args[0])
             ):
                 yield self.finding(

@@ -55,8 +55,8 @@ from truetune.checks.source.evidence.execution_order import trains
 from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 BYTES = 2
 """Of a weight in bfloat16"""
@@ -135,7 +135,7 @@ def _is_in_8_bits(module: Module, load: Call) -> bool:
     """Does a call load a model by LLM.int8?"""
     if module.flow.value(load.keywords.get(OPTION)) is True:
         return True
-    config = module.flow.made(load.keywords.get("quantization_config"))
+    config = module.flow.producing_call(load.keywords.get("quantization_config"))
     return (
         config is not None
         and config.named("transformers.BitsAndBytesConfig")

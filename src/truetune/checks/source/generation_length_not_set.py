@@ -159,11 +159,11 @@ def _has_limit_of_16(module: Module, call: Call) -> bool:
 def _reaches_vllm(module: Module, sampling: Call) -> bool:
     """Are these sampling parameters given to vLLM's `generate` or `chat`? A trainer that gets them sets the length."""
     for call in module.methods("generate", "chat"):
-        engine = module.flow.made(call.receiver) if call.receiver is not None else None
+        engine = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         if engine is None or not engine.named("vllm.LLM"):
             continue
         for given in (*call.args, *call.keywords.values()):
-            made = module.flow.made(given)
+            made = module.flow.producing_call(given)
             if made is not None and made.node is sampling.node:
                 return True
     return False

@@ -206,14 +206,14 @@ def _asks_server(call: Call) -> bool:
 def _described(module: Module, question: Question) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
-    made = module.flow.made(call.node.func)
+    made = module.flow.producing_call(call.node.func)
     if made is not None and made.named(PIPELINE):
         return (
             "the pipeline is called",
             "give the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer that"
             " pads on the left",
         )
-    if call.method == "generate" and "model" in module.flow.kinds(call.receiver or call.node):
+    if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
         return (
             "generate runs",
             "tokenize a list of prompts with padding on the left, and generate in batches",

@@ -225,7 +225,7 @@ def _steps(module: Module) -> Iterator[Call]:
     """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step", "train_batch"):
-            made = module.flow.made(call.receiver)
+            made = module.flow.producing_call(call.receiver)
             if module.flow.function(call.node.func) is not None:
                 continue  # a function of the files, whose own calls are looked at
             if made is None or not made.named("torch.optim.lr_scheduler.*", "transformers.get_*"):

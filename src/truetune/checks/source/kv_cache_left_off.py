@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
 from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 CHECKPOINTING = (
@@ -125,7 +125,7 @@ class KvCacheLeftOff(SourceRule):
                     "set use_cache = True for generation; training alone does without it",
                     cases=[case_at(module, module.statement(value) or value)],
                     fix=(
-                        fix_of_changes(module, replace(module, value, "True"))
+                        fix_of_changes(module, replace_expression(module, value, "True"))
                         if isinstance(value, ast.Constant)
                         else None
                     ),
@@ -188,7 +188,7 @@ def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
         given = call.argument(0, "input_ids")
         if not isinstance(given, ast.Name) or "past_key_values" in call.keywords or call.open:
             continue
-        if "model" not in module.flow.kinds(call.node.func):
+        if "model" not in module.flow.types(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
         grown = _lengthened(module, loop, given.id) if loop is not None else None

@@ -65,7 +65,7 @@ from truetune.checks.source.evidence.accumulated_losses import (
     reaches_backward,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -97,7 +97,7 @@ class LossesKeptWithGraph(SourceRule):
                     case_at(module, kept.node),
                     *([case_at(module, backward)] if backward is not None and retains else []),
                 ],
-                fix=fix_of_changes(module, replace(module, kept.value, detached)),
+                fix=fix_of_changes(module, replace_expression(module, kept.value, detached)),
             )
 
 

@@ -74,7 +74,7 @@ def averaged(module: Module) -> Iterator[Averaged]:
         if average not in AVERAGES:
             continue
         name = ast.unparse(call.node.func)
-        made = module.flow.made(call.receiver) if call.receiver is not None else None
+        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         whole = f"{name} {ast.unparse(made.node) if made is not None else ''}"
         figure = FIGURES.search(whole)
         if figure is not None:

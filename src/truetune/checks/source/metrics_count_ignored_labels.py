@@ -242,7 +242,7 @@ def _ignored_labels(
     if module.mentions(*OF_ONE_LENGTH):
         return None
     given = trainer.keywords.get("data_collator") if trainer is not None else None
-    collator = module.flow.made(given) if given is not None else None
+    collator = module.flow.producing_call(given) if given is not None else None
     if collator is not None and collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"

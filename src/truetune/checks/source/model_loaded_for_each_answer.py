@@ -73,7 +73,7 @@ def _loads(module: Module) -> Iterator[Call]:
     """Calls that load the weights of a model."""
     for call in module.calls(*LOADS):
         is_model = call.named("transformers.pipeline", "vllm.LLM", "unsloth.*")
-        if is_model or "model" in module.flow.kinds(call.node):
+        if is_model or "model" in module.flow.types(call.node):
             yield call
 
 

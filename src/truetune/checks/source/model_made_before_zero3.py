@@ -56,7 +56,7 @@ LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_p
 def _arguments(module: Module) -> Iterator[Call]:
     """Arguments of a trainer that name a DeepSpeed configuration."""
     for call in module.all_calls:
-        if "deepspeed" in call.keywords and "arguments" in module.flow.kinds(call.node):
+        if "deepspeed" in call.keywords and "arguments" in module.flow.types(call.node):
             yield call
 
 

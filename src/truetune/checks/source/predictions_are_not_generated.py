@@ -75,7 +75,7 @@ class PredictionsAreNotGenerated(SourceRule):
         module = self.subject
         for call in module.calls(*TRAINERS):
             given = call.argument(1, "args")
-            made = module.flow.made(given) if given is not None else None
+            made = module.flow.producing_call(given) if given is not None else None
             functions = functions_in_argument(module, call)
             if made is None or not functions or not _lacks_generation(module, made):
                 continue

@@ -114,4 +114,4 @@ def _moves(module: Module) -> Iterator[Call]:
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "model" in module.flow.kinds(call.receiver)
+    return call.receiver is not None and "model" in module.flow.types(call.receiver)

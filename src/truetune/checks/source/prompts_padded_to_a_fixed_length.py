@@ -50,9 +50,9 @@ from truetune.checks.source.evidence.generate_inputs import (
     ids_of,
 )
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 LONG = 1_024
 """Tokens; most prompts of chats and of benchmarks stay below, and at this length pads cost a GPU some tens of

@@ -89,8 +89,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module, value = self.subject, self.subject.flow.value
         for call in module.calls(*READS_ARGUMENTS):
-            settings = module.flow.made(call.argument(1, "args"))
-            model = module.flow.made(call.argument(0, "model"))
+            settings = module.flow.producing_call(call.argument(1, "args"))
+            model = module.flow.producing_call(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
             flag, names = (

@@ -148,7 +148,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
 
 def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
-    kinds = module.flow.kinds(called)
+    kinds = module.flow.types(called)
     return (
         called is not None
         and "tokenizer" in kinds
@@ -182,7 +182,7 @@ def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:
                 made = source.node
                 if (
                     isinstance(made, ast.Call)
-                    and module.flow.kinds(made) == {"chat"}
+                    and module.flow.types(made) == {"chat"}
                     and not source.path
                 ):
                     if module.flow.value(module.flow.call(made).keywords.get("tokenize")) is False:

@@ -117,7 +117,7 @@ def _reads(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:
     for part in ast.walk(iterated):
         if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
             continue
-        made = module.flow.made(part)
+        made = module.flow.producing_call(part)
         given = made.argument(3, "sampler") if made is not None else None
         if given is not None and any(one.node is sampler for one in module.flow.origins(given)):
             return True

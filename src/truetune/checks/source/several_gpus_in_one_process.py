@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.single_process_starts import (
     plain_starts,
 )
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 from truetune.spec.stacks.readers import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")

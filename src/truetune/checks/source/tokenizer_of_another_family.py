@@ -71,7 +71,7 @@ def _pairs(module: Module) -> Iterator[Pair]:
             yield Pair(call, model, tokenizer)
     for call in module.all_calls:
         model = call.receiver if call.method == "generate" else call.node.func
-        if model is None or "model" not in module.flow.kinds(model):
+        if model is None or "model" not in module.flow.types(model):
             continue
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         given += [ids for ids in (ids_of(call),) if ids is not None]

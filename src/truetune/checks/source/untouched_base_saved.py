@@ -78,7 +78,7 @@ def _saves(module: Module) -> Iterator[Call]:
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
     if makes or trains(module):
         for call in module.methods(*OF_MODELS):
-            if call.receiver is not None and not NO_MODELS & module.flow.kinds(call.receiver):
+            if call.receiver is not None and not NO_MODELS & module.flow.types(call.receiver):
                 yield call
 
 

@@ -89,7 +89,7 @@ def _generations(module: Module) -> Iterator[Asked]:
         if call.receiver is not None:
             yield asked_by(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
-        made = module.flow.made(node.func)
+        made = module.flow.producing_call(node.func)
         if made is not None and made.named("transformers.pipeline"):
             yield asked_by(module, node, node.func)
 

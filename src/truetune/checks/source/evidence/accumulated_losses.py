@@ -128,7 +128,7 @@ def _model_call(module: Module, output: ast.expr) -> ast.Call | None:
     calls = (
         origin.node for origin in module.flow.origins(output) if isinstance(origin.node, ast.Call)
     )
-    return next((call for call in calls if "model" in module.flow.kinds(call.func)), None)
+    return next((call for call in calls if "model" in module.flow.types(call.func)), None)
 
 
 def backward_of(module: Module, kept: Kept) -> ast.Call | None:

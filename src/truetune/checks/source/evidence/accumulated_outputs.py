@@ -129,7 +129,7 @@ def _forward(module: Module, output: ast.expr) -> ast.Call | None:
     for origin in origins:
         node = origin.node
         if isinstance(node, ast.Call) and not origin.path and not origin.element:
-            if "model" in module.flow.kinds(node.func) or _is_wrapped(module, node.func):
+            if "model" in module.flow.types(node.func) or _is_wrapped(module, node.func):
                 return node
     return None
 
@@ -147,7 +147,7 @@ def _forward_by_name(module: Module, output: ast.expr) -> ast.Call | None:
 
 
 def _is_wrapped(module: Module, called: ast.expr) -> bool:
-    made = module.flow.made(called)
+    made = module.flow.producing_call(called)
     return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
 
 
@@ -188,7 +188,7 @@ def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) 
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
             if part.func.attr in RENEWS and ast.unparse(part.func.value) == name:
                 return True
-    made = module.flow.made(holder)
+    made = module.flow.producing_call(holder)
     return made is not None and "deque" in ast.unparse(made.node.func)
 
 

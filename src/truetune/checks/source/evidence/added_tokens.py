@@ -47,7 +47,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
     """
     found = []
     for call in module.methods("add_special_tokens", "add_tokens"):
-        if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
+        if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
         has = vocabulary(module, call.receiver)
         names = tuple(

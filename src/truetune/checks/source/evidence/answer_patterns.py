@@ -113,7 +113,7 @@ def _pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
     """What a call searches for; None where it is not plain, or may take for ever."""
     made = call
     if call.method in SEARCHES:
-        compiled = module.flow.made(call.receiver)
+        compiled = module.flow.producing_call(call.receiver)
         if compiled is None or not compiled.named("re.compile"):
             return None
         made = compiled

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
-from truetune.source.kinds import SAME
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
 AROUND = (
@@ -59,7 +59,7 @@ def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
 
 def _inner(call: Call) -> ast.expr | None:
     """The model inside of what a call returns; None where it makes one itself, or is unknown."""
-    if call.method in SAME or call.method in INNER:
+    if call.method in MEMBERS_GIVING_THE_OBJECT or call.method in INNER:
         return call.receiver
     if call.named(*AROUND) and not call.named("peft.AutoPeftModel*"):
         return call.argument(0, "model")

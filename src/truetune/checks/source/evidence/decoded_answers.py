@@ -9,8 +9,8 @@ from typing import TypeGuard
 
 from truetune.checks.source.evidence.generate_inputs import generations, is_causal
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 ANSWER = re.compile(
     r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"

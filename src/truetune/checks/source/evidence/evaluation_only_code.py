@@ -23,7 +23,7 @@ def evaluates_alone(module: Module) -> bool:
         module.methods("backward", "fit", "save_to_disk", "to_json", "to_parquet", "push_to_hub")
     )
     trains = trains or any(
-        "trainer" in module.flow.kinds(call.receiver) for call in module.methods("train")
+        "trainer" in module.flow.types(call.receiver) for call in module.methods("train")
     )
     evaluates = any(module.methods("evaluate", "predict", "generate", "eval"))
     return evaluates and not trains and not any(module.calls("torch.optim.*"))

@@ -83,7 +83,7 @@ def trains(module: Module) -> bool:
 def places_of_training(module: Module) -> Iterator[ast.AST]:
     """Calls of a trainer's `train`, and loops that call `backward`."""
     for call in module.methods("train"):
-        if call.receiver is not None and "trainer" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "trainer" in module.flow.types(call.receiver):
             yield call.node
     for call in module.methods("backward"):
         loops = [one for one in _until_function(module, call.node) if isinstance(one, LOOPS)]

@@ -9,10 +9,10 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
-from truetune.source.kinds import SAME
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.data_flow import Origin
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 CASTS = 3
@@ -36,7 +36,7 @@ def generations(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.methods("generate")
-        if call.receiver and "model" in module.flow.kinds(call.receiver)
+        if call.receiver and "model" in module.flow.types(call.receiver)
     )
 
 
@@ -62,7 +62,11 @@ def _wrapped(module: Module, made: ast.Call) -> ast.expr | None:
     call = module.flow.call(made)
     if call.named("peft.PeftModel*", "peft.get_peft_model", "torch.compile"):
         return call.argument(0, "model")
-    return call.receiver if call.method in SAME or call.method == "merge_and_unload" else None
+    return (
+        call.receiver
+        if call.method in MEMBERS_GIVING_THE_OBJECT or call.method == "merge_and_unload"
+        else None
+    )
 
 
 def encodes_apart(module: Module) -> bool:
@@ -112,7 +116,7 @@ def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
                 continue
             elif _bare(made) is not made:
                 waiting += [(made, depth + 1)] if depth < CASTS else []
-            elif module.flow.kinds(made) & {"encoding", "chat"}:
+            elif module.flow.types(made) & {"encoding", "chat"}:
                 yield module.flow.call(made)
 
 
@@ -126,7 +130,7 @@ def _items_of(made: ast.DictComp) -> Iterator[ast.expr]:
 
 def _collated(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    loader = module.flow.made(unwrapped(module, origin.node))
+    loader = module.flow.producing_call(unwrapped(module, origin.node))
     given = loader.argument(6, "collate_fn") if loader and loader.named(*LOADERS) else None
     function = module.flow.function(given) if given is not None else None
     if function is None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.errors import DataError
-from truetune.source.module import Module, read
+from truetune.source.module import Module, read_module
 
 NAMED = re.compile(
     r"label|class|name|categor|intent|sentiment|topic|tag|id2|2id|answers?$|options?$", re.I
@@ -108,7 +108,7 @@ def orders_beside(module: Module, names: frozenset[str]) -> Iterator[LabelOrder]
         if sibling == path or not _may_hold(sibling, names):
             continue
         try:
-            yield from label_orders(read(sibling))
+            yield from label_orders(read_module(sibling))
         except DataError:
             continue
 

@@ -82,7 +82,7 @@ def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
 def padded(module: Module, node: ast.AST) -> Call | None:
     """The tokenizer call whose result this is, and which pads: a single row is as long as the longest."""
     for origin in module.flow.origins(node):
-        if isinstance(origin.node, ast.Call) and "encoding" in module.flow.kinds(origin.node):
+        if isinstance(origin.node, ast.Call) and "encoding" in module.flow.types(origin.node):
             call = module.flow.call(origin.node)
             asks = module.flow.value(call.keywords.get("padding")) in (
                 True,

@@ -14,7 +14,7 @@ from truetune.checks.source.evidence.labels_and_padding import (
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 COPIES = ("copy", "clone", "detach", "tolist", "squeeze", "long")

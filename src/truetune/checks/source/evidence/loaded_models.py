@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.source.calls import Call
-from truetune.source.kinds import SAME
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")
@@ -50,7 +50,7 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
                 return ()
             call = module.flow.call(origin.node)
             inner = _model_of_pipeline(module, call)
-            if call.method in SAME and call.receiver is not None:
+            if call.method in MEMBERS_GIVING_THE_OBJECT and call.receiver is not None:
                 waiting.append((call.receiver, depth + 1))
             elif inner is not None:
                 waiting.append((inner, depth + 1))
@@ -64,7 +64,7 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
 def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
     """The model that a pipeline is given; None where it is given a name, or the call makes no pipeline."""
     given = _name_given(call) if call.named("transformers.pipeline") else None
-    loaded = module.flow.made(given) if given is not None else None
+    loaded = module.flow.producing_call(given) if given is not None else None
     return given if loaded is not None and loaded.named(*LOADS) else None
 
 
@@ -106,7 +106,7 @@ def _objects_trained(
         if call.named("peft.get_peft_model", "*.DistributedDataParallel", "torch.compile"):
             inner = call.argument(0, "model")
         else:
-            inner = call.receiver if call.method in SAME else None
+            inner = call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
         if inner is not None:
             yield from _objects_trained(module, inner, trainer)
         elif call.named("*.from_pretrained"):

@@ -95,7 +95,7 @@ def _is_of_own_rows(module: Module, test: ast.expr) -> bool:
     """Is a condition computed from what the model gives for rows that a sampler deals out to this process?"""
     calls = [part for part in backward_slice(module, test) if isinstance(part, ast.Call)]
     runs = any(
-        "model" in module.flow.kinds(part.func) or _is_wrapper(module, part) for part in calls
+        "model" in module.flow.types(part.func) or _is_wrapper(module, part) for part in calls
     )
     return runs and any(
         module.flow.call(part).named("torch.*.DistributedSampler") for part in calls

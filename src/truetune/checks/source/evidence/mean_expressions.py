@@ -47,7 +47,7 @@ def means(module: Module) -> Iterator[Mean]:
 
 def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
     """The list in `torch.tensor(values)`."""
-    made = module.flow.made(values)
+    made = module.flow.producing_call(values)
     if made is not None and made.named(*MAKES_TENSOR) and made.args:
         return made.args[0]
     return values

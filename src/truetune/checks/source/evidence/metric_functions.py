@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 Side = Literal["predictions", "labels"]
@@ -74,7 +74,7 @@ def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
 def _is_torchmetric(module: Module, call: Call) -> bool:
     """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
     owner = call.receiver if call.method in ("update", "forward") else call.node.func
-    made = module.flow.made(owner) if owner is not None else None
+    made = module.flow.producing_call(owner) if owner is not None else None
     return made is not None and made.named("torchmetrics.*")
 
 
@@ -114,7 +114,7 @@ def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
 def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
     is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
-    if not is_self and "model" not in module.flow.kinds(call.func):
+    if not is_self and "model" not in module.flow.types(call.func):
         return
     for keyword in call.keywords:
         given = ast.unparse(keyword.value)

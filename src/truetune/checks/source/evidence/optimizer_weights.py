@@ -9,7 +9,7 @@ from typing import NamedTuple
 from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
 from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.calls import Call
-from truetune.source.kinds import SAME
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
 FSDP = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
@@ -130,7 +130,9 @@ def _loaded_again(
 def _computes(use: ModelUse) -> bool:
     """Does the call run the model, and not only move or switch it: `model.to(device)`, `model.train()`?"""
     called = use.call.func
-    is_switch = isinstance(called, ast.Attribute) and called.attr in SAME - {"module"}
+    is_switch = isinstance(called, ast.Attribute) and called.attr in MEMBERS_GIVING_THE_OBJECT - {
+        "module"
+    }
     return bool(use.how) or not is_switch
 
 

@@ -19,10 +19,10 @@ def _behind_training(module: Module, setting: PadSetting) -> bool:
     trained = [
         call.node.lineno
         for call in module.methods("train")
-        if "trainer" in module.flow.kinds(call.receiver)
+        if "trainer" in module.flow.types(call.receiver)
         and module.scopes.of[call.node] is setting.scope
     ]
-    made = module.flow.made(setting.tokenizer)
+    made = module.flow.producing_call(setting.tokenizer)
     if not trained or made is None or module.scopes.of[made.node] is not setting.scope:
         return False
     return made.node.lineno > max(trained)

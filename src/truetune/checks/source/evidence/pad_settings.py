@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.code_places import CodePlaces
-from truetune.source.edits import Changes, insert_after, replace
+from truetune.source.edits import Changes, insert_after, replace_expression
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
 
@@ -141,7 +141,7 @@ def is_of_tokenizer(
 
 
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
-    if module.flow.kinds(node) & {"tokenizer", "processor"}:
+    if module.flow.types(node) & {"tokenizer", "processor"}:
         return True
     last = (
         node.id
@@ -150,7 +150,7 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute)
         else ""
     )
-    return not module.flow.kinds(node) and last in ("tokenizer", "tok", "processing_class")
+    return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
 
 
 def _is_eos(module: Module, value: ast.expr) -> bool:
@@ -170,12 +170,12 @@ def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None
     if _sets_id(module, setting):
         if setting.tokenizer is None:
             return ()
-        return replace(
+        return replace_expression(
             module,
             setting.value,
             f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")',
         )
-    return replace(module, setting.value, f'"{token}"')
+    return replace_expression(module, setting.value, f'"{token}"')
 
 
 def _sets_id(module: Module, setting: PadSetting) -> bool:
@@ -207,7 +207,7 @@ def _with_new_token(module: Module, setting: PadSetting) -> Changes:
         and module.flow.call(node.value).named(
             "transformers.*.from_pretrained", "transformers.*.from_config"
         )
-        and "model" in module.flow.kinds(node.value)
+        and "model" in module.flow.types(node.value)
         and module.scopes.of[node] is setting.scope
     ]
     if len(made) != 1:
@@ -228,7 +228,7 @@ def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     if not added:
         return ()
     return (
-        *replace(
+        *replace_expression(
             module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
         ),
         *added,

@@ -21,9 +21,8 @@ from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
-from truetune.source.module import Module
-from truetune.source.module import read as read_module
-from truetune.source.prepared import made_messages
+from truetune.source.module import Module, read_module
+from truetune.source.script_preparation import find_message_mapping
 from truetune.spec.config import Config
 from truetune.spec.stacks import read_config
 
@@ -257,7 +256,7 @@ def chat_nodes(module: Module) -> Iterator[ast.AST]:
     """Where a file uses a chat template, or an interface that does."""
     for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
         yield call.node
-    mapped = made_messages(module)
+    mapped = find_message_mapping(module)
     if mapped is not None:
         yield mapped.node
     for name in CHAT_WRITERS:

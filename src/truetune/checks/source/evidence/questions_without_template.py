@@ -19,7 +19,7 @@ from truetune.checks.source.evidence.text_generation_calls import (
     raw_prompts,
 )
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 MARKS = re.compile(
@@ -74,7 +74,7 @@ def _texts_asked(module: Module) -> Iterator[tuple[Call, ast.expr]]:
                     yield call, text
     for call in module.all_calls:
         is_engine = call.method in OF_VLLM[:1] and call.receiver is not None
-        made = module.flow.made(call.receiver if is_engine else call.node.func)
+        made = module.flow.producing_call(call.receiver if is_engine else call.node.func)
         if made is None or not made.named(VLLM if is_engine else PIPELINE):
             continue
         text = call.argument(0, "prompts" if is_engine else "text_inputs")

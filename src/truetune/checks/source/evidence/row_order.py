@@ -196,16 +196,16 @@ class RowOrder:
 def _reorders_rows(module: Module, call: Call) -> bool:
     """Does a method give the rows of a data set or a frame in another order?"""
     if call.method in OF_DATASETS:
-        return "dataset" in module.flow.kinds(call.receiver)
+        return "dataset" in module.flow.types(call.receiver)
     return call.method in OF_FRAMES or (call.method == "sample" and "frac" in call.keywords)
 
 
 def _groups_by_length(module: Module, call: Call) -> bool:
     """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
-    trainer = module.flow.made(call.receiver) if call.receiver is not None else None
+    trainer = module.flow.producing_call(call.receiver) if call.receiver is not None else None
     given = trainer.argument(1, "args") if trainer is not None else None
-    arguments = module.flow.made(given) if given is not None else None
-    if trainer is None or arguments is None or "trainer" not in module.flow.kinds(trainer.node):
+    arguments = module.flow.producing_call(given) if given is not None else None
+    if trainer is None or arguments is None or "trainer" not in module.flow.types(trainer.node):
         return False
     strategy = module.flow.value(arguments.keywords.get("train_sampling_strategy"))
     grouped = module.flow.value(arguments.keywords.get("group_by_length"))

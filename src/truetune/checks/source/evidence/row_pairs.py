@@ -60,7 +60,7 @@ def is_generated(module: Module, pair: Pair) -> bool:
 def _generates_here(module: Module, part: ast.AST) -> bool:
     """Is this node a call that generates, or the name of a function with one?"""
     if isinstance(part, ast.Call):
-        made = module.flow.made(part.func)
+        made = module.flow.producing_call(part.func)
         is_pipeline = made is not None and made.named("transformers.pipeline")
         return is_pipeline or module.flow.call(part).method in GENERATES
     function = module.flow.function(part) if isinstance(part, ast.Name) else None

@@ -16,7 +16,7 @@ from truetune.checks.source.evidence.generate_inputs import (
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 VLLM = "vllm.LLM"
@@ -99,7 +99,11 @@ def _is_of_loader(module: Module, value: ast.expr) -> bool:
     """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size is left out?"""
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         for origin in module.flow.origins(name):
-            loader = module.flow.made(unwrapped(module, origin.node)) if origin.element else None
+            loader = (
+                module.flow.producing_call(unwrapped(module, origin.node))
+                if origin.element
+                else None
+            )
             if loader is None or not loader.named(*LOADERS) or loader.open:
                 continue
             size = loader.argument(1, "batch_size")
@@ -134,15 +138,15 @@ def _text_given(module: Module, call: Call) -> ast.expr | None:
     if call.named(*FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     if call.method is None or call.receiver is None:
-        made = module.flow.made(call.node.func)
+        made = module.flow.producing_call(call.node.func)
         is_pipeline = made is not None and made.named(PIPELINE)
         return call.argument(0, "text_inputs") if is_pipeline else None
     if call.method in OF_VLLM:
-        made = module.flow.made(call.receiver)
+        made = module.flow.producing_call(call.receiver)
         if made is not None and made.named(VLLM):
             return call.argument(0, "prompts") or call.argument(0, "messages")
     if call.method in OF_CLIENT:
-        made = module.flow.made(_innermost(call.receiver))
+        made = module.flow.producing_call(_innermost(call.receiver))
         if made is not None and made.named(*CLIENTS):
             return call.keywords.get("messages") or call.keywords.get("prompt")
     return None
@@ -150,7 +154,11 @@ def _text_given(module: Module, call: Call) -> ast.expr | None:
 
 def posted_body(module: Module, call: Call) -> ast.expr | None:
     """The body that a call posts to a server which generates; None for any other call."""
-    made = module.flow.made(call.receiver) if call.method == "post" and call.receiver else None
+    made = (
+        module.flow.producing_call(call.receiver)
+        if call.method == "post" and call.receiver
+        else None
+    )
     is_session = made is not None and made.named(*OF_SESSION)
     if not call.named(*POSTS) and not is_session:
         return None
@@ -172,7 +180,7 @@ def raw_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         receiver = call.receiver
         if call.method in OF_CLIENT and receiver is not None and prompt is not None:
             if isinstance(receiver, ast.Attribute) and receiver.attr == "completions":
-                made = module.flow.made(_innermost(receiver))
+                made = module.flow.producing_call(_innermost(receiver))
                 if made is not None and made.named(*CLIENTS):
                     yield call, prompt
         body = call.keywords.get("json") if is_raw and _is_post(call) else None
@@ -195,9 +203,9 @@ def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     if _is_post(call):
         return _prompt_posted(module, call)
     if call.receiver is None:
-        made = module.flow.made(call.node.func)
+        made = module.flow.producing_call(call.node.func)
         return call.argument(0, "prompt") if made is not None and made.named(LLAMA_CPP) else None
-    made = module.flow.made(call.receiver)
+    made = module.flow.producing_call(call.receiver)
     if made is None:
         return None
     if call.method in ("create_completion", "__call__") and made.named(LLAMA_CPP):
@@ -317,7 +325,7 @@ def maps_of(module: Module, function: ast.AST) -> Iterator[Call]:
         given = call.argument(0, "function") or call.keywords.get("func")
         if given is None or module.flow.function(given) is not function:
             continue
-        made = module.flow.made(call.receiver) if call.receiver is not None else None
+        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         is_pool = made is not None and any(
             name.endswith(("Executor", "Pool")) for name in made.names
         )
