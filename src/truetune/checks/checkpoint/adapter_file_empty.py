@@ -6,7 +6,8 @@ product is zero. An `adapter_model.bin` of less than 1 kB is an empty pickle.
 
 ## Why it is bad
 The tuned model is the base model. It happens when the file is saved before training, or when a script overrides
-`model.state_dict`, so that the adapter is filtered away when it is saved.
+`model.state_dict`, so that the adapter is filtered away when it is saved; or under DeepSpeed ZeRO-3, where weights that
+are not gathered are saved as nothing.
 
 ## Example
 ```yaml
@@ -45,6 +46,11 @@ from truetune.checks.unmet_reasons import BROKEN
 # in an empty pickle would hide it; at double nothing changes.
 MAX_BYTES_OF_EMPTY_PICKLE = 1024
 REMEDY = "save with model.save_pretrained after training, without an override of model.state_dict"
+# An empty file has two usual causes, and the folder of an adapter shows neither.
+REMEDY_OF_EMPTY_FILE = (
+    f"{REMEDY}; under DeepSpeed ZeRO-3 set stage3_gather_16bit_weights_on_model_save: true (or train with"
+    " stage 2): sharded weights that are not gathered are saved as nothing"
+)
 
 
 class AdapterFileEmpty(CheckpointRule):
@@ -95,7 +101,8 @@ class AdapterFileEmpty(CheckpointRule):
             files = {**checkpoint.weights.files, **small}
             sizes = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
             yield self.finding(
-                f"the adapter holds no tensor: {sizes or 'there is no file with weights'}", REMEDY
+                f"the adapter holds no tensor: {sizes or 'there is no file with weights'}",
+                REMEDY_OF_EMPTY_FILE,
             )
 
     def _zero_factors(self) -> Iterator[Finding]:
