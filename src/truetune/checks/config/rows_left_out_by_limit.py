@@ -51,8 +51,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.step_counts import Rows, count_rows, rows
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.step_counts import TrainingRows, count_rows, training_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -93,10 +93,10 @@ class RowsLeftOutByLimit(ConfigRule):
         is_limit = self.subject.stack == "llama-factory" and isinstance(limit, int) and limit > 0
         return limit if is_limit else None
 
-    def _trained_rows(self) -> Rows | None:
+    def _trained_rows(self) -> TrainingRows | None:
         """The rows of the run; None where they are not known, or packing makes fewer of them."""
         training = self.subject.spec.training
-        return None if training.packing or not training.max_steps else rows(self.subject)
+        return None if training.packing or not training.max_steps else training_rows(self.subject)
 
     def _counts(self) -> dict[str, int]:
         """The rows of each training file that is here."""
@@ -122,7 +122,7 @@ class RowsLeftOutByLimit(ConfigRule):
             f" ({seen / found.count:.0%} of an epoch)",
             "remove max_steps, and set num_train_epochs (1 to 3): a limit of so few steps is for trying things",
             evidence=[f"{found.why}; a step has {a_step:,} rows"],
-            cases=[case(self.subject, steps, "training.max_steps")],
+            cases=[setting_case(self.subject, steps, "training.max_steps")],
             count=found.count - seen,
             total=found.count,
         )
@@ -141,7 +141,7 @@ class RowsLeftOutByLimit(ConfigRule):
                 evidence=[
                     f"{Path(name).name} holds {count:,} rows" for name, count in over.items()
                 ],
-                cases=[case(config, limit, "max_samples")],
+                cases=[setting_case(config, limit, "max_samples")],
                 count=lost,
                 total=total,
             )
