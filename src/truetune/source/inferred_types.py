@@ -204,11 +204,16 @@ def _types_of_method_call(
     if "accelerator" in receiver and name == "prepare":
         prepared = _argument_prepared(node, path)
         return frozenset() if prepared is None else infer_types(flow, prepared, depth + 1)
-    if "model" in receiver and name == "generate":
+    return _types_of_result(name, receiver)
+
+
+def _types_of_result(method: str, receiver: frozenset[str]) -> frozenset[str]:
+    """The types of what a method makes of a model or tokenizer."""
+    if "model" in receiver and method == "generate":
         return frozenset({"generated"})
-    if "model" in receiver and name in METHODS_GIVING_THE_BASE:
+    if "model" in receiver and method in METHODS_GIVING_THE_BASE:
         return frozenset({"model"})
-    if "tokenizer" in receiver and name in ENCODING_METHODS:
+    if "tokenizer" in receiver and method in ENCODING_METHODS:
         return frozenset({"encoding"})
     return frozenset()
 
