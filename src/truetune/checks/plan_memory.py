@@ -11,8 +11,8 @@ from typing import Any
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.errors import DataError, UsageError
-from truetune.logs.console.memory_error import read_memory_error
-from truetune.logs.read import read_run
+from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.read_run import read_run
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_commands
