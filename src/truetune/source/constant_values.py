@@ -1,11 +1,11 @@
 """The constants, lists and dictionaries that expressions are, where the file says so.
 
 How it works: the origins of an expression (`data_flow.py`) are evaluated without running any code: literals, a few
-operators on them, and dictionaries with the entries that later statements set. Where several origins may reach a place,
-they must be equal, and one part that is not known makes the whole UNKNOWN.
+operators on them, and dictionaries with the entries that later statements set. Where several origins may reach a
+place, they must be equal, and one part that is not known makes the whole UNKNOWN.
 
-The trade-off: nothing of the user's is ever executed, so a value that a call computes is not known; a rule says nothing
-about it. UNKNOWN is an object of its own, because None is a value that settings often have.
+The trade-off: nothing of the user's is ever executed, so a value that a call computes is not known; a rule says
+nothing about it. UNKNOWN is an object of its own, because None is a value that settings often have.
 """
 
 from __future__ import annotations

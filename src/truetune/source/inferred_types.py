@@ -9,8 +9,8 @@ qualified name of the function, by a table of name patterns; a method by its nam
 parameter by its annotation, else by its name. An expression has the types of all its origins.
 
 The trade-off: names of the usual libraries are known and nothing is executed or imported, so any script can be judged
-where its libraries are not installed. What a wrapper of the project's own returns has no type, unless its code is among
-the files; rules then say nothing about it.
+where its libraries are not installed. What a wrapper of the project's own returns has no type, unless its code is
+among the files; rules then say nothing about it.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 How it works: the JSON is parsed once to know that it is a notebook, and scanned once by tokens to know where each
 character of a cell's source stands in the file. Cells are joined to one module, because names of one cell are used in
-the next. What only IPython understands (magics, `!` commands, indented cells) is replaced by Python of the same length,
-so a place in the code is a place in the cell.
+the next. What only IPython understands (magics, `!` commands, indented cells) is replaced by Python of the same
+length, so a place in the code is a place in the cell.
 
 The trade-off: a scanner of our own beside the JSON parser, since no parser tells where a string stood. In return a fix
 changes only the characters it is about, and the rest of the file (outputs, order of keys, indentation) stays as it is.
@@ -156,7 +156,7 @@ def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
             stack.append(key or "")
             list_begin = match.end()
         elif token in "]}":
-            closed = stack.pop()
+            closed = stack.pop() if stack else None
             if isinstance(closed, _JsonObject) and closed.is_code:
                 yield closed
             expects_key = False

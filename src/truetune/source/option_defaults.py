@@ -1,7 +1,7 @@
 """Defaults of command-line options: what `args.lr` is where nobody gives `--lr`.
 
-Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that HfArgumentParser
-fills, is what a run takes that gives no other.
+Scripts hand their settings on from the command line. The default of `add_argument`, or of a field that
+HfArgumentParser fills, is what a run takes that gives no other.
 
 The trade-off: a command beside the script that gives the option overrules the default, and then nothing is known. Only
 the script's own folder is searched for commands, so one that stands elsewhere, or is typed, is not seen.

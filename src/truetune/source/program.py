@@ -1,8 +1,11 @@
-"""Program: the files that are judged together, because one imports another.
+"""The files that are judged together, because one imports another.
 
-Files that import each other form a group; each group has one table of scopes and one flow, and each file is parsed and
-walked once. A group that is too long for that is cut: what its parts import from each other stays open, as if these
-files were not given.
+How it works: files that import each other form a group. Lines that import are found as text, so files are grouped
+before any is parsed; then each group has one table of scopes and one data flow, and each file is parsed and walked
+once.
+
+The trade-off: a group that is too long for the memory is cut. What its parts import from each other stays open, as if
+these files were not given.
 """
 
 from __future__ import annotations
@@ -22,7 +25,8 @@ from truetune.source.scopes import Scope, Scopes
 MAX_GROUP_CHARACTERS = 2_000_000
 """Of one group: about 50,000 lines, whose tables take some 300 MB"""
 MAX_FILES_AROUND = 24
-"""Files that are analysed again with one whose fix is tried"""
+"""Files that are analysed again with one whose fix is tried. Chosen, not measured: a fix is tried for each finding, and
+with a whole package each try takes seconds; with fewer files a fix may lose what it was derived from"""
 IMPORT_LINE = re.compile(
     r"""^[ \t]*["']?[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*|[^\n#]*)|import[ \t]+([^\n#]*))""",
     re.M,
@@ -84,6 +88,7 @@ class Program:
 
     @cached_property
     def _importers(self) -> dict[str, list[Module]]:
+        """Path -> the files that import it."""
         by_path = {module.path: module for module in self.modules}
         found: dict[str, list[Module]] = {}
         for path, targets in self._imported.items():
@@ -108,16 +113,13 @@ def find_imported_files(imports: ImportSearch, path: str, text: str) -> Iterator
     """The files that the text of a file imports, as far as its lines say."""
     for match in IMPORT_LINE.finditer(text):
         dots, base, names, modules = match.groups()
-        if modules is not None:
-            wanted = [
-                (0, tuple(name.partition(" ")[0].split(".")))
-                for name in map(str.strip, modules.split(","))
-            ]
-        else:
+        if modules is not None:  # `import a.b, c as d`
+            names_of_modules = (name.strip().partition(" ")[0] for name in modules.split(","))
+            wanted = [(0, tuple(name.split("."))) for name in names_of_modules]
+        else:  # `from ..a import b`, where `b` may be a module too; a star leaves the package
             parts = tuple(part for part in base.split(".") if part)
-            wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)] or [
-                (len(dots), parts)
-            ]
+            wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)]
+            wanted = wanted or [(len(dots), parts)]
         for level, dotted in wanted:
             found = imports.find(path, level, dotted)
             if found is not None and found.path != path:
@@ -153,6 +155,7 @@ def _grow_group(
     group = [path]
     taken.add(path)
     characters = lengths[path]
+    # The list grows while it is read, so near files come before far ones where a group is cut.
     for one in group:
         for near in sorted(neighbours[one] - taken):
             if characters + lengths[near] <= MAX_GROUP_CHARACTERS:

@@ -1,4 +1,9 @@
-"""What a script says of the labels that it makes by markers: `train_on_responses_only`, a collator of completions."""
+"""What a script says of the labels that it makes by markers: `train_on_responses_only`, a collator of completions.
+
+Such labels depend on a text that must stand in every rendered row. The marker is kept only where the tokenizer's own
+template is sure to render the rows; a script that writes turns itself, or replaces the template, may use any marker,
+and a rule that compared it with the template would be wrong.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +17,11 @@ UNSLOTH_RESPONSE_MASKING = (
     "unsloth.*train_on_responses_only",
     "unsloth_zoo.*train_on_responses_only",
 )
+"""Unsloth's function that labels answers only, under the names of both its packages"""
 UNSLOTH_TEMPLATE_CALL = "unsloth.*get_chat_template"
+"""Gives a tokenizer another template"""
 TRL_COMPLETION_COLLATOR = "trl.DataCollatorForCompletionOnlyLM"
+"""TRL's collator that labels what follows a marker"""
 TURN_START_OF_TEMPLATE = {
     "chatml": "<|im_start|>",
     "qwen": "<|im_start|>",

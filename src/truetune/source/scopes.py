@@ -1,12 +1,12 @@
 """Where each name is bound, and which of its bindings may reach a place.
 
-How it works: one pass over the trees notes for each node its scope and its arms (the branches of `if`, loops, `try` and
-`match` around it); a second one collects the bindings of each scope in the order of the text. A use of a name then asks
-for the bindings before it, from the last one back, until one of them must have run.
+How it works: one pass over the trees notes for each node its scope and its arms (the branches of `if`, loops, `try`
+and `match` around it); a second one collects the bindings of each scope in the order of the text. A use of a name then
+asks for the bindings before it, from the last one back, until one of them must have run.
 
 The trade-off: order and nesting stand in for a control-flow graph. Both branches of an `if` reach what follows it,
-unless one of them leaves; a function is taken to run after the whole file; conditions are never evaluated. So a use has
-too many bindings rather than too few, and the work grows with the length of a file, not with its paths.
+unless one of them leaves; a function is taken to run after the whole file; conditions are never evaluated. So a use
+has too many bindings rather than too few, and the work grows with the length of a file, not with its paths.
 """
 
 from __future__ import annotations
