@@ -262,19 +262,23 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
     """The data and tokenizer that can be looked at; None where there is nothing of them."""
+    # Paths that are named stand for themselves: the data of truetune.yaml is then not meant.
     run = seen.run or (seen.spec.model_copy(update={"data": ()}) if named else seen.spec)
     data = tuple(seen.data) or run.data
     tokenizer = run.tokenizer or seen.tokenizer
-    if not named and not data and tokenizer is None and not seen.subjects:
-        raise UsageError(
-            "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
-        )
-    # Without rows a tokenizer is still worth a check, where it is what was named; that of settings was judged there.
-    is_own_tokenizer = seen.run is None and seen.tokenizer is not None
-    is_tokenizer_of_spec = not named and tokenizer is not None
-    if not (data or is_own_tokenizer or is_tokenizer_of_spec):
+    if not data and not _is_tokenizer_to_judge(seen, tokenizer, named=named):
+        if not named and tokenizer is None and not seen.subjects:
+            raise UsageError(
+                "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
+            )
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
+
+
+def _is_tokenizer_to_judge(seen: PathsCheck, tokenizer: str | None, *, named: bool) -> bool:
+    """Is a tokenizer worth a check without rows? It is where it was named; that of settings was judged there."""
+    is_named = seen.run is None and seen.tokenizer is not None
+    return is_named or (not named and tokenizer is not None)
 
 
 def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:

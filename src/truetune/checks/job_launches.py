@@ -228,6 +228,7 @@ def _deepspeed_launch(command: ShellCommand) -> Launched | None:
 
 
 def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
+    """What `accelerate launch` starts, by its options or by the file that `--config_file` names."""
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
@@ -236,15 +237,25 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
     config = _accelerate_config(folder / name) if name else {}
     if config is None:
         return None
-    given = last_option(options, "--num-processes")
+    option = last_option(options, "--num-processes")
     machines = last_option(options, "--num-machines")
-    count = parse_whole_number(given) if given is not None else config.get("num_processes")
-    nodes = parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
-    if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
+    count: Any = parse_whole_number(option) if option is not None else config.get("num_processes")
+    nodes: Any = parse_whole_number(machines) if machines else config.get("num_machines", 1)
+    if not _is_whole_share(count, nodes):
         return None
-    said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"
-    setting = "--num_processes" if given is not None else f"num_processes in {name}:"
-    return Launched(command, count // nodes, nodes, setting, said, False) if count else None
+    if option is not None:
+        setting, text = "--num_processes", f"--num_processes {option}"
+    else:
+        setting, text = f"num_processes in {name}:", f"num_processes: {count} in {name}"
+    # accelerate counts the processes of all machines together, torchrun those of one.
+    return Launched(command, count // nodes, nodes, setting, text, False)
+
+
+def _is_whole_share(processes: Any, nodes: Any) -> bool:
+    """Are both counts known, and does each node get the same number of processes, at least one?"""
+    if not isinstance(processes, int) or not isinstance(nodes, int):
+        return False
+    return processes != 0 and nodes != 0 and processes % nodes == 0
 
 
 def _tune(command: ShellCommand) -> Launched | None:

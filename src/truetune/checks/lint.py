@@ -107,32 +107,48 @@ def lint(
         select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
     )
     named = list(map(str, paths))
-    looks: dict[str, FileResult] = {}
+    results: dict[str, FileResult] = {}
     changes: list[SourceChange] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in sources(named)}
-    scripts = [file for file in files if is_command_file(Path(file))]
+    commands, scripts = _split_by_language(files)
     uses = (*uses, *weight_uses(named))
-    makes_changes = fix or unsafe or diff
-    looks |= {file: lint_commands(file, spec, uses) for file in scripts}
-    for module in _read_modules([file for file in files if file not in scripts], named):
+    makes_changes = any((fix, unsafe, diff))
+    results |= {file: lint_commands(file, spec, uses) for file in commands}
+    for module in _read_modules(scripts, named):
         if progress is not None:
-            progress(len(looks), len(files))
-        file = Path(module.path)
-        seen = lint_module(module, spec, rows, uses)
+            progress(len(results), len(files))
+        result = lint_module(module, spec, rows, uses)
         # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
-        is_link = file.is_symlink() and str(file) not in named
-        if is_link and fix:
-            note = f"{file}: not changed, for it is a link; name the file itself"
+        is_link = Path(module.path).is_symlink() and module.path not in named
+        if makes_changes and not is_link:
+            change = _fix_module(module, result, spec, unsafe)
+            if change is not None:
+                changes.append(change)
+                # What was fixed is judged again, so that the report says what is left.
+                result = result if diff else _write_and_lint(change, spec, rows, uses)
+        elif fix:
+            note = f"{module.path}: not changed, for it is a link; name the file itself"
             facts[files[module.path]].append(("note", note))
-        change = _fix_module(module, seen, spec, unsafe) if makes_changes and not is_link else None
-        if change is not None:
-            changes.append(change)
-            if not diff:
-                write_change(file, change)
-                seen = lint_module(change.after, spec, rows, uses)
-        looks[module.path] = seen
-    return _make_report(spec, looks, files, facts, changes, time.perf_counter() - started)
+        results[module.path] = result
+    return _make_report(spec, results, files, facts, changes, time.perf_counter() - started)
+
+
+def _split_by_language(files: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The files of commands (shell, job scripts), and those of Python."""
+    commands: list[str] = []
+    scripts: list[str] = []
+    for file in files:
+        (commands if is_command_file(Path(file)) else scripts).append(file)
+    return commands, scripts
+
+
+def _write_and_lint(
+    change: SourceChange, spec: RunSpec, rows: Sequence[str], uses: tuple[WeightUse, ...]
+) -> FileResult:
+    """Write a file as it is after its fixes, and say what is left in it."""
+    write_change(Path(change.before.path), change)
+    return lint_module(change.after, spec, rows, uses)
 
 
 def _make_report(

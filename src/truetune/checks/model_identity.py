@@ -100,20 +100,30 @@ def other_weights(one: str, other: str) -> str | None:
 
     A local folder may hold anything under a short name, so what one name leaves out is not compared.
     """
-    mine, theirs = model_identity(one), model_identity(other)
-    if mine is None or theirs is None:
+    here, there = model_identity(one), model_identity(other)
+    if here is None or there is None:
         return None
-    if mine.family != theirs.family:
-        return f"family {mine.family} and {theirs.family}"
-    for what in ("generation", "size", "release"):
-        here, there = getattr(mine, what), getattr(theirs, what)
-        is_known = (here and there) or (what == "generation" and _are_published(one, other))
-        if is_known and here != there:
-            return f"{what} {here or 1} and {there or 1}"
-    if mine.domains != theirs.domains and _are_published(one, other):
-        names = sorted(mine.domains ^ theirs.domains)
-        return f"only one is named {', '.join(names)}"
-    return None
+    if here.family != there.family:
+        return f"family {here.family} and {there.family}"
+    are_published = _are_published(one, other)
+    for part in ("generation", "size", "release"):
+        # A published name without a generation is of the first: `llama-7b` is Llama 1. Sizes and releases are often
+        # left out of a name that has them.
+        is_complete = part == "generation" and are_published
+        difference = _different_part(here, there, part, is_complete=is_complete)
+        if difference is not None:
+            return difference
+    domains = here.domains ^ there.domains
+    return f"only one is named {', '.join(sorted(domains))}" if domains and are_published else None
+
+
+def _different_part(
+    here: ModelIdentity, there: ModelIdentity, part: str, *, is_complete: bool
+) -> str | None:
+    """`size 7 and 13`, where both names say the part, or `is_complete` makes one that is left out the first."""
+    one, other = getattr(here, part), getattr(there, part)
+    is_comparable = is_complete or (one and other)
+    return f"{part} {one or 1} and {other or 1}" if is_comparable and one != other else None
 
 
 def is_tuned_apart(one: str, other: str) -> bool:

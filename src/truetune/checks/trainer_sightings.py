@@ -102,18 +102,10 @@ class TrainerSightings:
         if name is None:
             return spec
         update: dict[str, Any] = {"trained_by": name}
-        scripts = [
-            sighting
-            for sighting in self.seen
-            if sighting.training is not None and sighting.name == name
-        ]
-        if len(scripts) == 1 and "training" not in spec.model_fields_set:
-            update["training"] = scripts[0].training
-            if spec.max_length is None and scripts[0].max_length is not None:
-                update["max_length"] = scripts[0].max_length
-        masking = scripts[0].masking if len(scripts) == 1 else None
-        if masking is not None:
-            update |= _label_settings(spec, update.get("training", spec.training), masking)
+        scripts = [one for one in self.seen if one.training is not None and one.name == name]
+        # Two scripts of one trainer may set different things: then none of them is known to train these rows.
+        if len(scripts) == 1:
+            update |= _settings_of_script(spec, scripts[0])
         return spec.model_copy(update=update)
 
     def note(self) -> str:
@@ -122,6 +114,19 @@ class TrainerSightings:
             return ""
         found = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
         return f"several trainers are among the paths: {found}; name one with --trainer"
+
+
+def _settings_of_script(spec: RunSpec, script: TrainerSighting) -> dict[str, Any]:
+    """What a script sets that the run leaves open: the training, its length, and how answers are labelled."""
+    update: dict[str, Any] = {}
+    if "training" not in spec.model_fields_set:
+        update["training"] = script.training
+        if spec.max_length is None and script.max_length is not None:
+            update["max_length"] = script.max_length
+    if script.masking is not None:
+        training = update.get("training", spec.training)
+        update |= _label_settings(spec, training, script.masking)
+    return update
 
 
 def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:

@@ -141,18 +141,23 @@ def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     if config.raw.get("do_train"):
         return
     adapters = str(config.spec.training.adapter or "")
-    field = "training.adapter" if adapters else "model"
-    named = adapters or str(config.raw.get("model_name_or_path") or "")
+    model = _raw_text(config, "model_name_or_path")
+    named = adapters or model
+    # LLaMA-Factory takes several adapters, separated by commas, and puts them on one after another.
     folders = tuple(name.strip() for name in named.split(",") if name.strip())
-    place = config.place(field)
+    if not folders:
+        return
+    place = config.place("training.adapter" if adapters else "model")
     verb = "merges" if config.raw.get("export_dir") else "loads"
-    named_template = str(config.raw.get("template") or "")
-    base = str(config.raw.get("model_name_or_path") or "") if adapters else ""
-    if folders:
-        text = f"{place.key}: {named}"
-        yield WeightUse(
-            config.path, place.line, text, verb, folders, bool(adapters), named_template, base
-        )
+    text = f"{place.key}: {named}"
+    template = _raw_text(config, "template")
+    base = model if adapters else ""
+    yield WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
+
+
+def _raw_text(config: Config, key: str) -> str:
+    """A setting as text; empty where it is not set."""
+    return str(config.raw.get(key) or "")
 
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
@@ -226,21 +231,24 @@ def _use(
 def _of_module(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
     for one in adapted_models(module):
-        yield from _loaded(
-            module, one.call, one.adapter, base=name_of_model(module, one.model) or ""
-        )
+        base = name_of_model(module, one.model) or ""
+        yield from _loaded(module, one.call, one.adapter, base=base)
     for call in module.calls(*ENGINES):
         name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
         if name is not None:
             yield from _loaded(module, call, name)
+    generates = any(True for _ in module.methods("generate"))
     # Who trains loads what the training begins with.
-    if any(True for _ in module.methods("generate")) and not any(
-        True for _ in module.calls(*TRAINS)
-    ):
-        for call in module.calls(*MODELS):
-            name = call.argument(0, "pretrained_model_name_or_path")
-            if name is not None and "Tokenizer" not in module.text_of(call.node.func):
-                yield from _loaded(module, call, name)
+    if generates and not any(True for _ in module.calls(*TRAINS)):
+        yield from _generating_models(module)
+
+
+def _generating_models(module: Module) -> Iterator[WeightUse]:
+    """The models that a script loads by transformers, without their tokenizers."""
+    for call in module.calls(*MODELS):
+        name = call.argument(0, "pretrained_model_name_or_path")
+        if name is not None and "Tokenizer" not in module.text_of(call.node.func):
+            yield from _loaded(module, call, name)
 
 
 def _loaded(

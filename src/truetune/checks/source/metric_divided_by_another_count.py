@@ -92,6 +92,19 @@ class MetricDividedByAnotherCount(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        yield from self._of_last_batches()
+        yield from self._of_skipped_rows()
+        if not any(module.calls(*LOADERS)):
+            return
+        for mean in means(module):
+            counted = _counted(module, mean)
+            if counted is None or mean.counted is None or _is_scaled(module, mean):
+                continue
+            yield from self._of_mean(mean, module.text_of(mean.counted), *counted)
+
+    def _of_last_batches(self) -> Iterator[Finding]:
+        """Counts that each batch begins anew, and that are read behind the loop."""
+        module = self.subject
         for counted_alone in last_batches(module):
             yield self.finding(
                 f"`{counted_alone.name}` is counted anew by each batch and read behind the loop: the figure is that of"
@@ -102,6 +115,10 @@ class MetricDividedByAnotherCount(SourceRule):
                     case_at(module, counted_alone.read),
                 ],
             )
+
+    def _of_skipped_rows(self) -> Iterator[Finding]:
+        """Rows that a `continue` leaves out before they are counted."""
+        module = self.subject
         for skipped in skipped_rows(module):
             yield self.finding(
                 f"rows whose answer is not read are skipped before `{skipped.counter}` counts them: the score"
@@ -112,54 +129,59 @@ class MetricDividedByAnotherCount(SourceRule):
                 severity="warning",
                 cases=[case_at(module, skipped.skip), case_at(module, skipped.counting)],
             )
-        if not any(module.calls(*LOADERS)):
-            return
-        for mean in means(module):
-            counted = _counted(module, mean)
-            if counted is None or mean.counted is None or _is_scaled(module, mean):
-                continue
-            unit, size = counted
-            divisor = module.text_of(mean.counted)
-            for term in terms(module, _without_percent(mean.values)):
-                if unit == "batches" and _counts_rows(module, term):
-                    yield self.finding(
-                        f"right answers are counted one by one and divided by {divisor}, the number of"
-                        f" batches: with {size} rows a batch the figure goes far beyond 1",
-                        "divide by the number of rows: len(loader.dataset)",
-                        cases=[case_at(module, mean.node), case_at(module, term)],
-                    )
-                elif (
-                    unit == "rows" and is_loss(module, term) and not records_gradient(module, term)
-                ):
-                    yield self.finding(
-                        f"the mean losses of batches are added up and divided by {divisor}, the number of"
-                        f" rows: the figure is about {size} times too small",
-                        "divide by the number of batches, or add up loss * rows of the batch",
-                        cases=[case_at(module, mean.node), case_at(module, term)],
-                    )
+
+    def _of_mean(self, mean: Mean, divisor: str, unit: Unit, size: int) -> Iterator[Finding]:
+        """Sums of one unit that are divided by the number of another."""
+        module = self.subject
+        for term in terms(module, _without_percent(mean.values)):
+            if unit == "batches" and _counts_rows(module, term):
+                yield self.finding(
+                    f"right answers are counted one by one and divided by {divisor}, the number of"
+                    f" batches: with {size} rows a batch the figure goes far beyond 1",
+                    "divide by the number of rows: len(loader.dataset)",
+                    cases=[case_at(module, mean.node), case_at(module, term)],
+                )
+            # A loss that is differentiated is summed for the gradient, where a factor is a learning rate.
+            elif unit == "rows" and is_loss(module, term) and not records_gradient(module, term):
+                yield self.finding(
+                    f"the mean losses of batches are added up and divided by {divisor}, the number of"
+                    f" rows: the figure is about {size} times too small",
+                    "divide by the number of batches, or add up loss * rows of the batch",
+                    cases=[case_at(module, mean.node), case_at(module, term)],
+                )
 
 
 def _counted(module: Module, mean: Mean) -> tuple[Unit, int] | None:
     """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
-    divisor = mean.counted
-    if (
-        not isinstance(divisor, ast.Call)
-        or module.flow.name(divisor.func) != "len"
-        or len(divisor.args) != 1
-    ):
+    counted = _argument_of_len(module, mean.counted)
+    if counted is None:
         return None
-    given = divisor.args[0]
-    if isinstance(given, ast.Attribute) and given.attr == "dataset":
-        loader = _loader(module, given.value)
+    if isinstance(counted, ast.Attribute) and counted.attr == "dataset":
+        loader = _loader(module, counted.value)
         return None if loader is None else _of("rows", module, loader)
-    loader = _loader(module, given)
+    loader = _loader(module, counted)
     if loader is not None:
         return _of("batches", module, loader)
-    makers = {origin.node for origin in module.flow.origins(given)}
+    loader = _loader_of_rows(module, counted)
+    return None if loader is None else _of("rows", module, loader)
+
+
+def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
+    """`x` of `len(x)`; None where the divisor is anything else."""
+    if not isinstance(divisor, ast.Call) or len(divisor.args) != 1:
+        return None
+    return divisor.args[0] if module.flow.name(divisor.func) == "len" else None
+
+
+def _loader_of_rows(module: Module, rows: ast.expr) -> Call | None:
+    """The loader that is made of these rows; None where the file makes none of them."""
+    makers = {origin.node for origin in module.flow.origins(rows)}
     for call in module.calls(*LOADERS):
-        rows = call.argument(0, "dataset")
-        if rows is not None and makers & {origin.node for origin in module.flow.origins(rows)}:
-            return _of("rows", module, call)
+        loaded = call.argument(0, "dataset")
+        if loaded is None:
+            continue
+        if makers & {origin.node for origin in module.flow.origins(loaded)}:
+            return call
     return None
 
 

@@ -54,7 +54,12 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_before
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    places_of_training,
+    routes,
+    runs_before,
+)
 from truetune.source.module import Module
 
 SAVES = (
@@ -97,10 +102,8 @@ class ModelSavedBeforeTraining(SourceRule):
         trainings = [route for node in places_of_training(module) for route in routes(module, node)]
         if not saves or not trainings or _saves_by_itself(module):
             return
-        for save in saves:
-            for route in routes(module, save):
-                if not all(runs_before(module, route, training) for training in trainings):
-                    return
+        if not all(_is_always_before(module, save, trainings) for save in saves):
+            return
         model = next((save for save in saves if _is_model(module, save)), None)
         if model is not None:
             name = module.text_of(model)
@@ -133,3 +136,15 @@ def _saves_by_itself(module: Module) -> bool:
         if module.flow.value(strategy) != "no":
             return True
     return False
+
+
+def _is_always_before(module: Module, save: ast.AST, trainings: list[Route]) -> bool:
+    """Does a save run before every training, by whatever calls it is reached?
+
+    One save that may run after a training is enough: the trained weights are then on the disk.
+    """
+    return all(
+        runs_before(module, route, training)
+        for route in routes(module, save)
+        for training in trainings
+    )

@@ -109,15 +109,18 @@ def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AS
     """
     if call is None or call.method != "generate" or not isinstance(structured, ast.Constant):
         return False
-    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-    prompts = {
-        part.value
-        for argument in given
-        for part in backward_slice(module, argument)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-    instructions = [prompt for prompt in prompts if len(prompt.split()) >= MIN_WORDS]
+    instructions = [
+        prompt for prompt in _texts_given(module, call.node) if len(prompt.split()) >= MIN_WORDS
+    ]
     return bool(instructions) and not any(ASKS.search(prompt) for prompt in instructions)
+
+
+def _texts_given(module: Module, call: ast.Call) -> set[str]:
+    """The texts of the file that the arguments of a call are computed from."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    parts = (part for argument in arguments for part in backward_slice(module, argument))
+    constants = (part.value for part in parts if isinstance(part, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
 
 
 def _generations(module: Module) -> Iterator[Call]:

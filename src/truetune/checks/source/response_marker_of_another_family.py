@@ -183,16 +183,15 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if sets_template(module) or any(True for _ in module.calls(REPLACES_TEMPLATE)):
-            return
-        if not any(part.mentions("apply_chat_template") for part in module.with_linked):
-            return
         names = likely_names(module, None)
+        if not names or not _renders_published_template(module):
+            return
         openings = [_opening_of(name) for name in names]
         for marker in _markers(module):
             mark = next(mark for mark in MARKS if mark in marker.text)
-            is_other = all(opening is not None and mark not in opening for opening in openings)
-            if not openings or not is_other or writes(module, mark):
+            # A model whose opening is not known may write the mark.
+            may_be_written = any(opening is None or mark in opening for opening in openings)
+            if may_be_written or writes(module, mark):
                 continue
             yield self.finding(
                 f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
@@ -210,3 +209,10 @@ def _opening_of(name: str) -> str | None:
     """What the template of a model writes before an answer; None where its name does not say it."""
     plain = plain_name(name)
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
+
+
+def _renders_published_template(module: Module) -> bool:
+    """Does the program apply a chat template, and put none of its own in the place of the model's?"""
+    if sets_template(module) or any(True for _ in module.calls(REPLACES_TEMPLATE)):
+        return False
+    return any(part.mentions("apply_chat_template") for part in module.with_linked)

@@ -120,23 +120,30 @@ def _is_sampled(module: Module, split: Call) -> bool:
 
 def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
     """Is the shuffled list, or the order, cut behind it by numbers that say which process this is, in one function?"""
+    name = _shuffled_name(module, shuffle)
+    if name is None:
+        return False
+    guards = (one for one in module.parents(shuffle.node) if isinstance(one, ast.If))
+    # One process shuffles alone, and may send its order to the others.
+    if any(speaks_of_processes(module, guard.test) for guard in guards):
+        return False
+    for part in module.nodes(ast.Subscript):
+        is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
+        if not is_of_list or part.lineno <= shuffle.node.lineno:
+            continue
+        is_beside = _function(module, part) is _function(module, name)
+        if is_beside and speaks_of_processes(module, part.slice):
+            return True
+    return False
+
+
+def _shuffled_name(module: Module, shuffle: Call) -> ast.Name | None:
+    """The name of the list that is shuffled in place, or that a drawn order is assigned to."""
     name = shuffle.args[0] if shuffle.args else None
     if shuffle.named(*ORDERS):
         statement = module.statement(shuffle.node)
         name = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not isinstance(name, ast.Name) or any(
-        isinstance(parent, ast.If) and speaks_of_processes(module, parent.test)
-        for parent in module.parents(shuffle.node)
-    ):
-        return False
-    return any(
-        isinstance(part.value, ast.Name)
-        and part.value.id == name.id
-        and _function(module, part) is _function(module, name)
-        and part.lineno > shuffle.node.lineno
-        and speaks_of_processes(module, part.slice)
-        for part in module.nodes(ast.Subscript)
-    )
+    return name if isinstance(name, ast.Name) else None
 
 
 def _function(module: Module, node: ast.AST) -> ast.AST | None:

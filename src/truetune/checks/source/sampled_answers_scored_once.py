@@ -112,15 +112,8 @@ class SampledAnswersScoredOnce(SourceRule):
             return
         if not SCORES.search(module.text) or not _compares(module):
             return
-        for call in _requests(module):
-            if "temperature" not in module.text and _leaves_temperature_open(module, call):
-                yield self.finding(
-                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
-                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
-                    "send temperature=0",
-                    severity="warning",
-                    cases=[case_at(module, call.node)],
-                )
+        if "temperature" not in module.text:
+            yield from self._of_requests()
         for call in (*generations(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
@@ -130,6 +123,19 @@ class SampledAnswersScoredOnce(SourceRule):
                     "set do_sample=False"
                     if call.method == "generate"
                     else "set temperature=0, or n=8 and report the mean with its interval",
+                    cases=[case_at(module, call.node)],
+                )
+
+    def _of_requests(self) -> Iterator[Finding]:
+        """Requests that leave the temperature to the server."""
+        module = self.subject
+        for call in _requests(module):
+            if _leaves_temperature_open(module, call):
+                yield self.finding(
+                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
+                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
+                    "send temperature=0",
+                    severity="warning",
                     cases=[case_at(module, call.node)],
                 )
 

@@ -95,14 +95,7 @@ class SchedulerLengthMiscounted(SourceRule):
             rows = [node for node in length_calls(module, total) if _is(module, node, "dataset")]
             step = scheduler_pace(module, call)
             if rows and not is_divided(module, total):
-                yield self.finding(
-                    "the schedule counts rows, not steps",
-                    "use len(loader) * epochs // accumulation steps",
-                    cases=[
-                        case_at(module, total),
-                        *(case_at(module, node) for node in rows[:1] if node is not total),
-                    ],
-                )
+                yield self._of_rows(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._by_epoch(call, total, step)
             elif step is not None and _counts_epochs(module, total, step):
@@ -123,18 +116,26 @@ class SchedulerLengthMiscounted(SourceRule):
             else:
                 yield from self._by_accumulation(call, total)
 
+    def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
+        """A schedule whose length is the number of rows."""
+        cases = [case_at(self.subject, total)]
+        if row_count is not total:
+            cases.append(case_at(self.subject, row_count))
+        return self.finding(
+            "the schedule counts rows, not steps",
+            "use len(loader) * epochs // accumulation steps",
+            cases=cases,
+        )
+
     def _decayed_away(self) -> Iterator[Finding]:
         """Schedules that multiply the rate by a factor for each epoch, and are stepped at each batch."""
         module = self.subject
         for call in module.calls(*DECAYS):
-            gamma = module.flow.value(call.argument(2 if call.named(*BY_STEPS) else 1, "gamma"))
-            every = module.flow.value(call.argument(1, "step_size")) if call.named(*BY_STEPS) else 1
-            gamma = 0.1 if call.lacks("gamma", 2) and call.named(*BY_STEPS) else gamma
             step = scheduler_pace(module, call)
-            if step is None or step.is_by_epoch:
+            decay = _decay(module, call)
+            if step is None or step.is_by_epoch or decay is None:
                 continue
-            if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
-                continue
+            gamma, every = decay
             batches = every * math.ceil(math.log(GONE) / math.log(gamma))
             if batches <= AT_ONCE:
                 yield self.finding(
@@ -239,16 +240,36 @@ def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> boo
     function = next((p for p in module.parents(call.node) if isinstance(p, ast.FunctionDef)), None)
     if function is None or function.name != "configure_optimizers" or _warmup(call) is None:
         return False
-    owner = module.scopes.parent.get(function)
-    if not isinstance(owner, ast.ClassDef):
+    if not _is_of_lightning_module(module, function) or any(
+        word in module.text for word in TELL_LIGHTNING
+    ):
         return False
-    of_lightning = any(name.endswith("LightningModule") for name in module.flow.bases(owner))
-    told = any(word in module.text for word in TELL_LIGHTNING)
-    counts_epochs = "epoch" in ast.unparse(total) and not any(
-        True for _ in length_calls(module, total)
-    )
-    return of_lightning and not told and not counts_epochs
+    has_length_call = any(True for _ in length_calls(module, total))
+    return has_length_call or "epoch" not in ast.unparse(total)
 
 
 TELL_LIGHTNING = ("interval", "lr_scheduler_step", "lr_schedulers(", "automatic_optimization")
 """Words of a file that steps its schedule by itself, or says when Lightning does"""
+
+
+def _decay(module: Module, call: Call) -> tuple[float, int] | None:
+    """The factor of a schedule that decays, and after how many of its steps it is applied; None where that is not
+    known."""
+    if call.named(*BY_STEPS):
+        every = module.flow.value(call.argument(1, "step_size"))
+        # 0.1 is StepLR's own default; ExponentialLR has none.
+        is_default = call.lacks("gamma", 2)
+        gamma = 0.1 if is_default else module.flow.value(call.argument(2, "gamma"))
+    else:
+        every, gamma = 1, module.flow.value(call.argument(1, "gamma"))
+    if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
+        return None
+    return gamma, every
+
+
+def _is_of_lightning_module(module: Module, function: ast.FunctionDef) -> bool:
+    """Is it a method of a class that is derived from a LightningModule?"""
+    owner = module.scopes.parent.get(function)
+    if not isinstance(owner, ast.ClassDef):
+        return False
+    return any(name.endswith("LightningModule") for name in module.flow.bases(owner))

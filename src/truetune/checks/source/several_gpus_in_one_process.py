@@ -92,23 +92,20 @@ class SeveralGpusInOneProcess(SourceRule):
         module = self.subject
         if module.imports_unsloth:
             return
-        script = Path(module.path)
         shown = _shown_by_itself(module)
-        starts = list(plain_starts(script)) if shown is None else []
+        starts = list(plain_starts(Path(module.path))) if shown is None else []
         load = spread_load(module)
         if load is not None:
             yield from self._of_spread_model(load, shown, starts)
             return
         trainer = next(module.calls(*TRAINERS), None)
         start = next((start for start in starts if not start.launcher), None)
-        if trainer is None or _spreads(module) or (shown is None and start is None):
+        is_single_process = shown is not None or start is not None
+        if trainer is None or not is_single_process or _spreads(module):
             return
-        by_name = _is_loaded_by_trl(module, trainer)
         command_file = start.text if start is not None else ""
-        billions = billions_of_name(module, trainer.argument(0, "model")) if by_name else None
-        if by_name and not may_fit_one_gpu(module, billions, command_file):
-            return
-        if not any(launches_of(script)):
+        may_be_copied = not _needs_several_gpus(module, trainer, command_file)
+        if may_be_copied and not any(launches_of(Path(module.path))):
             yield self._finding(trainer, shown, start)
 
     def _of_spread_model(
@@ -199,3 +196,11 @@ def _count(module: Module, shown: ast.Assign) -> int:
     """How many GPUs the variable is set to."""
     value = module.flow.value(shown.value)
     return len(value.split(",")) if isinstance(value, str) and value.strip() else 0
+
+
+def _needs_several_gpus(module: Module, trainer: Call, command_file: str) -> bool:
+    """Does TRL load a model that is too large for one of the GPUs? It is then split over them, and not copied."""
+    if not _is_loaded_by_trl(module, trainer):
+        return False
+    billions = billions_of_name(module, trainer.argument(0, "model"))
+    return not may_fit_one_gpu(module, billions, command_file)

@@ -64,21 +64,32 @@ class Pair(NamedTuple):
 
 
 def _pairs(module: Module) -> Iterator[Pair]:
+    """Models beside the tokenizers that they are used with: in a trainer, or by ids that a tokenizer made."""
+    yield from _pairs_of_trainers(module)
+    for call in module.all_calls:
+        model = call.receiver if call.method == "generate" else call.node.func
+        if model is None or "model" not in module.flow.kinds(model):
+            continue
+        for value in _inputs_given(call):
+            for encoded in encodings(module, _whole(value)):
+                tokenizer = encoded.receiver or encoded.node.func
+                yield Pair(call, model, tokenizer)
+
+
+def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
+    """The model and the tokenizer that a trainer is given."""
     for call in module.calls(*TRAINERS):
         model = call.argument(0, "model")
         tokenizer = call.keywords.get("processing_class") or call.keywords.get("tokenizer")
         if model is not None and tokenizer is not None:
             yield Pair(call, model, tokenizer)
-    for call in module.all_calls:
-        model = call.receiver if call.method == "generate" else call.node.func
-        if model is None or "model" not in module.flow.kinds(model):
-            continue
-        given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        given += [ids for ids in (ids_of(call),) if ids is not None]
-        for encoded in (made for value in given for made in encodings(module, _whole(value))):
-            yield Pair(
-                call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func
-            )
+
+
+def _inputs_given(call: Call) -> list[ast.expr]:
+    """What a model is called with: `**inputs`, and its ids."""
+    given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    ids = ids_of(call)
+    return given if ids is None else [*given, ids]
 
 
 class TokenizerOfAnotherFamily(SourceRule):

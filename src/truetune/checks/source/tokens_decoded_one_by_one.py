@@ -116,11 +116,12 @@ def _is_joined(module: Module, node: ast.AST) -> bool:
     if any(isinstance(one, ast.Yield | ast.AugAssign) for one in around):
         return True
     text = module.text_of(statement) if statement is not None else ""
-    if "end=" in text or ".append(" in text or ".write(" in text:
+    if any(sign in text for sign in ("end=", ".append(", ".write(")):
         return True
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
-    name = statement.targets[0].id
     loop = next((one for one in around if isinstance(one, LOOPS)), None)
-    uses = module.text_of(loop) if loop is not None else ""
+    if loop is None:
+        return False
+    name, uses = statement.targets[0].id, module.text_of(loop)
     return any(sign in uses for sign in (f"+= {name}", f"yield {name}", f"append({name})"))

@@ -120,32 +120,26 @@ def _for_a_named_model(module: Module, node: ast.AST) -> bool:
 
 def _asks_for_name(node: ast.AST) -> bool:
     """`"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`"""
-    if (
-        isinstance(node, ast.Compare)
-        and len(node.ops) == 1
-        and isinstance(node.ops[0], (ast.In, ast.Eq))
-    ):
-        sides = [node.left, node.comparators[0]]
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "startswith"
-    ):
-        sides = [node.func.value, *node.args]
-    else:
+    sides = _sides_of_test(node)
+    is_named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+    if not is_named:
         return False
-    named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
-    words = {
-        word
-        for side in sides
-        for part in ast.walk(side)
-        for word in (
-            (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", ""))
-            .lower()
-            .split("_")
-        )
-    }
-    return named and not words.isdisjoint(NAMES)
+    parts = (part for side in sides for part in ast.walk(side))
+    names = (
+        part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in parts
+    )
+    words = {word for name in names for word in name.lower().split("_")}
+    return not words.isdisjoint(NAMES)
+
+
+def _sides_of_test(node: ast.AST) -> list[ast.expr]:
+    """What a test by `in`, `==` or `startswith` compares; nothing of another one."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        is_test = isinstance(node.ops[0], (ast.In, ast.Eq))
+        return [node.left, node.comparators[0]] if is_test else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return [node.func.value, *node.args] if node.func.attr == "startswith" else []
+    return []
 
 
 TOKENS_ADDED = methods_of("calls that add tokens", "add_special_tokens", "add_tokens")

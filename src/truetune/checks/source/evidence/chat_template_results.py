@@ -41,31 +41,35 @@ def uses_of_result(module: Module, made: ast.Call) -> Iterator[tuple[ast.AST, st
 
 
 def _how(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
-    if isinstance(parent, ast.Call) and node in parent.args:
-        return "silent" if module.flow.name(parent.func) in SILENT else ""
-    if isinstance(parent, ast.Subscript) and parent.value is node:
-        index = module.flow.value(parent.slice)
-        if isinstance(index, str):
-            return "dictionary"
-        return (
-            "silent"
-            if isinstance(parent.slice, ast.Slice)
-            else "loud"
-            if isinstance(parent.slice, ast.Tuple)
-            else ""
-        )
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
-        return "loud"
-    if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node:
-        return "silent"
+    """How a use treats the result: `dictionary` as one, `loud` fails on one, `silent` takes its keys for the ids;
+    empty where that is not plain."""
+    if isinstance(parent, ast.Subscript):
+        return _how_indexed(module, parent) if parent.value is node else ""
     if isinstance(parent, ast.Attribute):
-        return (
-            "loud"
-            if parent.attr in OF_TENSORS
-            else "dictionary"
-            if parent.attr in OF_DICTIONARIES
-            else ""
-        )
-    if isinstance(parent, ast.keyword) and parent.arg is None:
-        return "dictionary"
+        return _how_of_attribute(parent.attr)
+    if isinstance(parent, ast.Call):
+        is_silent = node in parent.args and module.flow.name(parent.func) in SILENT
+        return "silent" if is_silent else ""
+    if isinstance(parent, ast.BinOp):
+        return "loud" if isinstance(parent.op, ast.Add) else ""
+    if isinstance(parent, ast.For | ast.comprehension):
+        return "silent" if parent.iter is node else ""
+    if isinstance(parent, ast.keyword):
+        return "dictionary" if parent.arg is None else ""
     return "silent" if isinstance(parent, ast.Starred) else ""
+
+
+def _how_indexed(module: Module, subscript: ast.Subscript) -> str:
+    """Of `result["input_ids"]`, `result[:5]` and `result[0, 1]`."""
+    if isinstance(module.flow.value(subscript.slice), str):
+        return "dictionary"
+    if isinstance(subscript.slice, ast.Slice):
+        return "silent"
+    return "loud" if isinstance(subscript.slice, ast.Tuple) else ""
+
+
+def _how_of_attribute(name: str) -> str:
+    """Of `result.shape` and `result.input_ids`."""
+    if name in OF_TENSORS:
+        return "loud"
+    return "dictionary" if name in OF_DICTIONARIES else ""

@@ -165,6 +165,7 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
 
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
+    """The side of what a call returns, where it keeps each place of its first argument, or of its receiver."""
     call = module.flow.call(node)
     if call.method in GATHERS and call.args:
         return compared_side(module, call.args[0], depth + 1)
@@ -173,33 +174,32 @@ def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
         sides = {compared_side(module, given, depth + 1) for given in call.args[1:]} - {None}
         return sides.pop() if len(sides) == 1 else None
-    if (
-        call.named(*FUNCTIONS_OF_FIRST)
-        and not call.named(*(f"*.{name}" for name in MOVES))
-        and call.args
-    ):
+    if call.args and _keeps_places(call):
         return compared_side(module, call.args[0], depth + 1)
     return None
 
 
+def _keeps_places(call: Call) -> bool:
+    """Does a function of numpy or torch leave each value of its first argument where it was?"""
+    return call.named(*FUNCTIONS_OF_FIRST) and not call.named(*(f"*.{name}" for name in MOVES))
+
+
 def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) -> Side | None:
+    """The side of what a name stands for, by one of its origins."""
     node, path = origin.node, origin.path
     if origin.element:
         return _side_of_zipped(module, node, path, depth)
     if isinstance(node, ast.arg):
-        return (
-            OF_PAIR[path[0]]
-            if _is_pair(module, Origin(node)) and path[:1] in ((0,), (1,))
-            else None
-        )
+        is_part = path[:1] in ((0,), (1,))
+        return OF_PAIR[path[0]] if is_part and _is_pair(module, Origin(node)) else None
     if node is name or not isinstance(node, ast.expr):
         return None
     if path and isinstance(node, ast.Call):
         gathered = _gathered(module, node, path)
         return None if gathered is None else compared_side(module, gathered, depth + 1)
-    if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
-        # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
-        return compared_side(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
+    # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
+    if path and isinstance(node, ast.Tuple | ast.List):
+        return None
     return compared_side(module, node, depth + 1)
 
 
@@ -280,13 +280,20 @@ def _function_given(module: Module, given: ast.expr) -> Function | None:
     if isinstance(given, ast.Attribute):
         owner, name = given.value, given.attr
     for origin in module.flow.origins(owner):
-        maker = origin.node.func if isinstance(origin.node, ast.Call) else None
-        classes = module.flow.origins(maker) if maker is not None else ()
-        for body in (one.node.body for one in classes if isinstance(one.node, ast.ClassDef)):
-            methods = (item for item in body if isinstance(item, ast.FunctionDef))
-            function = next((item for item in methods if item.name == name), None)
+        if isinstance(origin.node, ast.Call):
+            function = _method_of_class(module, origin.node.func, name)
             if function is not None:
                 return function
+    return None
+
+
+def _method_of_class(module: Module, maker: ast.expr, name: str) -> Function | None:
+    """The method of that name in the class of the file which `maker` names."""
+    for origin in module.flow.origins(maker):
+        body = origin.node.body if isinstance(origin.node, ast.ClassDef) else []
+        for item in body:
+            if isinstance(item, ast.FunctionDef) and item.name == name:
+                return item
     return None
 
 

@@ -193,46 +193,48 @@ def _sets_id(module: Module, setting: PadSetting) -> bool:
 
 def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     """A pad token of its own, and the model resized; nothing where the model is not in sight."""
-    if (
-        not isinstance(setting.node, ast.Assign)
-        or setting.tokenizer is None
-        or len(setting.node.targets) != 1
-    ):
+    node = setting.node
+    if not isinstance(node, ast.Assign) or setting.tokenizer is None or len(node.targets) != 1:
         return ()
-    made = [
-        (node, node.targets[0])
-        for node in module.nodes(ast.Assign)
-        if isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Call)
-        and module.flow.call(node.value).named(
-            "transformers.*.from_pretrained", "transformers.*.from_config"
-        )
-        and "model" in module.flow.kinds(node.value)
-        and module.scopes.of[node] is setting.scope
-    ]
-    if len(made) != 1:
+    loads = list(_models_loaded_beside(module, setting))
+    if len(loads) != 1:
         return ()
-    statement, model = made[0]
-    tokenizer, name = module.text_of(setting.tokenizer), module.text_of(model)
+    load = loads[0]
+    tokenizer, name = module.text_of(setting.tokenizer), module.text_of(load.targets[0])
+    # Never fewer rows than there are: many models have more rows than tokens, and a smaller embedding no longer loads.
     resize = (
         f"{name}.resize_token_embeddings(max(len({tokenizer}),"
         f" {name}.get_input_embeddings().weight.shape[0]))"
     )
-    last: ast.stmt = setting.node if setting.node.lineno > statement.lineno else statement
+    last = _statement_of_scope(module, setting, node if node.lineno > load.lineno else load)
+    added = insert_after(module, last, resize) if last is not None else ()
+    if not added:
+        return ()
+    token = f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
+    return (*replace(module, node, token), *added)
+
+
+def _models_loaded_beside(module: Module, setting: PadSetting) -> Iterator[ast.Assign]:
+    """Assignments of a model that is loaded to a name, in the scope of the setting."""
+    for node in module.nodes(ast.Assign):
+        if not isinstance(node.targets[0], ast.Name) or not isinstance(node.value, ast.Call):
+            continue
+        is_load = module.flow.call(node.value).named(
+            "transformers.*.from_pretrained", "transformers.*.from_config"
+        )
+        is_model = is_load and "model" in module.flow.kinds(node.value)
+        if is_model and module.scopes.of[node] is setting.scope:
+            yield node
+
+
+def _statement_of_scope(module: Module, setting: PadSetting, last: ast.stmt) -> ast.stmt | None:
+    """The statement directly in the setting's scope that holds `last`: a line behind it runs on every branch."""
     while module.scopes.parent[last] is not setting.scope.node:
         parent = module.scopes.parent[last]
         if not isinstance(parent, ast.stmt):
-            return ()
+            return None
         last = parent
-    added = insert_after(module, last, resize)
-    if not added:
-        return ()
-    return (
-        *replace(
-            module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
-        ),
-        *added,
-    )
+    return last
 
 
 PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

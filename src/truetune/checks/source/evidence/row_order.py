@@ -158,6 +158,21 @@ class RowOrder:
         ]
 
     def _of_call(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]]:
+        """The changes of order that a call makes, and what its rows come from."""
+        by_function = self._of_function(call)
+        if by_function is not None:
+            return by_function
+        module, node = self.module, call.node
+        if call.method == "predict" and _groups_by_length(module, call):
+            return [node], list(node.args[:1])
+        if call.receiver is not None and _reorders_rows(module, call):
+            return [node], [call.receiver]
+        if call.method in UNORDERED_METHODS:
+            return [node], []
+        return [], self._rows_of(call)
+
+    def _of_function(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]] | None:
+        """As of a call, of the functions that are known by name; None of any other."""
         module, node = self.module, call.node
         first: list[ast.AST] = list(node.args[:1])
         if call.named("sorted", "set", "frozenset", *UNORDERED):
@@ -171,13 +186,7 @@ class RowOrder:
             return ([node] if shuffled else []), first
         if call.named(*SAME_ORDER):
             return [], list(node.args)
-        if call.method == "predict" and _groups_by_length(module, call):
-            return [node], first
-        if call.receiver is not None and _reorders_rows(module, call):
-            return [node], [call.receiver]
-        if call.method in UNORDERED_METHODS:
-            return [node], []
-        return [], self._rows_of(call)
+        return None
 
     def _rows_of(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""

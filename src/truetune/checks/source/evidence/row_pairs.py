@@ -34,6 +34,11 @@ def row_pairs(module: Module) -> Iterator[Pair]:
         references = call.keywords.get("references")
         if predictions is not None and references is not None:
             yield Pair(call.node, (predictions, references))
+    yield from _new_columns(module)
+
+
+def _new_columns(module: Module) -> Iterator[Pair]:
+    """Columns that are put beside the rows of a table, with that table."""
     for call in module.methods("add_column"):
         column = call.argument(1, "column")
         if call.receiver is not None and column is not None:

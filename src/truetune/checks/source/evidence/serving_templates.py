@@ -62,13 +62,15 @@ class OtherTemplate(NamedTuple):
 def other_templates(module: Module) -> Iterator[OtherTemplate]:
     """What serves the model of a training script in another form, each file once."""
     form = prompt_form(module) if trains_a_model(module) else None
-    marks = _marks_of_training(module, form) if form is not None else frozenset()
-    if form is None or not marks:
+    if form is None:
+        return
+    marks = _marks_of_training(module, form)
+    if not marks:
         return
     seen: set[str] = set()
-    uses = weight_uses([module.path, *_files_around(Path(module.path))])
-    for use in uses:
+    for use in weight_uses([module.path, *_files_around(Path(module.path))]):
         served = _mark_served(use) if use.template and use.file not in seen else None
+        # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
             continue
         if _serves(use, module):
@@ -90,8 +92,10 @@ class OtherNamedTemplate(NamedTuple):
 
 def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
+    if trains_a_model(module):
+        return
     named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
-    if trains_a_model(module) or len({mark for _, mark in named}) != 1:
+    if len({mark for _, mark in named}) != 1:
         return
     call, asked = named[0]
     loaded = loaded_names(module) | _of_unsloth(module)
@@ -99,10 +103,15 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
         folders = written_folders(training)
         if not any(is_written(name, folders) for name in loaded):
             continue
-        marks = {mark for _, mark in _named_templates(training)}
-        form = prompt_form(training)
-        if form is not None and len(marks) == 1 and None not in marks and asked not in marks:
-            yield OtherNamedTemplate(asked, call.node, str(marks.pop()), training, form.node)
+        form, trained = prompt_form(training), _one_mark(training)
+        if form is not None and trained is not None and trained != asked:
+            yield OtherNamedTemplate(asked, call.node, trained, training, form.node)
+
+
+def _one_mark(module: Module) -> str | None:
+    """The mark of the template that a file names; None where it names several, or one that is not known."""
+    marks = {mark for _, mark in _named_templates(module)}
+    return marks.pop() if len(marks) == 1 else None
 
 
 def _of_unsloth(module: Module) -> frozenset[str]:

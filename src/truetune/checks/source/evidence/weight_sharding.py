@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,18 +62,24 @@ def sharding_of(module: Module) -> Sharding | None:
         return None
     script = Path(module.path)
     started = [
-        found for command in launches_of(script) for found in _sharding_of_command(command, script)
+        sharding
+        for command in launches_of(script)
+        for sharding in _sharding_of_command(command, script)
     ]
     if started:
-        sharded = [one for one in started if one.how]
-        return sharded[0] if len(sharded) == len(started) else None
+        # One command that shards nothing shows that the script runs without it as well.
+        return started[0] if all(one.how for one in started) else None
+    return _sharding_of_files(module)
+
+
+def _sharding_of_files(module: Module) -> Sharding | None:
+    """What configuration files beside the script say, where all of them shard; else what its words say."""
     beside = [(path, setup) for path, setup in _beside(module) if setup is not None]
-    sharded_files = [(path, setup) for path, setup in beside if setup.how]
     if not beside:
         return _in_words(module)
-    if len(sharded_files) < len(beside):
+    if not all(setup.how for _, setup in beside):
         return None
-    path, setup = sharded_files[0]
+    path, setup = beside[0]
     return Sharding(setup.how, path.name, certain=False)
 
 
@@ -116,14 +122,10 @@ def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
 def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     """What a command says itself, or a configuration that it names."""
     words = command.replace("=", " ").split()
-    for word in words:
-        if word.endswith(CONFIGS):
-            folders = list(script.absolute().parents)[:3]
-            setups = (_setup(folder / word) for folder in folders)
-            read = next((setup for setup in setups if setup is not None), None)
-            if read is not None:
-                yield Sharding(read.how, command, certain=True)
-                return
+    config = _config_of_words(words, script)
+    if config is not None:
+        yield Sharding(config.how, command, certain=True)
+        return
     named = _name_sharding(next((word for word in words if word.endswith(CONFIGS)), ""))
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
@@ -132,6 +134,22 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     elif "--zero_stage" in words:
         is_third = words[words.index("--zero_stage") + 1 :][:1] == ["3"]
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
+
+
+def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | None:
+    """The first configuration among a command's words that can be read, from the script's folder or two above it.
+
+    Commands are run from a project's root, which is seldom further up than that.
+    """
+    folders = list(script.absolute().parents)[:3]
+    for word in words:
+        if not word.endswith(CONFIGS):
+            continue
+        for folder in folders:
+            config = _setup(folder / word)
+            if config is not None:
+                return config
+    return None
 
 
 def _name_sharding(text: str) -> str:

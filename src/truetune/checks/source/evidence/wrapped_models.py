@@ -97,13 +97,17 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
         of_accelerate = not call.named(*WRAPPERS)
         if of_accelerate and uses_deepspeed(module):
             continue
-        target: ast.expr = statement.targets[0]
         for number, model in enumerate(call.args):
-            if isinstance(target, ast.Tuple) and number < len(target.elts):
-                named: ast.expr | None = target.elts[number]
-            else:
-                named = target if number == 0 else None
-            is_model = any(made in bare for made in model_objects(module, model))
-            if is_model and named is not None and ast.unparse(named) != ast.unparse(model):
+            named = _target_of_argument(statement.targets[0], number)
+            if named is None or ast.unparse(named) == ast.unparse(model):
+                continue
+            if any(made in bare for made in model_objects(module, model)):
                 return ast.unparse(named)
     return None
+
+
+def _target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
+    """What `model, loader = accelerator.prepare(model, loader)` assigns the argument of this number to."""
+    if isinstance(target, ast.Tuple) and number < len(target.elts):
+        return target.elts[number]
+    return target if number == 0 else None
