@@ -195,7 +195,12 @@ def _meeting_of(
 def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     """Nodes, address and the option that gives it; of torchrun."""
     options = next(
-        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+        (
+            words_behind
+            for words in TORCHRUN
+            if (words_behind := command.behind(*words)) is not None
+        ),
+        None,
     )
     if options is None:
         return None
@@ -274,9 +279,9 @@ def _exported_address(words: tuple[str, ...]) -> str:
     """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
     address = ""
     for word in words:
-        found = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
-        if found is not None:
-            address = found[1]
+        match = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
+        if match is not None:
+            address = match[1]
     return address
 
 

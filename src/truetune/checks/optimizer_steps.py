@@ -125,9 +125,9 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
 
 def _steps_made(log: RunLog) -> tuple[int, str]:
     """The steps of a run that ended, and what says so; 0 where nothing does."""
-    made = int(log.last_step)
-    if not log.is_numbered and made >= 1:
-        return made, f"the log ends at step {made:,}"
+    count = int(log.last_step)
+    if not log.is_numbered and count >= 1:
+        return count, f"the log ends at step {count:,}"
     # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.
     printed = log.output.settings.steps if log.output is not None else None
     if printed:

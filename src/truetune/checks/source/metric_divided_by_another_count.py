@@ -81,7 +81,7 @@ def _over_loaders(module: Module) -> Iterator[ast.AST]:
     if not any(module.calls(*LOADERS)):
         return
     for mean in means(module):
-        if _counted(module, mean) is not None:
+        if _divisor_count(module, mean) is not None:
             yield mean.node
 
 
@@ -97,7 +97,7 @@ class MetricDividedByAnotherCount(SourceRule):
         if not any(module.calls(*LOADERS)):
             return
         for mean in means(module):
-            counted = _counted(module, mean)
+            counted = _divisor_count(module, mean)
             if counted is None or mean.counted is None or _is_scaled(module, mean):
                 continue
             yield from self._of_mean(mean, module.text_of(mean.counted), *counted)
@@ -151,19 +151,19 @@ class MetricDividedByAnotherCount(SourceRule):
                 )
 
 
-def _counted(module: Module, mean: Mean) -> tuple[Unit, int] | None:
+def _divisor_count(module: Module, mean: Mean) -> tuple[Unit, int] | None:
     """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
     counted = _argument_of_len(module, mean.counted)
     if counted is None:
         return None
     if isinstance(counted, ast.Attribute) and counted.attr == "dataset":
-        loader = _loader(module, counted.value)
-        return None if loader is None else _of("rows", module, loader)
-    loader = _loader(module, counted)
+        loader = _loader_of(module, counted.value)
+        return None if loader is None else _count_of_loader("rows", module, loader)
+    loader = _loader_of(module, counted)
     if loader is not None:
-        return _of("batches", module, loader)
+        return _count_of_loader("batches", module, loader)
     loader = _loader_of_rows(module, counted)
-    return None if loader is None else _of("rows", module, loader)
+    return None if loader is None else _count_of_loader("rows", module, loader)
 
 
 def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
@@ -207,17 +207,17 @@ def _is_hundred(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (100, 100.0)
 
 
-def _of(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
     size = module.flow.value(loader.argument(1, "batch_size"))
     return (unit, size) if type(size) is int and size > 1 else None
 
 
-def _loader(module: Module, node: ast.expr) -> Call | None:
+def _loader_of(module: Module, node: ast.expr) -> Call | None:
     """The loader that this is; None where it is not one alone. One that Accelerate prepares keeps its batches."""
-    made = [origin.node for origin in module.flow.origins(node)]
-    if len(made) != 1 or not isinstance(made[0], ast.Call):
+    nodes = [origin.node for origin in module.flow.origins(node)]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Call):
         return None
-    call = module.flow.call(made[0])
+    call = module.flow.call(nodes[0])
     return call if call.named(*LOADERS) else None
 
 
@@ -236,12 +236,16 @@ def _counts_rows(module: Module, term: ast.expr) -> bool:
 
 def _is_comparison(module: Module, node: ast.expr) -> bool:
     for origin in module.flow.origins(node):
-        made = origin.node
-        if isinstance(made, ast.Compare) and isinstance(made.ops[0], ast.Eq):
+        origin_node = origin.node
+        if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):
             return True
-        if isinstance(made, ast.Call) and module.flow.call(made).method == "eq":
+        if isinstance(origin_node, ast.Call) and module.flow.call(origin_node).method == "eq":
             return True
-        if isinstance(made, ast.Call) and module.flow.call(made).method in (*CASTS, "long", "int"):
-            receiver = module.flow.call(made).receiver
+        if isinstance(origin_node, ast.Call) and module.flow.call(origin_node).method in (
+            *CASTS,
+            "long",
+            "int",
+        ):
+            receiver = module.flow.call(origin_node).receiver
             return receiver is not None and _is_comparison(module, receiver)
     return False

@@ -80,7 +80,7 @@ OF_TORCH = ("torch.save", "safetensors.torch.save*", "*.save_file", "*.save_mode
 NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
-def _saves(module: Module) -> Iterator[ast.Call]:
+def _weight_saves(module: Module) -> Iterator[ast.Call]:
     """Calls that may save weights, in a file that trains."""
     if not any(places_of_training(module)):
         return
@@ -94,11 +94,11 @@ def _saves(module: Module) -> Iterator[ast.Call]:
 class ModelSavedBeforeTraining(SourceRule):
     code = "SRC025"
     severity = "error"
-    looks_at = CodePlaces("models that are saved in files that train", _saves)
+    looks_at = CodePlaces("models that are saved in files that train", _weight_saves)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        saves = list(_saves(module))
+        saves = list(_weight_saves(module))
         trainings = [route for node in places_of_training(module) for route in routes(module, node)]
         if not saves or not trainings or _saves_by_itself(module):
             return
@@ -130,8 +130,8 @@ def _is_model(module: Module, save: ast.Call) -> bool:
 def _saves_by_itself(module: Module) -> bool:
     """Does a trainer save checkpoints, or may it?"""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
-        given = call.argument(1, "args")
-        arguments = module.flow.made(given) if given is not None else None
+        settings = call.argument(1, "args")
+        arguments = module.flow.made(settings) if settings is not None else None
         strategy = arguments.keywords.get("save_strategy") if arguments is not None else None
         if module.flow.value(strategy) != "no":
             return True

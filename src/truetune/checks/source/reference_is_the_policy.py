@@ -81,13 +81,13 @@ SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapte
 """What may make one object give the log-probabilities of another model"""
 
 
-def _repeats(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
+def _repeats_policy(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
     """Is it a use of the policy, word for word, but without a gradient: what a reference would be asked?"""
-    asked = ast.dump(use.call)
-    return use.without_gradient and any(ast.dump(policy.call) == asked for policy in policies)
+    dumped_call = ast.dump(use.call)
+    return use.without_gradient and any(ast.dump(policy.call) == dumped_call for policy in policies)
 
 
-def _losses(module: Module) -> Iterator[Call]:
+def _preference_losses(module: Module) -> Iterator[Call]:
     """Preference losses that are written by hand."""
     if module.mentions(".backward("):
         yield from module.calls("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
@@ -96,7 +96,7 @@ def _losses(module: Module) -> Iterator[Call]:
 class ReferenceIsThePolicy(SourceRule):
     code = "SRC082"
     severity = "error"
-    looks_at = CodePlaces("preference losses written by hand", _losses)
+    looks_at = CodePlaces("preference losses written by hand", _preference_losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -105,7 +105,7 @@ class ReferenceIsThePolicy(SourceRule):
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]
         for reference in uses:
-            if not reference.of_reference and not _repeats(reference, policies):
+            if not reference.of_reference and not _repeats_policy(reference, policies):
                 continue
             policy = _policy_of_one_object(module, reference, policies)
             if policy is not None:

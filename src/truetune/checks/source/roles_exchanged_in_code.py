@@ -57,31 +57,31 @@ ANSWERED = re.compile(
 )
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _role_places(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
     if trains_a_model(module):
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
-        yield from (node for node in module.nodes(ast.List) if len(_spoken(node)) > 1)
+        yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
 
 
 class RolesExchangedInCode(SourceRule):
     code = "SRC106"
     severity = "error"
-    looks_at = CodePlaces("roles of messages that a training script makes", _places)
+    looks_at = CodePlaces("roles of messages that a training script makes", _role_places)
 
     def findings(self) -> Iterator[Finding]:
-        for node in _places(self.subject):
-            said = _exchange(node)
-            if said is not None:
+        for node in _role_places(self.subject):
+            exchange = _describe_exchange(node)
+            if exchange is not None:
                 yield self.finding(
-                    f"the roles are exchanged: {said}",
+                    f"the roles are exchanged: {exchange}",
                     "give who asks the role user, and who answers the role assistant",
                     cases=[case_at(self.subject, node)],
                 )
 
 
-def _exchange(node: ast.AST) -> str | None:
+def _describe_exchange(node: ast.AST) -> str | None:
     """What a place says the wrong way round; None where it does not."""
     if isinstance(node, ast.List):
         return _exchange_in_messages(node)
@@ -100,7 +100,7 @@ def _exchange(node: ast.AST) -> str | None:
 
 def _exchange_in_messages(node: ast.List) -> str | None:
     """What a list of messages says the wrong way round: the answer is the user's, the question the assistant's."""
-    turns = [turn for turn in _spoken(node) if turn[0] != "system"]
+    turns = [turn for turn in _messages_of_list(node) if turn[0] != "system"]
     if [role for role, _ in turns] != ["assistant", "user"]:
         return None
     question, answer = (ast.unparse(content) for _, content in turns)
@@ -154,9 +154,9 @@ def _constant_of_equality(test: ast.expr) -> str | None:
     return str(constants[0]) if is_equal and len(constants) == 1 else None
 
 
-def _spoken(node: ast.List) -> list[tuple[str, ast.expr]]:
+def _messages_of_list(node: ast.List) -> list[tuple[str, ast.expr]]:
     """Role and content of each message of a list; empty where one is not written as a dict with a role."""
-    found = []
+    turns = []
     for element in node.elts:
         entries = (
             {
@@ -170,8 +170,8 @@ def _spoken(node: ast.List) -> list[tuple[str, ast.expr]]:
         role, content = entries.get("role"), entries.get("content")
         if not isinstance(role, ast.Constant) or content is None:
             return []
-        found.append((str(role.value), content))
-    return found
+        turns.append((str(role.value), content))
+    return turns
 
 
 def _is_named(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:

@@ -70,7 +70,7 @@ SEEDS = re.compile(
 """Signs that processes draw alike, or that one gives the others its order; said of all files together"""
 
 
-def _draws(module: Module) -> Iterator[Call]:
+def _random_orders(module: Module) -> Iterator[Call]:
     """Random orders in a script that starts its processes itself."""
     if any(wrapped_models(module)):
         yield from module.calls(*SPLITS)
@@ -81,13 +81,13 @@ def _draws(module: Module) -> Iterator[Call]:
 class RowsDividedDifferently(SourceRule):
     code = "SRC092"
     severity = "error"
-    looks_at = CodePlaces("random orders in scripts of several processes", _draws)
+    looks_at = CodePlaces("random orders in scripts of several processes", _random_orders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(SEEDS.search(part.text) for part in module.with_linked):
             return
-        for call in _draws(module):
+        for call in _random_orders(module):
             if call.named(*SPLITS):
                 is_wrong = call.argument(2, "generator") is None and _is_sampled(module, call)
                 text = "each process splits the rows another way: one trains on what another validates on"
@@ -131,7 +131,7 @@ def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
         is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
         if not is_of_list or part.lineno <= shuffle.node.lineno:
             continue
-        is_beside = _function(module, part) is _function(module, name)
+        is_beside = _enclosing_function(module, part) is _enclosing_function(module, name)
         if is_beside and speaks_of_processes(module, part.slice):
             return True
     return False
@@ -146,6 +146,6 @@ def _shuffled_name(module: Module, shuffle: Call) -> ast.Name | None:
     return name if isinstance(name, ast.Name) else None
 
 
-def _function(module: Module, node: ast.AST) -> ast.AST | None:
+def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:
     """The function in which a node stands; None at the top of the file."""
     return next((part for part in module.parents(node) if isinstance(part, FUNCTIONS)), None)

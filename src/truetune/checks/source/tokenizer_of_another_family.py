@@ -63,7 +63,7 @@ class Pair(NamedTuple):
     tokenizer: ast.expr
 
 
-def _pairs(module: Module) -> Iterator[Pair]:
+def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
     """Models beside the tokenizers that they are used with: in a trainer, or by ids that a tokenizer made."""
     yield from _pairs_of_trainers(module)
     for call in module.all_calls:
@@ -71,7 +71,7 @@ def _pairs(module: Module) -> Iterator[Pair]:
         if model is None or "model" not in module.flow.kinds(model):
             continue
         for value in _inputs_given(call):
-            for encoded in encodings(module, _whole(value)):
+            for encoded in encodings(module, _without_field(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield Pair(call, model, tokenizer)
 
@@ -87,21 +87,21 @@ def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
 
 def _inputs_given(call: Call) -> list[ast.expr]:
     """What a model is called with: `**inputs`, and its ids."""
-    given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     ids = ids_of(call)
-    return given if ids is None else [*given, ids]
+    return starred if ids is None else [*starred, ids]
 
 
 class TokenizerOfAnotherFamily(SourceRule):
     code = "SRC073"
     severity = "error"
-    looks_at = CodePlaces("models that are used with a tokenizer", _pairs)
+    looks_at = CodePlaces("models that are used with a tokenizer", _models_and_tokenizers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(module.methods(*WRITES_EMBEDDING)):
             return
-        for pair in _pairs(module):
+        for pair in _models_and_tokenizers(module):
             model, tokenizer = loaded_name(module, pair.model), loaded_name(module, pair.tokenizer)
             if model is None or tokenizer is None:
                 continue
@@ -116,7 +116,7 @@ class TokenizerOfAnotherFamily(SourceRule):
                 return
 
 
-def _whole(value: ast.expr) -> ast.expr:
+def _without_field(value: ast.expr) -> ast.expr:
     """`x` of `x.input_ids` and `x["input_ids"]`."""
     while isinstance(value, ast.Attribute | ast.Subscript):
         value = value.value

@@ -83,7 +83,7 @@ class TokensAddedWithoutResize(SourceRule):
                     "",
                     "the embedding of this model has no row without a token",
                 )
-            elif _trains(module):
+            elif _trains_model(module):
                 yield self._finding(
                     added,
                     new,
@@ -98,7 +98,7 @@ class TokensAddedWithoutResize(SourceRule):
         """What is said of new tokens; `limit` says when they harm, where that is not known."""
         return self.finding(
             f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized{limit}",
-            _remedy(self.subject, added),
+            _resize_advice(self.subject, added),
             severity=severity,
             evidence=[evidence],
             cases=[case_at(self.subject, added.call.node)],
@@ -109,14 +109,14 @@ def _loads_model(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
     if "model" in module.flow.kinds(call.node):
         return True
-    given = call.argument(0, "model") if call.named("trl.*Trainer") else None
-    return given is not None and isinstance(module.flow.value(given), str)
+    model = call.argument(0, "model") if call.named("trl.*Trainer") else None
+    return model is not None and isinstance(module.flow.value(model), str)
 
 
-def _remedy(module: Module, added: AddedTokens) -> str:
+def _resize_advice(module: Module, added: AddedTokens) -> str:
     """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
-    given = added.call.argument(0, "special_tokens_dict")
-    roles = module.flow.entries(given)[0].keys() if given is not None else ()
+    tokens = added.call.argument(0, "special_tokens_dict")
+    roles = module.flow.entries(tokens)[0].keys() if tokens is not None else ()
     advice = pad_advice(module, added.call.receiver) if set(roles) == {"pad_token"} else None
     if advice is not None and advice.token is not None:
         return advice.remedy
@@ -127,7 +127,7 @@ def _has_room(added: AddedTokens, count: int) -> bool:
     return added.spare_rows is not None and added.spare_rows >= count
 
 
-def _trains(module: Module) -> bool:
+def _trains_model(module: Module) -> bool:
     calls = (call for part in module.with_linked for call in part.all_calls)
     return any(not module.flow.kinds(call.node).isdisjoint(TRAIN) for call in calls)
 

@@ -65,7 +65,7 @@ LOOPS = (ast.For, ast.While)
 PICKS = ("argmax", "multinomial", "topk")
 
 
-def _decodes(module: Module) -> Iterator[Call]:
+def _decodes_in_loop(module: Module) -> Iterator[Call]:
     """Calls of a tokenizer's `decode` in a loop that picks tokens."""
     for call in module.methods("decode"):
         if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
@@ -78,13 +78,13 @@ def _decodes(module: Module) -> Iterator[Call]:
 class TokensDecodedOneByOne(SourceRule):
     code = "SRC132"
     severity = "warning"
-    looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes)
+    looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes_in_loop)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions("Streamer"):
             return
-        for call in _decodes(module):
+        for call in _decodes_in_loop(module):
             ids = call.argument(0, "token_ids")
             if ids is not None and _is_one_id(module, ids) and _is_joined(module, call.node):
                 yield self.finding(

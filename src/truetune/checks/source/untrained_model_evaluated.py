@@ -81,7 +81,7 @@ TAKES_UP = (
 """Signs that trained weights are put into a model that was loaded by the base's name"""
 
 
-def _generations(module: Module) -> Iterator[Asked]:
+def _generations_beside_training(module: Module) -> Iterator[Asked]:
     """Calls that generate text in a file that trains."""
     if not any(places_of_training(module)):
         return
@@ -89,15 +89,15 @@ def _generations(module: Module) -> Iterator[Asked]:
         if call.receiver is not None:
             yield asked_by(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
-        made = module.flow.made(node.func)
-        if made is not None and made.named("transformers.pipeline"):
+        maker = module.flow.made(node.func)
+        if maker is not None and maker.named("transformers.pipeline"):
             yield asked_by(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):
     code = "SRC024"
     severity = "error"
-    looks_at = CodePlaces("generations in files that train", _generations)
+    looks_at = CodePlaces("generations in files that train", _generations_beside_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -105,13 +105,15 @@ class UntrainedModelEvaluated(SourceRule):
             return
         trained = list(trained_bases(module))
         trainings = [route for node in places_of_training(module) for route in routes(module, node)]
-        late = [asked for asked in _generations(module) if _is_late(module, asked, trainings)]
+        late = [
+            one for one in _generations_beside_training(module) if _is_late(module, one, trainings)
+        ]
         if not trained or not late:
             return
-        if all(asked.loads and is_base(module, asked, trained) for asked in late):
+        if all(one.loads and is_base(module, one, trained) for one in late):
             yield self._finding(late[0], trained[0].load)
 
-    def _finding(self, asked: Asked, base: ast.Call) -> Finding:
+    def _finding(self, generation: Asked, base: ast.Call) -> Finding:
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"
@@ -119,15 +121,17 @@ class UntrainedModelEvaluated(SourceRule):
             'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
             " whole weights",
             cases=[
-                case_at(module, asked.node),
-                case_at(module, asked.loads[0]),
+                case_at(module, generation.node),
+                case_at(module, generation.loads[0]),
                 case_at(module, base),
             ],
         )
 
 
-def _is_late(module: Module, asked: Asked, trainings: list[Route]) -> bool:
+def _is_late(module: Module, generation: Asked, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
-        runs_after(late, training) for late in routes(module, asked.node) for training in trainings
+        runs_after(late, training)
+        for late in routes(module, generation.node)
+        for training in trainings
     )

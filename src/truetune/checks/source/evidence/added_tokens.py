@@ -45,7 +45,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
         module: The file.
         without_pad: Leave out what is given as the pad token, which no one has to write.
     """
-    found = []
+    added = []
     for call in module.methods("add_special_tokens", "add_tokens"):
         if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
             continue
@@ -62,15 +62,15 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
             or any(one and one.completed_by_code for one in known)
         ):
             continue
-        found.append(
+        added.append(
             AddedTokens(
                 call,
                 names,
                 _spare_rows(module, call, known, len(has)),
-                bool(has or _certain(known)),
+                bool(has or _is_certain(known)),
             )
         )
-    return found
+    return added
 
 
 def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
@@ -87,7 +87,7 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
     return [name for name in names if isinstance(name, str)]
 
 
-def _certain(known: list[Family | None]) -> bool:
+def _is_certain(known: list[Family | None]) -> bool:
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 

@@ -62,9 +62,9 @@ def narrow_weights_source(module: Module, model: ast.expr, narrow: WeightDtype) 
 
 def _dtypes_given(module: Module, call: Call) -> set[str]:
     """The names or values of a call's arguments among which its dtype stands."""
-    given = list(call.args)
-    given += [call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords]
-    return {module.flow.name(one) or str(module.flow.value(one)) for one in given}
+    arguments = list(call.args)
+    arguments += [call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords]
+    return {module.flow.name(one) or str(module.flow.value(one)) for one in arguments}
 
 
 def _model_inside(call: Call) -> ast.expr | None:

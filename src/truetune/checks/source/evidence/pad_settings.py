@@ -44,7 +44,7 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
                     "pad_token_id",
                 ):
                     if _is_tokenizer(module, target.value):
-                        yield _made(module, node, node.value, target.value)
+                        yield _make_setting(module, node, node.value, target.value)
         elif isinstance(node, ast.Call):
             yield from _of_call(module, node)
 
@@ -68,21 +68,25 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
-            yield _made(module, node, call.args[2], call.args[0])
+            yield _make_setting(module, node, call.args[2], call.args[0])
     elif (
         call.method == "add_special_tokens"
         and call.receiver is not None
         and _is_tokenizer(module, call.receiver)
     ):
-        given = call.argument(0, "special_tokens_dict")
-        entries = module.flow.entries(given)[0] if given is not None else {}
+        tokens = call.argument(0, "special_tokens_dict")
+        entries = module.flow.entries(tokens)[0] if tokens is not None else {}
         if "pad_token" in entries:
-            yield _made(module, node, entries["pad_token"], call.receiver, entries.get("eos_token"))
+            yield _make_setting(
+                module, node, entries["pad_token"], call.receiver, entries.get("eos_token")
+            )
     elif call.named("transformers.*Tokenizer*.from_pretrained") and "pad_token" in call.keywords:
-        yield _made(module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token"))
+        yield _make_setting(
+            module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token")
+        )
 
 
-def _made(
+def _make_setting(
     module: Module,
     node: ast.AST,
     value: ast.expr,

@@ -191,7 +191,7 @@ class RowOrder:
     def _rows_of(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""
         sources: list[ast.AST] = list(
-            self.module.flow.returns.get(_function(self.module, call), ())
+            self.module.flow.returns.get(_enclosing_function(self.module, call), ())
         )
         if sources:
             return sources
@@ -212,8 +212,8 @@ def _reorders_rows(module: Module, call: Call) -> bool:
 def _groups_by_length(module: Module, call: Call) -> bool:
     """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
     trainer = module.flow.made(call.receiver) if call.receiver is not None else None
-    given = trainer.argument(1, "args") if trainer is not None else None
-    arguments = module.flow.made(given) if given is not None else None
+    settings = trainer.argument(1, "args") if trainer is not None else None
+    arguments = module.flow.made(settings) if settings is not None else None
     if trainer is None or arguments is None or "trainer" not in module.flow.kinds(trainer.node):
         return False
     strategy = module.flow.value(arguments.keywords.get("train_sampling_strategy"))
@@ -221,7 +221,7 @@ def _groups_by_length(module: Module, call: Call) -> bool:
     return grouped is True or strategy == "group_by_length"
 
 
-def _function(module: Module, call: Call) -> ast.AST:
+def _enclosing_function(module: Module, call: Call) -> ast.AST:
     function = module.flow.function(call.node.func) if not call.names else None
     return function if function is not None else call.node
 
@@ -238,7 +238,7 @@ def _bare_loop(module: Module, iterated: ast.expr) -> ast.expr:
 
 def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     """Scope and name -> the calls that sort or shuffle the list in place."""
-    found: dict[tuple[object, str], list[ast.Call]] = {}
+    sorts: dict[tuple[object, str], list[ast.Call]] = {}
     calls: Iterator[tuple[ast.Call, ast.expr | None]] = (
         (call.node, call.receiver)
         for call in module.methods("sort", "reverse")
@@ -247,5 +247,5 @@ def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     shuffles = ((call.node, call.argument(0, "x")) for call in module.calls(*SHUFFLES))
     for node, rows in (*calls, *shuffles):
         if isinstance(rows, ast.Name):
-            found.setdefault((module.scopes.home_of(rows), rows.id), []).append(node)
-    return found
+            sorts.setdefault((module.scopes.home_of(rows), rows.id), []).append(node)
+    return sorts

@@ -73,7 +73,7 @@ def other_templates(module: Module) -> Iterator[OtherTemplate]:
         # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
             continue
-        if _serves(use, module):
+        if _serves_trained_model(use, module):
             seen.add(use.file)
             yield OtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
 
@@ -97,15 +97,15 @@ def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
     if len({mark for _, mark in named}) != 1:
         return
-    call, asked = named[0]
+    call, asked_mark = named[0]
     loaded = loaded_names(module) | _of_unsloth(module)
     for training in trainings_beside(module):
         folders = written_folders(training)
         if not any(is_written(name, folders) for name in loaded):
             continue
         form, trained = prompt_form(training), _one_mark(training)
-        if form is not None and trained is not None and trained != asked:
-            yield OtherNamedTemplate(asked, call.node, trained, training, form.node)
+        if form is not None and trained is not None and trained != asked_mark:
+            yield OtherNamedTemplate(asked_mark, call.node, trained, training, form.node)
 
 
 def _one_mark(module: Module) -> str | None:
@@ -116,8 +116,8 @@ def _one_mark(module: Module) -> str | None:
 
 def _of_unsloth(module: Module) -> frozenset[str]:
     """What Unsloth loads: `FastLanguageModel.from_pretrained(model_name=...)`."""
-    given = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
-    return frozenset(text for node in given for text in possible_texts(module, node))
+    names = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
+    return frozenset(text for node in names for text in possible_texts(module, node))
 
 
 def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
@@ -141,8 +141,8 @@ def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
         return frozenset()
     else:
         known = {mark_of_model(name) for name in likely_names(module, None)}
-    found = {mark for mark in known if mark is not None}
-    return frozenset(found) if len(found) == len(known) == 1 else frozenset()
+    marks = {mark for mark in known if mark is not None}
+    return frozenset(marks) if len(marks) == len(known) == 1 else frozenset()
 
 
 def _mark_served(use: WeightUse) -> str | None:
@@ -153,7 +153,7 @@ def _mark_served(use: WeightUse) -> str | None:
     return first_mark(mark) if mark is not None else None
 
 
-def _serves(use: WeightUse, module: Module) -> bool:
+def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     """Is it what this script trained: a folder that it writes, or weights of one's own where no other script trains?"""
     folders = written_folders(module)
     if any(is_written(folder, folders) for folder in use.folders):
@@ -168,16 +168,16 @@ def _files_around(script: Path) -> list[Path]:
     if script.absolute().parent.name.lower() in FOLDERS:
         roots.append(script.parent / "..")
     folders = [place for root in roots for place in (root, *_folders_in(root))]
-    files = (path for folder in dict.fromkeys(folders) for path in _entries(folder))
+    files = (path for folder in dict.fromkeys(folders) for path in _folder_entries(folder))
     serving = (path for path in files if is_modelfile(path) or is_command_file(path))
     return list(islice((path for path in serving if path.is_file()), MAX_FILES))
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_dir() and path.name[0] != "."]
+    return [path for path in _folder_entries(folder) if path.is_dir() and path.name[0] != "."]
 
 
-def _entries(folder: Path) -> list[Path]:
+def _folder_entries(folder: Path) -> list[Path]:
     try:
         return sorted(Path(entry.path) for entry in islice(os.scandir(folder), 300))
     except OSError:

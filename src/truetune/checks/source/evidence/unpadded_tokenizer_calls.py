@@ -99,9 +99,9 @@ def _is_list_of_one(node: ast.expr) -> bool:
     return not isinstance(node.elts[0], ast.Starred)
 
 
-def _is_written_into(module: Module, made: ast.AST) -> bool:
+def _is_written_into(module: Module, holder: ast.AST) -> bool:
     """Does a list get other elements under the name that it is given: `rows[i] = x`, `rows.append(x)`, `rows += x`?"""
-    statement = module.scopes.parent.get(made)
+    statement = module.scopes.parent.get(holder)
     names = (
         {t.id for t in statement.targets if isinstance(t, ast.Name)}
         if isinstance(statement, ast.Assign)

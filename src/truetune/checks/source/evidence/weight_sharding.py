@@ -74,7 +74,7 @@ def sharding_of(module: Module) -> Sharding | None:
 
 def _sharding_of_files(module: Module) -> Sharding | None:
     """What configuration files beside the script say, where all of them shard; else what its words say."""
-    beside = [(path, setup) for path, setup in _beside(module) if setup is not None]
+    beside = [(path, setup) for path, setup in _configs_beside(module) if setup is not None]
     if not beside:
         return _in_words(module)
     if not all(setup.how for _, setup in beside):
@@ -89,7 +89,7 @@ def uses_deepspeed(module: Module) -> bool:
         return True
     if any("deepspeed" in command for command in launches_of(Path(module.path))):
         return True
-    return any(setup is not None and setup.deepspeed for _, setup in _beside(module))
+    return any(setup is not None and setup.deepspeed for _, setup in _configs_beside(module))
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:
@@ -99,7 +99,7 @@ def _in_code(module: Module) -> Iterator[Sharding]:
         if module.flow.value(call.argument(2, "zero_stage")) == 3:
             yield Sharding("ZeRO-3", "DeepSpeedPlugin(zero_stage=3)", certain=True)
     for node in module.nodes(ast.Dict):
-        if _stage(module.flow.value(node)) == 3:
+        if _zero_stage(module.flow.value(node)) == 3:
             yield Sharding("ZeRO-3", "zero_optimization: {stage: 3}", certain=True)
     for call in module.all_calls:
         yield from _in_arguments(module, call)
@@ -111,12 +111,12 @@ def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
     if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.kinds(call.node):
         yield Sharding("FSDP", f'fsdp="{fsdp}"', certain=True)
     for name in ("deepspeed", "config", "hf_ds_config", "config_params"):
-        given = module.flow.value(call.keywords.get(name))
-        if isinstance(given, str) and given.endswith(CONFIGS):
+        value = module.flow.value(call.keywords.get(name))
+        if isinstance(value, str) and value.endswith(CONFIGS):
             for folder in list(Path(module.path).absolute().parents)[:3]:
-                setup = _setup(folder / given)
+                setup = _sharding_config(folder / value)
                 if setup is not None and setup.how:
-                    yield Sharding(setup.how, given, certain=True)
+                    yield Sharding(setup.how, value, certain=True)
 
 
 def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
@@ -146,7 +146,7 @@ def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | Non
         if not word.endswith(CONFIGS):
             continue
         for folder in folders:
-            config = _setup(folder / word)
+            config = _sharding_config(folder / word)
             if config is not None:
                 return config
     return None
@@ -154,8 +154,8 @@ def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | Non
 
 def _name_sharding(text: str) -> str:
     """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
-    found = NAMED.search(text)
-    return "" if found is None else "FSDP" if found["fsdp"] else "ZeRO-3"
+    match = NAMED.search(text)
+    return "" if match is None else "FSDP" if match["fsdp"] else "ZeRO-3"
 
 
 def _in_words(module: Module) -> Sharding | None:
@@ -167,26 +167,28 @@ def _in_words(module: Module) -> Sharding | None:
     return None
 
 
-def _beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
+def _configs_beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
     """The configurations in the script's folder and in folders for them directly below."""
     folder = Path(module.path).absolute().parent
-    below = [folder / name for name in sorted(_names(folder)) if name.lower() in CONFIG_FOLDERS]
+    below = [
+        folder / name for name in sorted(_config_names(folder)) if name.lower() in CONFIG_FOLDERS
+    ]
     count = 0
     for place in (folder, *below):
-        for name in sorted(_names(place)):
+        for name in sorted(_config_names(place)):
             if name.endswith(CONFIGS) and count < MAX_CONFIGS:
                 count += 1
-                yield place / name, _setup(place / name)
+                yield place / name, _sharding_config(place / name)
 
 
-def _names(folder: Path) -> list[str]:
+def _config_names(folder: Path) -> list[str]:
     try:
         return [entry.name for entry in os.scandir(folder)]
     except OSError:
         return []
 
 
-def _setup(path: Path) -> ShardingConfig | None:
+def _sharding_config(path: Path) -> ShardingConfig | None:
     """What a file says; None where it is no configuration of accelerate or DeepSpeed."""
     try:
         stat = path.stat()
@@ -194,11 +196,11 @@ def _setup(path: Path) -> ShardingConfig | None:
         return None
     if stat.st_size > MAX_CONFIG_BYTES:
         return None
-    return _read(str(path), stat.st_mtime_ns)
+    return _read_cached(str(path), stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _read(path: str, _changed: int) -> ShardingConfig | None:
+def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
     """Kept, because every script of a folder asks for the same files."""
     try:
         value = located.read(Path(path)).value
@@ -207,7 +209,7 @@ def _read(path: str, _changed: int) -> ShardingConfig | None:
     if not isinstance(value, dict):
         return None
     if "zero_optimization" in value:
-        return ShardingConfig(True, "ZeRO-3" if _stage(value) == 3 else "")
+        return ShardingConfig(True, "ZeRO-3" if _zero_stage(value) == 3 else "")
     kind = value.get("distributed_type")
     if kind == "FSDP":
         return ShardingConfig(False, "FSDP")
@@ -218,7 +220,7 @@ def _read(path: str, _changed: int) -> ShardingConfig | None:
     return ShardingConfig(False, "") if kind in ("MULTI_GPU", "NO") else None
 
 
-def _stage(value: Any) -> Any:
+def _zero_stage(value: Any) -> Any:
     """The stage that a DeepSpeed configuration sets."""
     zero = value.get("zero_optimization") if isinstance(value, dict) else None
     return zero.get("stage") if isinstance(zero, dict) else None
@@ -235,7 +237,7 @@ def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     for folder in list(path.parents)[:3]:
         if (folder / named).is_file():
             try:
-                return _stage(located.read(folder / named).value)
+                return _zero_stage(located.read(folder / named).value)
             except (TruetuneError, OSError, ValueError):
                 return None
     return None

@@ -74,7 +74,7 @@ def _is_wrapper(module: Module, model: ast.expr) -> bool:
 
 def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
     """The calls that made the object, through `.to(...)`, `.train()` and the like."""
-    found: list[ast.AST] = []
+    objects: list[ast.AST] = []
     waiting = [(model, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -84,8 +84,8 @@ def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
             if call is not None and call.method in SAME and call.receiver and depth < DEPTH:
                 waiting.append((call.receiver, depth + 1))
             else:
-                found.append(node)
-    return found
+                objects.append(node)
+    return objects
 
 
 def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
@@ -101,7 +101,7 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
             named = _target_of_argument(statement.targets[0], number)
             if named is None or ast.unparse(named) == ast.unparse(model):
                 continue
-            if any(made in bare for made in model_objects(module, model)):
+            if any(one in bare for one in model_objects(module, model)):
                 return ast.unparse(named)
     return None
 
