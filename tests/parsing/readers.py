@@ -139,7 +139,7 @@ def _columns(path: Path) -> Any:
 
 
 def _log(path: Path) -> Any:
-    from truetune.logs.read import read_run
+    from truetune.logs.read_run import read_run
 
     return read_run(path)
 
@@ -149,9 +149,9 @@ def _log_of_folder(path: Path) -> Any:
 
 
 def _several(path: Path) -> Any:
-    from truetune.logs.several import refuse_several
+    from truetune.logs.multiple_runs import refuse_multiple_runs
 
-    return refuse_several(path.parent)
+    return refuse_multiple_runs(path.parent)
 
 
 def _lint(path: Path) -> Any:
@@ -247,9 +247,9 @@ def _vocabulary(path: Path) -> Any:
 
     config: Any = Config
     return (
-        model_folder.shapes(config),
+        model_folder.tensor_shapes(config),
         model_folder.sampled_weights(config),
-        model_folder.settings(config),
+        model_folder.model_config(config),
     )
 
 
@@ -291,11 +291,13 @@ def parquet_file(kind: str) -> bytes:
 def events_file() -> bytes:
     import numpy as np
 
-    from truetune.logs.events import crc32c, masked
+    from truetune.logs.tensorboard_events import crc32c_checksums, mask_checksum
 
     def framed(body: bytes) -> bytes:
         def check(data: bytes) -> bytes:
-            return struct.pack("<I", masked(crc32c(np.frombuffer(data, np.uint8)[None])[0]))
+            return struct.pack(
+                "<I", mask_checksum(crc32c_checksums(np.frombuffer(data, np.uint8)[None])[0])
+            )
 
         size = struct.pack("<Q", len(body))
         return size + check(size) + body + check(body)
@@ -393,25 +395,25 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
-        "logs.records": [
+        "logs.record_files": [
             Reader("log.jsonl", b'{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n', _log),
             Reader("metrics.csv", b"step,loss\n1,2.0\n2,1.5\n", _log),
             Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
             Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
         ],
-        "logs.printed": [
+        "logs.printed_records": [
             Reader(
                 "printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log
             )
         ],
         "logs.text_stream": [Reader("nohup.out", CONSOLE, _log)],
-        "logs.cells": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
-        "logs.read": [
+        "logs.notebook_output": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
+        "logs.read_run": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
-        "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
-        "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
-        "logs.wandb_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
+        "logs.multiple_runs": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
+        "logs.tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
+        "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
             Reader("serve.sh", SHELL, _lint),
             Reader(
@@ -489,7 +491,7 @@ OWN = {
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
-    "source.walk": TELLS,
+    "source.find_source_files": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
     "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",

@@ -33,7 +33,7 @@ from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import locate
-from truetune.source.walk import SKIPPED
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import (
@@ -450,7 +450,7 @@ def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], 
     members: list[tuple[Path, tuple[Kind, ...]]] = []
     unread = []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED:
+        if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED_FOLDERS:
             continue
         try:
             kinds = recognise(path)
@@ -481,7 +481,7 @@ def _user_folders(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(islice(folder.iterdir(), MANY))
-        if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED
+        if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED_FOLDERS
     ]
 
 

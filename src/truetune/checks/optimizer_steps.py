@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from truetune.logs.log import RunLog
+from truetune.logs.run_log import RunLog
 
 FEW = 10
 """Steps below which a run can't have learned: a warm-up of 3 to 10 % takes one of them, and AdamW moves each weight by

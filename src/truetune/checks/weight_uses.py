@@ -26,8 +26,7 @@ from truetune.parsing.shell_commands import (
     read_commands,
 )
 from truetune.source.calls import Call
-from truetune.source.module import Module
-from truetune.source.module import read as read_module
+from truetune.source.module import Module, read_module
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.kind import recognise
 from truetune.spec.stacks import read_config

@@ -220,8 +220,8 @@ def _trained(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
         ):
             yield call.node, model
     for call in module.all_calls:
-        if call.args and "optimizer" in module.flow.kinds(call.node):
-            parameters = module.flow.made(call.args[0])
+        if call.args and "optimizer" in module.flow.types(call.node):
+            parameters = module.flow.producing_call(call.args[0])
             if (
                 parameters is not None
                 and parameters.method == "parameters"

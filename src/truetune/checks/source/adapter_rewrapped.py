@@ -85,7 +85,7 @@ class AdapterRewrapped(SourceRule):
             ):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
-            if adapted and all("peft-model" in module.flow.kinds(node) for node in adapted):
+            if adapted and all("peft-model" in module.flow.types(node) for node in adapted):
                 yield self.finding(
                     (
                         "peft_config is given together with a model that has an adapter already"
@@ -108,7 +108,7 @@ class AdapterRewrapped(SourceRule):
 def _certain(module: Module, config: ast.expr) -> bool:
     """Is a config certainly given, and not None on some way?"""
     return all(isinstance(origin.node, ast.Call) for origin in module.flow.origins(config)) and (
-        "lora" in module.flow.kinds(config)
+        "lora" in module.flow.types(config)
     )
 
 

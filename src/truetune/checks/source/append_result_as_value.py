@@ -48,7 +48,7 @@ def _setup_calls(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.all_calls
-        if module.flow.kinds(call.node) & {"lora", "arguments", "trainer"}
+        if module.flow.types(call.node) & {"lora", "arguments", "trainer"}
     )
 
 
@@ -62,7 +62,7 @@ class AppendResultAsValue(SourceRule):
         module = self.subject
         for call in _setup_calls(module):
             for name, given in call.keywords.items():
-                made = module.flow.made(given)
+                made = module.flow.producing_call(given)
                 if made is not None and made.method in CHANGES and made.receiver is not None:
                     if module.flow.function(made.node.func) is None:
                         yield self.finding(

@@ -45,7 +45,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trainings_beside,
     written_folders,
 )
-from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -114,7 +114,7 @@ class Instead(NamedTuple):
 
 def _generating_calls(module: Module) -> Iterator[Call]:
     if asks_a_model(module):
-        yield from generations(module)
+        yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
 
 
@@ -161,7 +161,7 @@ def _new_adapters(module: Module) -> Iterator[Call]:
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
-        if call.receiver is not None and "model" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
     if all(_is_published(name) for name in _names_for_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
@@ -179,7 +179,7 @@ def _names_for_unsloth(module: Module) -> list[str]:
 def _is_published(name: str) -> bool:
     """Is it a model of a hub, which holds no adapter of one's own?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return not is_local and family(name) is not None
+    return not is_local and family_of_model(name) is not None
 
 
 def _load_instead(module: Module, made: Call) -> str:
@@ -197,7 +197,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
         return None
     for call in module.methods("load_adapter"):
         receiver, name = call.receiver, call.argument(1, "adapter_name")
-        if receiver is None or name is None or "peft-model" not in module.flow.kinds(receiver):
+        if receiver is None or name is None or "peft-model" not in module.flow.types(receiver):
             continue
         first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
         given = first.keywords.get("adapter_name") if first is not None else None
@@ -231,7 +231,7 @@ def _engine_without_request(module: Module) -> Instead | None:
 
 def _switched_off(module: Module) -> Instead | None:
     """All answers are made under `disable_adapter()`."""
-    calls = list(generations(module))
+    calls = list(generate_calls(module))
     off = [next(_disabled_around(module, call), None) for call in calls]
     if not calls or off[0] is None or any(one is None for one in off):
         return None
@@ -257,8 +257,8 @@ def _not_strict(module: Module) -> Instead | None:
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
             continue
-        made, state = module.flow.made(call.receiver), call.argument(0, "state_dict")
-        read = module.flow.made(state)
+        made, state = module.flow.producing_call(call.receiver), call.argument(0, "state_dict")
+        read = module.flow.producing_call(state)
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
         if is_adapter and made is not None and made.named(*PLAIN):

@@ -67,7 +67,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
                 continue
             model = given.func.value
-            whole = given.func.attr == "parameters" and "peft-model" not in module.flow.kinds(model)
+            whole = given.func.attr == "parameters" and "peft-model" not in module.flow.types(model)
             small = isinstance(rate, float) and rate < SMALL
             if (
                 whole

@@ -80,6 +80,6 @@ def _restored(module: Module) -> Iterator[ast.AST]:
             given = given.value
         if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
             given = given.func.value if given.func.attr == "get" else given
-        made = module.flow.made(given)
+        made = module.flow.producing_call(given)
         if made is not None:
             yield made.node

@@ -173,7 +173,7 @@ def _is_collective(module: Module, call: Call) -> bool:
     """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*OF_TORCH)
-    kinds = module.flow.kinds(call.receiver)
+    kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
     return ("trainer" in kinds and call.method in OF_TRAINER) or (
@@ -194,7 +194,7 @@ def _gathers_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
-    kinds = module.flow.kinds(call.receiver)
+    kinds = module.flow.types(call.receiver)
     if call.method == "save_model":
         return "trainer" in kinds
     if call.method == "generate":

@@ -74,7 +74,7 @@ def _maps_of_several(module: Module) -> Iterator[Call]:
 def _mapped_models(module: Module) -> Iterator[Call]:
     """Calls that load a model with a device map."""
     for call in module.all_calls:
-        if "device_map" in call.keywords and "model" in module.flow.kinds(call.node):
+        if "device_map" in call.keywords and "model" in module.flow.types(call.node):
             yield call
 
 
@@ -92,7 +92,7 @@ class DeviceMapInADistributedScript(SourceRule):
             (module.text_of(node) for node in signs_of_several_processes(module)), None
         ) or launch_command(module)
         trains = any(
-            {"trainer", "optimizer"} & module.flow.kinds(call.node) for call in module.all_calls
+            {"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls
         )
         if sign is None or not trains or refuses_several_processes(module):
             return

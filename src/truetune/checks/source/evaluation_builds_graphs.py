@@ -94,7 +94,7 @@ def _forwards(module: Module) -> Iterator[ast.Call]:
         return
     for node in module.nodes(ast.Call):
         if isinstance(node.func, ast.Name | ast.Attribute) and _loops(module, node):
-            if "model" in module.flow.kinds(node.func) or _is_of_callback(module, node):
+            if "model" in module.flow.types(node.func) or _is_of_callback(module, node):
                 yield node
 
 
@@ -233,7 +233,7 @@ def _is_second_model(module: Module, node: ast.Call) -> bool:
 
 def _without_moves(module: Module, model: ast.expr) -> Call | None:
     """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
-    made = module.flow.made(model)
+    made = module.flow.producing_call(model)
     while made is not None and made.method in MOVES and isinstance(made.receiver, ast.Call):
         made = module.flow.call(made.receiver)
     return made
@@ -256,7 +256,7 @@ def _trained(module: Module) -> set[ast.AST]:
             if not any(isinstance(node, ast.Call) for node in origins):
                 return set()
             found |= origins
-            made = module.flow.made(read.value)
+            made = module.flow.producing_call(read.value)
             if made is not None and made.args:
                 found |= {origin.node for origin in module.flow.origins(made.args[0])}
     return found

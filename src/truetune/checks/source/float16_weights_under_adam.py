@@ -51,7 +51,7 @@ from truetune.checks.source.evidence.optimized_weight_dtypes import (
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.prepared import freezes_parameters
+from truetune.source.script_preparation import freezes_parameters
 
 SMALLEST = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
@@ -108,4 +108,4 @@ def _models(module: Module, call: Call) -> list[ast.expr]:
         for node in (*ast.walk(params), *nodes)
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters")
     ]
-    return [owner for owner in owners if "peft-model" not in module.flow.kinds(owner)]
+    return [owner for owner in owners if "peft-model" not in module.flow.types(owner)]

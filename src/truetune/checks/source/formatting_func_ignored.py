@@ -120,7 +120,7 @@ def _only_renders(module: Module, function: ast.AST) -> bool:
     nodes = [origin.node for value in returned for origin in module.flow.origins(value)]
     return bool(nodes) and all(
         isinstance(node, ast.Call)
-        and "chat" in module.flow.kinds(node)
+        and "chat" in module.flow.types(node)
         and not module.flow.call(node).keywords.keys() - {"tokenize", "add_generation_prompt"}
         for node in nodes
     )

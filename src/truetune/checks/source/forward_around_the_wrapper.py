@@ -76,7 +76,7 @@ REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\
 
 
 def _is_of_accelerate(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver)
+    return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
 
 def _prepared_without_model(module: Module) -> Iterator[Call]:
@@ -84,7 +84,7 @@ def _prepared_without_model(module: Module) -> Iterator[Call]:
     methods = module.methods("prepare", "prepare_model")
     calls = [call for call in methods if _is_of_accelerate(module, call)]
     arguments = [argument for call in calls for argument in call.node.args]
-    kinds = [module.flow.kinds(argument) for argument in arguments]
+    kinds = [module.flow.types(argument) for argument in arguments]
     if all(kinds) and not any("model" in kind for kind in kinds):
         yield from (call for call in calls if _gets_optimizer(module, call))
 
@@ -92,7 +92,7 @@ def _prepared_without_model(module: Module) -> Iterator[Call]:
 def _gets_optimizer(module: Module, call: Call) -> bool:
     """Is an optimizer among the arguments of a call, all of which are seen?"""
     return not call.open and any(
-        "optimizer" in module.flow.kinds(argument) for argument in call.node.args
+        "optimizer" in module.flow.types(argument) for argument in call.node.args
     )
 
 

@@ -64,7 +64,7 @@ CUTS = re.compile(
 def _gathers(module: Module) -> Iterator[Call]:
     """Calls of an Accelerator that gather what processes have."""
     for call in module.methods("gather", "gather_for_metrics"):
-        if call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
             yield call
 
 

@@ -80,7 +80,7 @@ class KbitPreparationOfPlainWeights(SourceRule):
 def casts_to_float32(module: Module) -> Iterator[tuple[Call, Call]]:
     """The calls that prepare a model of plain weights, and what loads it."""
     for call in module.calls(*PREPARES):
-        loaded = module.flow.made(call.argument(0, "model"))
+        loaded = module.flow.producing_call(call.argument(0, "model"))
         if loaded is not None and _is_plain(module, loaded):
             yield call, loaded
 

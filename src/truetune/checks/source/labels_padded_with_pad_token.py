@@ -49,7 +49,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
@@ -91,5 +91,5 @@ class LabelsPaddedWithPadToken(SourceRule):
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",
                 cases=[case_at(module, node)],
-                fix=fix_of_changes(module, replace(module, filler, "-100")),
+                fix=fix_of_changes(module, replace_expression(module, filler, "-100")),
             )

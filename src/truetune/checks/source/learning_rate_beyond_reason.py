@@ -126,7 +126,7 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
     for node in (part for whole in nodes for part in ast.walk(whole)):
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
-            if "model" in module.flow.kinds(node.value) and not any(
+            if "model" in module.flow.types(node.value) and not any(
                 _is_new(module, one) for one in made
             ):
                 return True

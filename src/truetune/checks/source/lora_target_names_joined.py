@@ -47,7 +47,7 @@ LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_paramet
 
 
 def _configs(module: Module) -> Iterator[Call]:
-    return (call for call in module.all_calls if "lora" in module.flow.kinds(call.node))
+    return (call for call in module.all_calls if "lora" in module.flow.types(call.node))
 
 
 class LoraTargetNamesJoined(SourceRule):

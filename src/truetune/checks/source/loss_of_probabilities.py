@@ -72,7 +72,7 @@ def _losses(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
     yield from (call.node for call in module.calls(*FUNCTIONS))
     for call in module.all_calls:
-        made = module.flow.made(call.node.func)
+        made = module.flow.producing_call(call.node.func)
         if made is not None and made.named(*CLASSES):
             yield call.node
 
@@ -109,9 +109,9 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
         return None
     if _is_softmax(module, node):
         return node
-    model = module.flow.made(node.func)
+    model = module.flow.producing_call(node.func)
     while model is not None and model.method in PLACES and model.receiver is not None:
-        model = module.flow.made(model.receiver)
+        model = module.flow.producing_call(model.receiver)
     owners = [one.node for one in module.flow.origins(model.node.func)] if model is not None else []
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None
@@ -140,7 +140,7 @@ def _is_softmax(module: Module, node: ast.Call) -> bool:
     call = module.flow.call(node)
     if call.named(*SQUASHES):
         return True
-    layer = module.flow.made(node.func)
+    layer = module.flow.producing_call(node.func)
     if layer is not None and layer.named(*LAYERS):
         return True
     return call.method in METHODS and not call.named("torch.*")

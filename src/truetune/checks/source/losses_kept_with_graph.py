@@ -60,12 +60,12 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_losses import (
     backward_of,
     has_graph,
-    is_bounded,
+    is_renewed_or_bounded,
     kept_losses,
     reaches_backward,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -79,7 +79,7 @@ class LossesKeptWithGraph(SourceRule):
         for kept in kept_losses(module):
             if (
                 not has_graph(module, kept)
-                or is_bounded(module, kept)
+                or is_renewed_or_bounded(module, kept)
                 or reaches_backward(module, kept.holder)
             ):
                 continue
@@ -97,7 +97,7 @@ class LossesKeptWithGraph(SourceRule):
                     case_at(module, kept.node),
                     *([case_at(module, backward)] if backward is not None and retains else []),
                 ],
-                fix=fix_of_changes(module, replace(module, kept.value, detached)),
+                fix=fix_of_changes(module, replace_expression(module, kept.value, detached)),
             )
 
 

@@ -54,7 +54,7 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
     schedules_with_length,
 )
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -87,7 +87,9 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     cases=[case_at(module, total), case_at(module, prepared[0])],
                     fix=fix_of_changes(
                         module,
-                        replace(module, total, f"{whole if product else f'({whole})'} * {text}"),
+                        replace_expression(
+                            module, total, f"{whole if product else f'({whole})'} * {text}"
+                        ),
                     ),
                 )
 
@@ -95,13 +97,13 @@ class LrSchedulerSteppedPerProcess(SourceRule):
 def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
     """The accelerator that a schedule is given to, where it steps the schedule for each process."""
     for call in module.methods("prepare", "prepare_scheduler"):
-        if call.receiver is None or "accelerator" not in module.flow.kinds(call.receiver):
+        if call.receiver is None or "accelerator" not in module.flow.types(call.receiver):
             continue
         if not any(
             o.node is schedule.node for argument in call.args for o in module.flow.origins(argument)
         ):
             continue
-        made = module.flow.made(call.receiver)
+        made = module.flow.producing_call(call.receiver)
         if (
             made is not None
             and not made.open
@@ -128,6 +130,6 @@ def _prepared(module: Module, node: ast.expr) -> bool:
         isinstance(o.node, ast.Call)
         and isinstance(o.node.func, ast.Attribute)
         and o.node.func.attr in ("prepare", "prepare_data_loader")
-        and "accelerator" in module.flow.kinds(o.node.func.value)
+        and "accelerator" in module.flow.types(o.node.func.value)
         for o in origins
     )

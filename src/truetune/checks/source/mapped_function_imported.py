@@ -46,11 +46,11 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.names import FLAT
+from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
 LIBRARIES = frozenset(
     (
-        *FLAT,
+        *LIBRARIES_WITH_SHORT_NAMES,
         "torch",
         "numpy",
         "pandas",
@@ -71,7 +71,7 @@ def _mapping_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         if (
             function is not None
             and call.receiver is not None
-            and "dataset" in module.flow.kinds(call.receiver)
+            and "dataset" in module.flow.types(call.receiver)
         ):
             yield call, function
 

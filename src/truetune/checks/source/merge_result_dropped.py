@@ -41,7 +41,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import MERGES
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -67,7 +67,9 @@ class MergeResultDropped(SourceRule):
                 " wrapper",
                 f"write {kept}",
                 cases=[case_at(module, call.node)],
-                fix=fix_of_changes(module, replace(module, call.node, kept)) if simple else None,
+                fix=fix_of_changes(module, replace_expression(module, call.node, kept))
+                if simple
+                else None,
             )
 
 

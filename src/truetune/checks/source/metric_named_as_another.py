@@ -74,7 +74,7 @@ def averaging_calls(module: Module) -> Iterator[Averaged]:
         if average not in AVERAGES:
             continue
         name = ast.unparse(call.node.func)
-        maker = module.flow.made(call.receiver) if call.receiver is not None else None
+        maker = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         whole = f"{name} {ast.unparse(maker.node) if maker is not None else ''}"
         figure = FIGURES.search(whole)
         if figure is not None:

@@ -249,7 +249,9 @@ def _ignored_labels(
     if module.mentions(*OF_ONE_LENGTH):
         return None
     collator_argument = trainer.keywords.get("data_collator") if trainer is not None else None
-    collator = module.flow.made(collator_argument) if collator_argument is not None else None
+    collator = (
+        module.flow.producing_call(collator_argument) if collator_argument is not None else None
+    )
     if collator is not None and collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"

@@ -91,7 +91,7 @@ class ModelLeftInTrainingMode(SourceRule):
 
 def _is_model(module: Module, call: Call) -> bool:
     return (
-        call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+        call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args
     )
 
 
@@ -103,8 +103,8 @@ def _model_source(module: Module, call: Call) -> set[ast.AST]:
 
 def _is_evaluation(module: Module, call: Call) -> bool:
     if call.method == "generate" and call.receiver is not None:
-        return "model" in module.flow.kinds(call.receiver)
-    return "model" in module.flow.kinds(call.node.func) and any(
+        return "model" in module.flow.types(call.receiver)
+    return "model" in module.flow.types(call.node.func) and any(
         isinstance(node, ast.With)
         and any(_is_no_gradient(module, item.context_expr) for item in node.items)
         for node in module.parents(call.node)

@@ -44,7 +44,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes, runs_before
+from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -56,7 +56,7 @@ LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_p
 def _deepspeed_arguments(module: Module) -> Iterator[Call]:
     """Arguments of a trainer that name a DeepSpeed configuration."""
     for call in module.all_calls:
-        if "deepspeed" in call.keywords and "arguments" in module.flow.kinds(call.node):
+        if "deepspeed" in call.keywords and "arguments" in module.flow.types(call.node):
             yield call
 
 
@@ -79,9 +79,9 @@ class ModelMadeBeforeZero3(SourceRule):
         sharding = sharding_of(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
-        argument_routes = routes(module, arguments[0].node)
+        argument_routes = routes_to(module, arguments[0].node)
         for call in module.calls(*LOADS):
-            early = routes(module, call.node)
+            early = routes_to(module, call.node)
             if all(runs_before(module, one, late) for one in early for late in argument_routes):
                 yield self.finding(
                     "every process loads the whole model: it is made before TrainingArguments, from which"

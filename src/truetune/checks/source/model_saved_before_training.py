@@ -56,9 +56,9 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    places_of_training,
-    routes,
+    routes_to,
     runs_before,
+    training_places,
 )
 from truetune.source.module import Module
 
@@ -82,10 +82,10 @@ NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 def _weight_saves(module: Module) -> Iterator[ast.Call]:
     """Calls that may save weights, in a file that trains."""
-    if not any(places_of_training(module)):
+    if not any(training_places(module)):
         return
     for call in module.methods(*SAVES):
-        if call.receiver is not None and not NOT_WEIGHTS & module.flow.kinds(call.receiver):
+        if call.receiver is not None and not NOT_WEIGHTS & module.flow.types(call.receiver):
             yield call.node
     for call in module.calls(*OF_TORCH):
         yield call.node
@@ -99,7 +99,7 @@ class ModelSavedBeforeTraining(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         saves = list(_weight_saves(module))
-        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
         if not saves or not trainings or _saves_by_itself(module):
             return
         if not all(_is_always_before(module, save, trainings) for save in saves):
@@ -124,14 +124,14 @@ def _is_model(module: Module, save: ast.Call) -> bool:
             for node in ast.walk(argument)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         ]
-    return any("model" in module.flow.kinds(part) for part in parts)
+    return any("model" in module.flow.types(part) for part in parts)
 
 
 def _saves_by_itself(module: Module) -> bool:
     """Does a trainer save checkpoints, or may it?"""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         settings = call.argument(1, "args")
-        arguments = module.flow.made(settings) if settings is not None else None
+        arguments = module.flow.producing_call(settings) if settings is not None else None
         strategy = arguments.keywords.get("save_strategy") if arguments is not None else None
         if module.flow.value(strategy) != "no":
             return True
@@ -145,6 +145,6 @@ def _is_always_before(module: Module, save: ast.AST, trainings: list[Route]) -> 
     """
     return all(
         runs_before(module, route, training)
-        for route in routes(module, save)
+        for route in routes_to(module, save)
         for training in trainings
     )

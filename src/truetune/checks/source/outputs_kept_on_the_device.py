@@ -54,7 +54,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -81,7 +81,9 @@ class OutputsKeptOnTheDevice(SourceRule):
                 if whole
                 else f"keep {moved}",
                 cases=[case_at(module, kept.node), case_at(module, kept.forward)],
-                fix=None if whole else fix_of_changes(module, replace(module, kept.value, moved)),
+                fix=None
+                if whole
+                else fix_of_changes(module, replace_expression(module, kept.value, moved)),
             )
 
 

@@ -48,7 +48,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
-from truetune.checks.source.evidence.pad_set_to_eos import pads_that_are_eos, with_repeats
+from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
 from truetune.checks.source.evidence.pad_settings import PADS_SET, PadSetting, changes_for_pad_token
 from truetune.source.edits import Changes
 from truetune.source.module import Module
@@ -65,7 +65,7 @@ class PadEqualsEosLmCollator(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        settings = pads_that_are_eos(module)
+        settings = eos_pad_settings(module)
         masking = maskings_of_pads(module, settings) if settings else []
         reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
         if reached:
@@ -106,5 +106,8 @@ def _changes_of_all(module: Module, settings: list[PadSetting], token: str | Non
 
     Half a fix would leave pad and EOS the same in one branch and say that it was repaired.
     """
-    changes = [changes_for_pad_token(module, one, token) for one in with_repeats(module, settings)]
+    changes = [
+        changes_for_pad_token(module, one, token)
+        for one in with_repeated_settings(module, settings)
+    ]
     return tuple(change for part in changes for change in part) if all(changes) else ()

@@ -75,7 +75,7 @@ class PredictionsAreNotGenerated(SourceRule):
         module = self.subject
         for call in module.calls(*TRAINERS):
             arguments = call.argument(1, "args")
-            settings = module.flow.made(arguments) if arguments is not None else None
+            settings = module.flow.producing_call(arguments) if arguments is not None else None
             functions = functions_in_argument(module, call)
             if settings is None or not functions or not _lacks_generation(module, settings):
                 continue

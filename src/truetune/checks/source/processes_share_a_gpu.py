@@ -118,4 +118,4 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "model" in module.flow.kinds(call.receiver)
+    return call.receiver is not None and "model" in module.flow.types(call.receiver)

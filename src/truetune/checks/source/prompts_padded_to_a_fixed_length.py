@@ -44,15 +44,15 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.generate_inputs import (
-    GENERATIONS,
-    encodings,
-    generations,
-    ids_of,
+    GENERATE_CALLS,
+    encoding_calls,
+    generate_calls,
+    generate_ids,
 )
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 LONG = 1_024
 """Tokens; most prompts of chats and of benchmarks stay below, and at this length pads cost a GPU some tens of
@@ -73,13 +73,13 @@ FIXED_SHAPES = (
 class PromptsPaddedToAFixedLength(SourceRule):
     code = "SRC030"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*FIXED_SHAPES):
             return
-        for call in generations(module):
+        for call in generate_calls(module):
             batch = next(
                 (one for one in _prompt_batches(module, call) if _is_fixed(module, one)), None
             )
@@ -99,11 +99,11 @@ def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     for keyword in call.node.keywords:
         if keyword.arg is None:
-            yield from encodings(module, keyword.value)
-    ids = ids_of(call)
+            yield from encoding_calls(module, keyword.value)
+    ids = generate_ids(call)
     if ids is not None:
         inner = getattr(ids, "value", ids)
-        yield from encodings(module, inner)
+        yield from encoding_calls(module, inner)
 
 
 def _is_fixed(module: Module, batch: Call) -> bool:

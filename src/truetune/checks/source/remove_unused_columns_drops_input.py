@@ -58,9 +58,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.columns_read_by_loss import (
-    FORWARD,
-    read_by_collator,
-    read_by_loss,
+    FORWARD_METHODS,
+    columns_read_by_collator,
+    columns_read_by_loss,
 )
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
@@ -92,8 +92,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls(*READS_ARGUMENTS):
-            settings = module.flow.made(call.argument(1, "args"))
-            model = module.flow.made(call.argument(0, "model"))
+            settings = module.flow.producing_call(call.argument(1, "args"))
+            model = module.flow.producing_call(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
             kept = _label_names_if_columns_removed(module, settings)
@@ -101,11 +101,13 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 continue
             collator = call.argument(2, "data_collator")
             if collator is not None:
-                reader, read = "the collator", read_by_collator(module, collator)
+                reader, read = "the collator", columns_read_by_collator(module, collator)
             else:
-                reader, read = "compute_loss", read_by_loss(module, call)
+                reader, read = "compute_loss", columns_read_by_loss(module, call)
             lost = {
-                key: node for key, node in read.items() if key not in FORWARD and key not in kept
+                key: node
+                for key, node in read.items()
+                if key not in FORWARD_METHODS and key not in kept
             }
             if lost:
                 yield self._finding(reader, lost, settings)

@@ -61,10 +61,16 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import likely_names, plain_name
+from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.responses import REPLACES_TEMPLATE, TRL, UNSLOTH, sets_template, writes
+from truetune.source.response_masking import (
+    TRL_COMPLETION_COLLATOR,
+    UNSLOTH_RESPONSE_MASKING,
+    UNSLOTH_TEMPLATE_CALL,
+    assigns_chat_template,
+    writes_marker_in_own_text,
+)
 
 OPENINGS = (
     (r"(qwen|qwq)", "<|im_start|>assistant\n"),
@@ -106,7 +112,7 @@ class Marker(NamedTuple):
 
 def _response_markers(module: Module) -> Iterator[Marker]:
     """The markers that a script which sets labels encodes or searches for."""
-    by_library = any(True for _ in module.calls(*UNSLOTH, TRL))
+    by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     if not by_library and not module.mentions("-100"):
         return
     for call in module.all_calls:
@@ -163,14 +169,14 @@ def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
 
 def _searched_text(module: Module, call: Call) -> list[ast.expr]:
     """What a call searches for."""
-    if call.named(*UNSLOTH):
+    if call.named(*UNSLOTH_RESPONSE_MASKING):
         part = call.argument(2, "response_part")
-    elif call.named(TRL):
+    elif call.named(TRL_COMPLETION_COLLATOR):
         part = call.argument(0, "response_template")
     elif (
         call.method in SEARCHES
         or call.method in TOKENIZERS
-        or (call.receiver is None and "tokenizer" in module.flow.kinds(call.node.func))
+        or (call.receiver is None and "tokenizer" in module.flow.types(call.node.func))
     ):
         part = call.args[0] if call.args else None
     else:
@@ -185,7 +191,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        names = likely_names(module, None)
+        names = likely_model_names(module, None)
         if not names or not _renders_published_template(module):
             return
         openings = [_opening_of(name) for name in names]
@@ -193,7 +199,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             mark = next(mark for mark in MARKS if mark in marker.text)
             # A model whose opening is not known may write the mark.
             may_be_written = any(opening is None or mark in opening for opening in openings)
-            if may_be_written or writes(module, mark):
+            if may_be_written or writes_marker_in_own_text(module, mark):
                 continue
             yield self.finding(
                 f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
@@ -215,6 +221,6 @@ def _opening_of(name: str) -> str | None:
 
 def _renders_published_template(module: Module) -> bool:
     """Does the program apply a chat template, and put none of its own in the place of the model's?"""
-    if sets_template(module) or any(True for _ in module.calls(REPLACES_TEMPLATE)):
+    if assigns_chat_template(module) or any(True for _ in module.calls(UNSLOTH_TEMPLATE_CALL)):
         return False
     return any(part.mentions("apply_chat_template") for part in module.with_linked)

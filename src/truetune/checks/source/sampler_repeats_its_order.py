@@ -117,7 +117,7 @@ def _reads_loader_of(module: Module, iterated: ast.expr, sampler: ast.AST) -> bo
     for part in ast.walk(iterated):
         if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
             continue
-        loader = module.flow.made(part)
+        loader = module.flow.producing_call(part)
         sampler_argument = loader.argument(3, "sampler") if loader is not None else None
         if sampler_argument is not None and any(
             one.node is sampler for one in module.flow.origins(sampler_argument)

@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.learning_rate_schedules import (
 )
 from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
@@ -187,7 +187,7 @@ class SchedulerLengthMiscounted(SourceRule):
             f" {every_text} batches",
             f"divide its length by {every_text}",
             cases=[case_at(module, total), case_at(module, every)],
-            fix=fix_of_changes(module, replace(module, total, text), safe=False)
+            fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
             if simple
             else None,
         )
@@ -195,7 +195,7 @@ class SchedulerLengthMiscounted(SourceRule):
 
 def _is_length_of(module: Module, length: ast.Call, kind: str) -> bool:
     """Is it the length of such an object?"""
-    return kind in module.flow.kinds(length.args[0])
+    return kind in module.flow.types(length.args[0])
 
 
 def _warmup_steps(call: Call) -> ast.expr | None:

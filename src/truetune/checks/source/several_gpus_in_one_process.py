@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
+from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
@@ -67,8 +67,8 @@ from truetune.checks.source.evidence.single_process_starts import (
     plain_starts,
 )
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 from truetune.spec.stacks.readers import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -120,7 +120,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
-        if not may_fit_one_gpu(module, billions_of(module, load), command_file):
+        if not may_fit_one_gpu(module, billions_of_model(module, load), command_file):
             return
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         name = Path(module.path).name

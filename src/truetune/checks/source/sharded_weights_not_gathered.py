@@ -106,7 +106,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
     def _finding(self, call: Call, sharding: Sharding) -> Finding:
         module = self.subject
-        by_trainer = any("trainer" in module.flow.kinds(one.node) for one in module.all_calls)
+        by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (
             "save with trainer.save_model(), which gathers them"
             if by_trainer
@@ -129,7 +129,7 @@ def _is_inside(module: Module, model: ast.expr) -> bool:
     for origin in module.flow.origins(model):
         node = origin.node
         if isinstance(node, ast.Attribute):
-            is_of_trainer = node.attr == "model" and "trainer" in module.flow.kinds(node.value)
+            is_of_trainer = node.attr == "model" and "trainer" in module.flow.types(node.value)
             if node.attr == "module" or is_of_trainer:
                 return True
         elif isinstance(node, ast.Call):

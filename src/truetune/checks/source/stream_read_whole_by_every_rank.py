@@ -108,7 +108,7 @@ class StreamReadWholeByEveryRank(SourceRule):
             if (
                 streams
                 and rows is not None
-                and "dataset" in module.flow.kinds(rows)
+                and "dataset" in module.flow.types(rows)
                 and call.lacks("sampler")
             ):
                 yield self.finding(

@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import encodings, ids_of
+from truetune.checks.source.evidence.generate_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -68,10 +68,10 @@ def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
     yield from _pairs_of_trainers(module)
     for call in module.all_calls:
         model = call.receiver if call.method == "generate" else call.node.func
-        if model is None or "model" not in module.flow.kinds(model):
+        if model is None or "model" not in module.flow.types(model):
             continue
         for value in _inputs_given(call):
-            for encoded in encodings(module, _without_field(value)):
+            for encoded in encoding_calls(module, _without_field(value)):
                 tokenizer = encoded.receiver or encoded.node.func
                 yield Pair(call, model, tokenizer)
 
@@ -88,7 +88,7 @@ def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
 def _inputs_given(call: Call) -> list[ast.expr]:
     """What a model is called with: `**inputs`, and its ids."""
     starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    ids = ids_of(call)
+    ids = generate_ids(call)
     return starred if ids is None else [*starred, ids]
 
 

@@ -107,7 +107,7 @@ class TokensAddedWithoutResize(SourceRule):
 
 def _loads_model(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
-    if "model" in module.flow.kinds(call.node):
+    if "model" in module.flow.types(call.node):
         return True
     model = call.argument(0, "model") if call.named("trl.*Trainer") else None
     return model is not None and isinstance(module.flow.value(model), str)
@@ -129,7 +129,7 @@ def _has_room(added: AddedTokens, count: int) -> bool:
 
 def _trains_model(module: Module) -> bool:
     calls = (call for part in module.with_linked for call in part.all_calls)
-    return any(not module.flow.kinds(call.node).isdisjoint(TRAIN) for call in calls)
+    return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
 
 
 def _loads_model_to_train(module: Module) -> bool:

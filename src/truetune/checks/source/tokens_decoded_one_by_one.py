@@ -68,7 +68,7 @@ PICKS = ("argmax", "multinomial", "topk")
 def _decodes_in_loop(module: Module) -> Iterator[Call]:
     """Calls of a tokenizer's `decode` in a loop that picks tokens."""
     for call in module.methods("decode"):
-        if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
+        if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
         if loop is not None and any(f".{name}(" in module.text_of(loop) for name in PICKS):

@@ -65,8 +65,8 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
 from truetune.source.calls import Call
-from truetune.source.guards import excused_arguments, possible_names
 from truetune.source.module import Module
+from truetune.source.version_guards import find_guarded_arguments, find_possible_names
 from truetune.spec.run_signs import severity_of_gone
 from truetune.spec.stacks.signatures import GoneArgument, gone_argument
 
@@ -128,14 +128,14 @@ def _class_name(module: Module, call: Call) -> str:
 def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _class_name(module, call).partition(".")
-    of_one_class = len(possible_names(module, call.node.func)) == 1
+    of_one_class = len(find_possible_names(module, call.node.func)) == 1
     if (
         package not in ("trl", "transformers")
         or not of_one_class
         or "experimental" in module.text_of(call.node.func)
     ):
         return
-    excused = excused_arguments(module, call)
+    excused = find_guarded_arguments(module, call)
     for name in call.keywords:
         gone = gone_argument(package, trainer, name) if name not in excused else None
         if gone is not None and module.pins.age(package, *gone.taken) != "older":

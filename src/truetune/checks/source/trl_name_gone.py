@@ -48,9 +48,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.source.edits import Changes, insert_before, replace
-from truetune.source.guards import is_conditional
+from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
+from truetune.source.version_guards import is_behind_version_check
 from truetune.spec.run_signs import severity_of_gone
 from truetune.spec.stacks.signatures import GoneName, gone_name
 
@@ -141,7 +141,10 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Cha
     lines = [
         f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports
     ]
-    return (*insert_before(module, statement, *lines[:-1]), *replace(module, statement, lines[-1]))
+    return (
+        *insert_before(module, statement, *lines[:-1]),
+        *replace_expression(module, statement, lines[-1]),
+    )
 
 
 def _name_advice(name: str, gone: GoneName) -> str:
@@ -160,4 +163,4 @@ def _is_tried(module: Module, use: Use) -> bool:
         and use.statement is not None
     ):
         return True
-    return is_conditional(module, node)
+    return is_behind_version_check(module, node)

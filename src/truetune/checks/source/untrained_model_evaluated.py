@@ -57,11 +57,16 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    places_of_training,
-    routes,
+    routes_to,
     runs_after,
+    training_places,
 )
-from truetune.checks.source.evidence.loaded_models import Asked, asked_by, is_base, trained_bases
+from truetune.checks.source.evidence.loaded_models import (
+    AskedModel,
+    asked_model,
+    is_second_load_of_base,
+    trained_models,
+)
 from truetune.source.module import Module
 
 TAKES_UP = (
@@ -81,17 +86,17 @@ TAKES_UP = (
 """Signs that trained weights are put into a model that was loaded by the base's name"""
 
 
-def _generations_beside_training(module: Module) -> Iterator[Asked]:
+def _generations_beside_training(module: Module) -> Iterator[AskedModel]:
     """Calls that generate text in a file that trains."""
-    if not any(places_of_training(module)):
+    if not any(training_places(module)):
         return
     for call in module.methods("generate", "chat"):
         if call.receiver is not None:
-            yield asked_by(module, call.node, call.receiver)
+            yield asked_model(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
-        maker = module.flow.made(node.func)
+        maker = module.flow.producing_call(node.func)
         if maker is not None and maker.named("transformers.pipeline"):
-            yield asked_by(module, node, node.func)
+            yield asked_model(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):
@@ -103,17 +108,17 @@ class UntrainedModelEvaluated(SourceRule):
         module = self.subject
         if module.mentions(*TAKES_UP):
             return
-        trained = list(trained_bases(module))
-        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        trained = list(trained_models(module))
+        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
         late = [
             one for one in _generations_beside_training(module) if _is_late(module, one, trainings)
         ]
         if not trained or not late:
             return
-        if all(one.loads and is_base(module, one, trained) for one in late):
+        if all(one.loads and is_second_load_of_base(module, one, trained) for one in late):
             yield self._finding(late[0], trained[0].load)
 
-    def _finding(self, generation: Asked, base: ast.Call) -> Finding:
+    def _finding(self, generation: AskedModel, base: ast.Call) -> Finding:
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"
@@ -128,10 +133,10 @@ class UntrainedModelEvaluated(SourceRule):
         )
 
 
-def _is_late(module: Module, generation: Asked, trainings: list[Route]) -> bool:
+def _is_late(module: Module, generation: AskedModel, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
         runs_after(late, training)
-        for late in routes(module, generation.node)
+        for late in routes_to(module, generation.node)
         for training in trainings
     )

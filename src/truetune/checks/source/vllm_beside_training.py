@@ -86,7 +86,7 @@ def _engines_beside_training(module: Module) -> Iterator[Call]:
 
 
 def _is_trainer(module: Module, call: Call) -> bool:
-    return "trainer" in module.flow.kinds(call.receiver)
+    return "trainer" in module.flow.types(call.receiver)
 
 
 class VllmBesideTraining(SourceRule):

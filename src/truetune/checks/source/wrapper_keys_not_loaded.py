@@ -116,7 +116,7 @@ class WrapperKeysNotLoaded(SourceRule):
 def _loaded_names(module: Module, load: Call) -> list[str]:
     """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
     state = load.argument(0, "state_dict")
-    maker = module.flow.made(state) if state is not None else None
+    maker = module.flow.producing_call(state) if state is not None else None
     if maker is None or not maker.named("torch.load") or load.receiver is None:
         return []
     if _prefix_of(module, load.receiver) is not None:
@@ -135,7 +135,7 @@ def _saved_states(module: Module) -> Iterator[Saved]:
 def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
     """The states that a file saves from wrappers, under names of which something is known."""
     for call in module.calls("torch.save"):
-        state = module.flow.made(call.argument(0, "obj"))
+        state = module.flow.producing_call(call.argument(0, "obj"))
         if state is None or state.method != "state_dict" or state.receiver is None:
             continue
         prefix, name = (

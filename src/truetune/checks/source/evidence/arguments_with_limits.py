@@ -19,9 +19,9 @@ from truetune.checks.value_limits import (
     parse_limit_number,
 )
 from truetune.source.calls import Call
-from truetune.source.config import configs_of_source
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
+from truetune.source.script_configs import extract_configs
 
 OPTIMIZERS = tuple(
     f"{home}.*{name}*"
@@ -37,10 +37,19 @@ SAMPLERS = (
 )
 PIPELINES = ("transformers.pipeline", "transformers.TextGenerationPipeline")
 GENERATES = (
-    "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p",
-    "min_p", "min_new_tokens", "min_tokens", "ignore_eos", "do_sample",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "temperature",
+    "top_p",
+    "min_p",
+    "min_new_tokens",
+    "min_tokens",
+    "ignore_eos",
+    "do_sample",
     "num_beams",
-)  # fmt: skip
+)
 SAME = {"min_tokens": "min_new_tokens"}
 """vLLM's name -> that of transformers"""
 STRUCTURED = re.compile(
@@ -79,7 +88,7 @@ def training_calls(module: Module) -> Iterator[NamedCall]:
         )
     adapters = list(module.calls(*ADAPTERS))
     is_in_settings = len(adapters) == 1 and adapters[0].named("peft.LoraConfig")
-    if is_in_settings and configs_of_source(module):
+    if is_in_settings and extract_configs(module):
         return
     for call in adapters:
         yield _adapter_call(module, call)
@@ -97,7 +106,7 @@ def generating_calls(module: Module) -> Iterator[NamedCall]:
     calls += [
         call
         for call in module.methods("generate")
-        if call.receiver is not None and "model" in module.flow.kinds(call.receiver)
+        if call.receiver is not None and "model" in module.flow.types(call.receiver)
     ]
     for call in calls:
         nodes = {

@@ -19,7 +19,7 @@ def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     for call in module.methods("step"):
         # `optimizer.step()` has it before the dot, `scaler.step(optimizer)` as its argument.
         for candidate in (call.receiver, *call.args[:1]):
-            if candidate is not None and "optimizer" in module.flow.kinds(candidate):
+            if candidate is not None and "optimizer" in module.flow.types(candidate):
                 yield call, candidate
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from truetune.checks.findings import Case, Edit, Fix
-from truetune.source.edits import Changes, in_file
+from truetune.source.edits import Changes, to_file_positions
 from truetune.source.module import Module
 
 MAX_CODE_CHARACTERS = 100
@@ -26,5 +26,5 @@ def case_at(module: Module, node: ast.AST, text: str = "") -> Case:
 
 def fix_of_changes(module: Module, changes: Changes, *, safe: bool = True) -> Fix | None:
     """A fix that makes these changes; None where there are none."""
-    edits = tuple(Edit(*change) for change in in_file(module, changes))
+    edits = tuple(Edit(*change) for change in to_file_positions(module, changes))
     return Fix(module.path, edits, safe) if edits else None

@@ -20,7 +20,7 @@ def returns_dictionary(module: Module, call: Call) -> bool:
         call.lacks("return_dict") and (tokenize is None or module.flow.value(tokenize) is True)
     ):
         return False
-    return "tokenizer" in module.flow.kinds(
+    return "tokenizer" in module.flow.types(
         call.receiver
     )  # a processor's gives text unless it is told otherwise
 

@@ -17,13 +17,13 @@ def function_around(module: Module, node: ast.AST) -> ast.AST:
     return next(functions, module.tree)
 
 
-def evaluates_alone(module: Module) -> bool:
+def only_evaluates(module: Module) -> bool:
     """Is a model evaluated, and nothing trained, or saved for a training?"""
     trains = any(
         module.methods("backward", "fit", "save_to_disk", "to_json", "to_parquet", "push_to_hub")
     )
     trains = trains or any(
-        "trainer" in module.flow.kinds(call.receiver) for call in module.methods("train")
+        "trainer" in module.flow.types(call.receiver) for call in module.methods("train")
     )
     evaluates = any(module.methods("evaluate", "predict", "generate", "eval"))
     return evaluates and not trains and not any(module.calls("torch.optim.*"))

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from truetune.source.flow import Origin
-from truetune.source.kinds import SAME
+from truetune.source.data_flow import Origin
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
 REFERENCE = re.compile(r"(^|[_.])ref(erence)?s?(_|$|\d)|^ref(?!ine|resh|use)|reference", re.I)
@@ -40,13 +40,13 @@ class ModelUse:
 def model_uses(module: Module) -> Iterator[ModelUse]:
     """The calls that run a model, or give one to a function."""
     for call in module.nodes(ast.Call):
-        if "model" in module.flow.kinds(call.func):
+        if "model" in module.flow.types(call.func):
             yield _make_use(module, call, call.func, "")
             continue
         if module.flow.name(call.func) is not None:
             continue
         for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(argument, ast.Name | ast.Attribute) and "model" in module.flow.kinds(
+            if isinstance(argument, ast.Name | ast.Attribute) and "model" in module.flow.types(
                 argument
             ):
                 yield _make_use(module, call, argument, ast.unparse(call.func))
@@ -119,4 +119,8 @@ def _wrapped_model(module: Module, node: ast.AST) -> ast.expr | None:
     call = module.flow.call(node)
     if call.named(*WRAPPERS):
         return call.argument(0, "model")
-    return call.receiver if call.method in SAME and call.receiver is not None else None
+    return (
+        call.receiver
+        if call.method in MEMBERS_GIVING_THE_OBJECT and call.receiver is not None
+        else None
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 Side = Literal["predictions", "labels"]
@@ -17,10 +17,30 @@ ATTRIBUTES: dict[str, Side] = {"predictions": "predictions", "label_ids": "label
 """Attributes of transformers' `EvalPrediction`"""
 OF_PAIR: tuple[Side, Side] = ("predictions", "labels")
 """An `EvalPrediction` that is taken apart gives these two, in this order"""
-SAME_PLACES = frozenset({
-    "argmax", "reshape", "flatten", "view", "ravel", "astype", "cpu", "numpy", "detach", "to", "long", "int",
-    "tolist", "squeeze", "copy", "clone", "masked_select", "item", "float", "bool",
-})  # fmt: skip
+SAME_PLACES = frozenset(
+    {
+        "argmax",
+        "reshape",
+        "flatten",
+        "view",
+        "ravel",
+        "astype",
+        "cpu",
+        "numpy",
+        "detach",
+        "to",
+        "long",
+        "int",
+        "tolist",
+        "squeeze",
+        "copy",
+        "clone",
+        "masked_select",
+        "item",
+        "float",
+        "bool",
+    }
+)
 """Methods after which a token stands where it stood, or all tokens of both sides moved alike"""
 FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
 """`np.argmax(x)`, `np.array(x)`, `torch.from_numpy(x)`: the side of the first argument"""
@@ -74,7 +94,7 @@ def _compared_expressions(module: Module, node: ast.AST) -> tuple[ast.expr, ...]
 def _is_torchmetric(module: Module, call: Call) -> bool:
     """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
     owner = call.receiver if call.method in ("update", "forward") else call.node.func
-    maker = module.flow.made(owner) if owner is not None else None
+    maker = module.flow.producing_call(owner) if owner is not None else None
     return maker is not None and maker.named("torchmetrics.*")
 
 
@@ -114,7 +134,7 @@ def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
 def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
     is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
-    if not is_self and "model" not in module.flow.kinds(call.func):
+    if not is_self and "model" not in module.flow.types(call.func):
         return
     for keyword in call.keywords:
         labels_text = ast.unparse(keyword.value)

@@ -73,7 +73,7 @@ def _spreads_load(module: Module, call: Call) -> bool:
     """Does a call load a model, and spread it over the GPUs whatever their number?"""
     if "device_map" not in call.keywords or "max_memory" in call.keywords or call.open:
         return False
-    if "model" not in module.flow.kinds(call.node) or is_under_process_count(module, call.node):
+    if "model" not in module.flow.types(call.node) or is_under_process_count(module, call.node):
         return False
     texts = possible_texts(module, call.keywords["device_map"])
     return bool(texts) and all(text in SPREADING_DEVICE_MAPS for text in texts)

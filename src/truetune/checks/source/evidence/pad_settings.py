@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from truetune.checks.code_places import CodePlaces
-from truetune.source.edits import Changes, insert_after, replace
+from truetune.source.edits import Changes, insert_after, replace_expression
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
 
@@ -145,7 +145,7 @@ def is_of_tokenizer(
 
 
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
-    if module.flow.kinds(node) & {"tokenizer", "processor"}:
+    if module.flow.types(node) & {"tokenizer", "processor"}:
         return True
     last = (
         node.id
@@ -154,7 +154,7 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute)
         else ""
     )
-    return not module.flow.kinds(node) and last in ("tokenizer", "tok", "processing_class")
+    return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
 
 
 def _is_eos(module: Module, value: ast.expr) -> bool:
@@ -174,12 +174,12 @@ def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None
     if _sets_id(module, setting):
         if setting.tokenizer is None:
             return ()
-        return replace(
+        return replace_expression(
             module,
             setting.value,
             f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")',
         )
-    return replace(module, setting.value, f'"{token}"')
+    return replace_expression(module, setting.value, f'"{token}"')
 
 
 def _sets_id(module: Module, setting: PadSetting) -> bool:
@@ -215,7 +215,7 @@ def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     if not added:
         return ()
     token = f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
-    return (*replace(module, node, token), *added)
+    return (*replace_expression(module, node, token), *added)
 
 
 def _models_loaded_beside(module: Module, setting: PadSetting) -> Iterator[ast.Assign]:
@@ -226,7 +226,7 @@ def _models_loaded_beside(module: Module, setting: PadSetting) -> Iterator[ast.A
         is_load = module.flow.call(node.value).named(
             "transformers.*.from_pretrained", "transformers.*.from_config"
         )
-        is_model = is_load and "model" in module.flow.kinds(node.value)
+        is_model = is_load and "model" in module.flow.types(node.value)
         if is_model and module.scopes.of[node] is setting.scope:
             yield node
 

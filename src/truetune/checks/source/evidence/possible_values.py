@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.source.flow import Origin
+from truetune.source.constant_values import default_of_parameter
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
-from truetune.source.values import default
 
 Constant = str | int | float
 ENVIRONMENT = ("os.environ.get", "os.getenv")
@@ -89,7 +89,9 @@ def _list_elements(module: Module, origin: Origin) -> Iterator[Constant]:
 
 def _parameter_default(module: Module, parameter: ast.arg) -> ast.expr | None:
     signature = module.scopes.parent.get(parameter)
-    return default(signature, parameter) if isinstance(signature, ast.arguments) else None
+    return (
+        default_of_parameter(signature, parameter) if isinstance(signature, ast.arguments) else None
+    )
 
 
 def _of_option(module: Module, name: str) -> Iterator[Constant]:

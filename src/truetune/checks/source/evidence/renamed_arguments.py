@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from truetune.source.calls import Call
-from truetune.source.edits import Change, Changes, replace
+from truetune.source.edits import Change, Changes, replace_expression
 from truetune.source.module import Module
 from truetune.spec.stacks.signatures import GoneArgument
 
@@ -47,4 +47,8 @@ def _renamed_key(module: Module, value: ast.AST, gone: GoneArgument) -> Changes:
         key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is value), None)
     elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
         key = parent.targets[0].slice
-    return replace(module, key, f'"{gone.renamed}"') if isinstance(key, ast.Constant) else ()
+    return (
+        replace_expression(module, key, f'"{gone.renamed}"')
+        if isinstance(key, ast.Constant)
+        else ()
+    )

@@ -37,10 +37,27 @@ OF_FRAMES = frozenset(("sort_values",))
 """Of pandas; `sample(frac=1)` shuffles as well"""
 DEPTH = 14
 """Names, calls and loops that one order is followed through"""
-READS = frozenset((
-    "open", "load", "loads", "load_dataset", "load_from_disk", "read_csv", "read_json", "read_parquet", "read_table",
-    "read_jsonl", "read_text", "readlines", "splitlines", "from_list", "from_dict", "from_pandas", "range",
-))  # fmt: skip
+READS = frozenset(
+    (
+        "open",
+        "load",
+        "loads",
+        "load_dataset",
+        "load_from_disk",
+        "read_csv",
+        "read_json",
+        "read_parquet",
+        "read_table",
+        "read_jsonl",
+        "read_text",
+        "readlines",
+        "splitlines",
+        "from_list",
+        "from_dict",
+        "from_pandas",
+        "range",
+    )
+)
 """Functions that read rows, by the last part of their name"""
 READS_FROM = ("_rows", "_data", "_dataset", "_examples")
 """How functions of one's own are called that read rows, where their bodies are not in the file"""
@@ -205,16 +222,16 @@ class RowOrder:
 def _reorders_rows(module: Module, call: Call) -> bool:
     """Does a method give the rows of a data set or a frame in another order?"""
     if call.method in OF_DATASETS:
-        return "dataset" in module.flow.kinds(call.receiver)
+        return "dataset" in module.flow.types(call.receiver)
     return call.method in OF_FRAMES or (call.method == "sample" and "frac" in call.keywords)
 
 
 def _groups_by_length(module: Module, call: Call) -> bool:
     """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
-    trainer = module.flow.made(call.receiver) if call.receiver is not None else None
+    trainer = module.flow.producing_call(call.receiver) if call.receiver is not None else None
     settings = trainer.argument(1, "args") if trainer is not None else None
-    arguments = module.flow.made(settings) if settings is not None else None
-    if trainer is None or arguments is None or "trainer" not in module.flow.kinds(trainer.node):
+    arguments = module.flow.producing_call(settings) if settings is not None else None
+    if trainer is None or arguments is None or "trainer" not in module.flow.types(trainer.node):
         return False
     strategy = module.flow.value(arguments.keywords.get("train_sampling_strategy"))
     grouped = module.flow.value(arguments.keywords.get("group_by_length"))

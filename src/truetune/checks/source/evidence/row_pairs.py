@@ -65,7 +65,7 @@ def is_generated(module: Module, pair: Pair) -> bool:
 def _generates_here(module: Module, part: ast.AST) -> bool:
     """Is this node a call that generates, or the name of a function with one?"""
     if isinstance(part, ast.Call):
-        maker = module.flow.made(part.func)
+        maker = module.flow.producing_call(part.func)
         is_pipeline = maker is not None and maker.named("transformers.pipeline")
         return is_pipeline or module.flow.call(part).method in GENERATES
     function = module.flow.function(part) if isinstance(part, ast.Name) else None

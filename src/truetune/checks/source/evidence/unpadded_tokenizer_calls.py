@@ -6,7 +6,7 @@ import ast
 import re
 
 from truetune.source.calls import Call
-from truetune.source.flow import Origin
+from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
 TEXT_METHODS = frozenset(

@@ -108,7 +108,7 @@ def _in_code(module: Module) -> Iterator[Sharding]:
 def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
     """`TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`, `deepspeed.initialize(config="ds.json")`"""
     fsdp = module.flow.value(call.keywords.get("fsdp"))
-    if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.kinds(call.node):
+    if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.types(call.node):
         yield Sharding("FSDP", f'fsdp="{fsdp}"', certain=True)
     for name in ("deepspeed", "config", "hf_ds_config", "config_params"):
         value = module.flow.value(call.keywords.get(name))

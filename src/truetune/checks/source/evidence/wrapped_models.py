@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
-from truetune.source.kinds import SAME
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
 WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel")
@@ -21,8 +21,8 @@ def wrapped_models(module: Module) -> Iterator[ast.expr]:
         if (model := call.argument(0, "module")) is not None:
             yield model
     for call in module.methods("prepare", "prepare_model"):
-        if call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver):
-            yield from (part for part in call.args if "model" in module.flow.kinds(part))
+        if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
+            yield from (part for part in call.args if "model" in module.flow.types(part))
 
 
 def called_inside(module: Module, forward: ast.Call, bare: list[ast.AST]) -> str | None:
@@ -65,7 +65,7 @@ def _is_wrapper(module: Module, model: ast.expr) -> bool:
         of_accelerate = (
             call.method in ("prepare", "prepare_model")
             and call.receiver is not None
-            and "accelerator" in module.flow.kinds(call.receiver)
+            and "accelerator" in module.flow.types(call.receiver)
         )
         if of_accelerate:
             return not uses_deepspeed(module)
@@ -81,7 +81,12 @@ def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
         for origin in module.flow.origins(part):
             node = origin.node
             call = module.flow.call(node) if isinstance(node, ast.Call) else None
-            if call is not None and call.method in SAME and call.receiver and depth < DEPTH:
+            if (
+                call is not None
+                and call.method in MEMBERS_GIVING_THE_OBJECT
+                and call.receiver
+                and depth < DEPTH
+            ):
                 waiting.append((call.receiver, depth + 1))
             else:
                 objects.append(node)
