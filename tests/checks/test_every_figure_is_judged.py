@@ -15,7 +15,7 @@ from truetune.checks.catalogue import rules
 ROOT = Path(truetune.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "verdicts.md"
 WRITERS = {
-    "checks/diagnose_log.py": ("_log_facts", "_facts_of_training", "_facts_of_steps"),
+    "checks/diagnose_log.py": ("_log_facts",),
     "checks/inspect_checkpoint.py": ("checkpoint_facts",),
     "checks/check_environment.py": ("_environment_facts",),
     "checks/judge_answers.py": ("answer_report",),
