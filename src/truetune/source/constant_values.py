@@ -270,9 +270,9 @@ def _add_writes_in_other_scopes(
     """
     by_name, whole = dict(first.by_name), first.whole
     for write in _collect_writes_by_literal(flow).get(literal, ()):
-        more, known = _entries_written_by(flow, write)
+        more, is_whole = _entries_written_by(flow, write)
         by_name.update(more)
-        whole = whole and known
+        whole = whole and is_whole
     return DictEntries(by_name, whole)
 
 

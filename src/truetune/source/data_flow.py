@@ -231,24 +231,24 @@ class DataFlow:
         Where more than MAX_ORIGINS or MAX_BRANCHES are found, the expression that was cut is an origin too, so no rule
         takes the others for all.
         """
-        found: dict[Origin, None] = {}
+        origins: dict[Origin, None] = {}
         seen = {start}
         waiting = [(start, 0)]
-        while waiting and len(found) < MAX_ORIGINS:
+        while waiting and len(origins) < MAX_ORIGINS:
             origin, depth = waiting.pop()
             steps = self._step(origin) if depth < MAX_STEPS else iter((origin,))
             next_ones = list(islice(steps, MAX_BRANCHES + 1))
             if len(next_ones) > MAX_BRANCHES:
-                found[origin] = None
+                origins[origin] = None
             for following in reversed(next_ones[:MAX_BRANCHES]):
                 if following == origin:
-                    found[origin] = None
+                    origins[origin] = None
                 elif following not in seen:
                     seen.add(following)
                     waiting.append((following, depth + 1))
         if waiting:
-            found[start] = None
-        return tuple(found) or (start,)
+            origins[start] = None
+        return tuple(origins) or (start,)
 
     def calls_passed(self, node: ast.AST) -> frozenset[ast.Call]:
         """The calls of functions of the files whose results an expression may be, on the way to its origins.
@@ -388,11 +388,11 @@ class DataFlow:
     @cached_property
     def returns(self) -> dict[ast.AST, list[ast.expr]]:
         """What the `return` statements of each function return; generators and properties are no different."""
-        found: dict[ast.AST, list[ast.expr]] = {}
+        returned_by: dict[ast.AST, list[ast.expr]] = {}
         for node in self.scopes.order:
             if isinstance(node, ast.Return) and node.value is not None:
-                found.setdefault(self.scopes.of[node].node, []).append(node.value)
-        return found
+                returned_by.setdefault(self.scopes.of[node].node, []).append(node.value)
+        return returned_by
 
     def arguments_given(self, parameter: ast.arg) -> list[ast.expr]:
         """What calls in the file give for a parameter; its default where no call gives one."""
@@ -409,13 +409,13 @@ class DataFlow:
             return []
         function = self.scopes.parent[arguments]
         position = self._position_in_call(function, arguments, parameter)
-        given: list[ast.expr] = []
+        values: list[ast.expr] = []
         for call in self.calls_of(function):
             value = _find_argument(call, position, parameter.arg)
             if value is not None:
-                given.append(value)
-        if given:
-            return given
+                values.append(value)
+        if values:
+            return values
         default = constant_values.default_of_parameter(arguments, parameter)
         return [] if default is None else [default]
 
@@ -433,11 +433,11 @@ class DataFlow:
     def calls_of(self, function: ast.AST) -> list[ast.Call]:
         """The calls, in any file, that may be of this function, or that make one of this class."""
         certain, by_attribute = self._call_sites
-        found = certain.get(function, [])
+        sites = certain.get(function, [])
         scope = self.scopes.of[function]
         if isinstance(scope.node, ast.ClassDef):
-            return found + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
-        return found
+            return sites + by_attribute.get((scope.of_file, getattr(function, "name", "")), [])
+        return sites
 
     @cached_property
     def _call_sites(

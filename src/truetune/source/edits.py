@@ -51,9 +51,9 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
 
     Nothing where it comes from a `**` dictionary, or where a generator stands alone in the call.
     """
-    given = next((k for k in call.node.keywords if k.arg == name), None)
-    if given is not None:
-        return replace_expression(module, given.value, text)
+    keyword = next((k for k in call.node.keywords if k.arg == name), None)
+    if keyword is not None:
+        return replace_expression(module, keyword.value, text)
     return () if name in call.keywords else insert_argument(module, call.node, f"{name}={text}")
 
 
@@ -198,16 +198,16 @@ def to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
     if not module.cells:
         return tuple(changes)
     ascii_only = module.file_text.isascii()
-    found = []
+    in_file = []
     for change in changes:
         cell = notebook.find_cell(module.cells, change.start)
         start, end = (
             cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end)
         )
-        found.append(
+        in_file.append(
             Change(start, end, notebook.encode_for_cell(cell, change.text, ascii_only=ascii_only))
         )
-    return tuple(found)
+    return tuple(in_file)
 
 
 def apply_changes(text: str, changes: Iterable[Change]) -> str:

@@ -62,13 +62,13 @@ class ImportSearch:
     @cached_property
     def _folders(self) -> frozenset[str]:
         """The folders that hold files, and those around them."""
-        found: set[str] = set()
+        folders: set[str] = set()
         for path in self._paths:
             folder = os.path.dirname(path)
-            while folder not in found:
-                found.add(folder)
+            while folder not in folders:
+                folders.add(folder)
                 folder = os.path.dirname(folder)
-        return frozenset(found)
+        return frozenset(folders)
 
     @cached_property
     def _names(self) -> frozenset[str]:
@@ -110,9 +110,9 @@ class ImportSearch:
         """The file of `import parts`: in the importer's folder and its `src`, then in those around it."""
         while True:
             for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
-                found = self._in(base, parts, least=1)
-                if found is not None:
-                    return found
+                file = self._in(base, parts, least=1)
+                if file is not None:
+                    return file
             # Above what the user named, only the folders of a package are searched: its absolute imports begin at the
             # folder around the package, and any other file up there is none of this project.
             outer = os.path.dirname(folder)

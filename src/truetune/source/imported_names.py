@@ -63,13 +63,13 @@ class ImportedNames:
         if key in self._known or depth > MAX_REEXPORTS:
             return self._known.get(key, ())
         self._known[key] = ()  # a cycle of imports ends here
-        found = self._found(importer, level, parts)
-        if found is not None:
-            scope, used = found
+        target = self._find_target(importer, level, parts)
+        if target is not None:
+            scope, used = target
             self._known[key] = self._in_file(scope, parts[used:], depth)
         return self._known[key]
 
-    def _found(
+    def _find_target(
         self, importer: Scope, level: int, parts: tuple[str, ...]
     ) -> tuple[Scope, int] | None:
         """The file that a dotted name means, and how many parts of the name are used for it.
@@ -77,16 +77,16 @@ class ImportedNames:
         A name that a package binds goes before its module of the same name (`from .load import load`).
         """
         path = self._paths[importer]
-        found = self._imports.find(path, level, parts)
-        if found is None or found.path not in self._files:
+        target = self._imports.find(path, level, parts)
+        if target is None or target.path not in self._files:
             return None
-        package = self._imports.find(path, level, parts[: found.used - 1]) if found.used else None
-        if package is not None and package.used == found.used - 1 and package.path in self._files:
+        package = self._imports.find(path, level, parts[: target.used - 1]) if target.used else None
+        if package is not None and package.used == target.used - 1 and package.path in self._files:
             scope = self._files[package.path]
             # The importer itself may be that package, on its way to bind the name: then its module is meant.
             if scope is not importer and self._scopes.at_end_of_file(scope, parts[package.used]):
                 return scope, package.used
-        return self._files[found.path], found.used
+        return self._files[target.path], target.used
 
     def _in_file(
         self, scope: Scope, parts: tuple[str, ...], depth: int
@@ -122,9 +122,9 @@ class ImportedNames:
             return ()
         for star in reversed(scope.stars):
             module = tuple(star.module.split(".")) if star.module else ()
-            found = self._follow(scope, star.level, (*module, *parts), depth + 1)
-            if found:
-                return found
+            links = self._follow(scope, star.level, (*module, *parts), depth + 1)
+            if links:
+                return links
         return ()
 
 

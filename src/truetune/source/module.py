@@ -131,16 +131,16 @@ class Module:
     @cached_property
     def _additions(self) -> dict[tuple[Scope, str], list[ast.expr]]:
         """Scope and name -> what is added to it; made once, for `additions_to`."""
-        found: dict[tuple[Scope, str], list[ast.expr]] = {}
+        additions: dict[tuple[Scope, str], list[ast.expr]] = {}
         for added in self.nodes(ast.AugAssign):
             if isinstance(added.target, ast.Name):
                 key = (self.scopes.home_of(added.target), added.target.id)
-                found.setdefault(key, []).append(added.value)
+                additions.setdefault(key, []).append(added.value)
         for call in self.methods("append", "extend"):
             if isinstance(call.receiver, ast.Name) and call.args:
                 key = (self.scopes.home_of(call.receiver), call.receiver.id)
-                found.setdefault(key, []).append(call.args[0])
-        return found
+                additions.setdefault(key, []).append(call.args[0])
+        return additions
 
     def calls(self, *patterns: str) -> Iterator[Call]:
         """Calls of what is named so (`transformers.Trainer`, `trl.*Trainer`), also through a subclass in the file."""
@@ -153,20 +153,20 @@ class Module:
     @cached_property
     def _calls_by_name(self) -> dict[str, list[int]]:
         """Qualified name -> the calls of it, by their number in `all_calls`."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
             for name in call.names:
-                found.setdefault(name, []).append(number)
-        return found
+                numbers.setdefault(name, []).append(number)
+        return numbers
 
     @cached_property
     def _calls_by_method(self) -> dict[str, list[int]]:
         """Method -> the calls of it, by their number in `all_calls`."""
-        found: dict[str, list[int]] = {}
+        numbers: dict[str, list[int]] = {}
         for number, call in enumerate(self.all_calls):
             if call.method is not None:
-                found.setdefault(call.method, []).append(number)
-        return found
+                numbers.setdefault(call.method, []).append(number)
+        return numbers
 
     def _matching(
         self, numbers_by_name: dict[str, list[int]], patterns: tuple[str, ...]
@@ -191,10 +191,10 @@ class Module:
     @cached_property
     def _nodes_by_type(self) -> dict[type[ast.AST], list[Any]]:
         """The nodes of each class that has no subclass among the nodes; in the order of the text."""
-        found: dict[type[ast.AST], list[Any]] = {}
+        nodes: dict[type[ast.AST], list[Any]] = {}
         for node in self.order:
-            found.setdefault(type(node), []).append(node)
-        return found
+            nodes.setdefault(type(node), []).append(node)
+        return nodes
 
     @cached_property
     def imports_unsloth(self) -> bool:

@@ -103,24 +103,24 @@ def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
         return ()
     cells: list[Cell] = []
     start, line = 0, 1
-    for found in _scan_code_cells(text):
-        cell = _read_cell(text, found, len(cells) + 1, start, line)
+    for json_cell in _scan_code_cells(text):
+        cell = _read_cell(text, json_cell, len(cells) + 1, start, line)
         cells.append(cell)
         start += len(cell.text) + 1
         line += len(LineIndex(cell.text))
     return tuple(cells)
 
 
-def _read_cell(text: str, found: _JsonObject, number: int, start: int, line: int) -> Cell:
+def _read_cell(text: str, json_cell: _JsonObject, number: int, start: int, line: int) -> Cell:
     """One code cell: its text without the escapes of JSON, and where in the file each character stands."""
     parts, spots = [], []
-    for begin, end in found.source:
+    for begin, end in json_cell.source:
         for match in JSON_CHARACTER.finditer(text, begin + 1, end - 1):
             is_escape = match[0][0] == "\\"
             parts.append(_decode_json_string(f'"{match[0]}"') if is_escape else match[0])
             spots.append(match.start())
-    spots.append(found.source[-1][1] - 1)
-    break_text = "" if found.gap is None else f'",{found.gap}"'
+    spots.append(json_cell.source[-1][1] - 1)
+    break_text = "" if json_cell.gap is None else f'",{json_cell.gap}"'
     return Cell(number, start, line, "".join(parts), tuple(spots), break_text)
 
 

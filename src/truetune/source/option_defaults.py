@@ -56,12 +56,12 @@ def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
         return None
     if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
         return None
-    found = [
+    defaults = [
         one for one in _find_defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN
     ]
-    if len(found) != 1 or module.flow.value(found[0]) is None:
+    if len(defaults) != 1 or module.flow.value(defaults[0]) is None:
         return None
-    return None if _is_given_by_a_command(module.path, node.attr) else found[0]
+    return None if _is_given_by_a_command(module.path, node.attr) else defaults[0]
 
 
 def _is_parsed_command_line(node: ast.AST) -> bool:

@@ -59,10 +59,10 @@ class Program:
         """
         if module.path not in self._running_with:
             users = _reachable_modules(module, self._importers)
-            found = {user.path: user for user in users}
+            running = {user.path: user for user in users}
             for user in users:
-                found.update((one.path, one) for one in _reachable_modules(user, self._imported))
-            self._running_with[module.path] = tuple(found.values())
+                running.update((one.path, one) for one in _reachable_modules(user, self._imported))
+            self._running_with[module.path] = tuple(running.values())
         return self._running_with[module.path]
 
     def around(self, module: Module) -> Module:
@@ -80,33 +80,33 @@ class Program:
     def _imported(self) -> dict[str, list[Module]]:
         """Path -> the files that it imports."""
         by_path = {module.path: module for module in self.modules}
-        found: dict[str, list[Module]] = {}
+        imported: dict[str, list[Module]] = {}
         for module in self.modules:
             targets = dict.fromkeys(find_imported_files(self.imports, module.path, module.text))
-            found[module.path] = [by_path[target] for target in targets if target in by_path]
-        return found
+            imported[module.path] = [by_path[target] for target in targets if target in by_path]
+        return imported
 
     @cached_property
     def _importers(self) -> dict[str, list[Module]]:
         """Path -> the files that import it."""
         by_path = {module.path: module for module in self.modules}
-        found: dict[str, list[Module]] = {}
+        importers: dict[str, list[Module]] = {}
         for path, targets in self._imported.items():
             for target in targets:
-                found.setdefault(target.path, []).append(by_path[path])
-        return found
+                importers.setdefault(target.path, []).append(by_path[path])
+        return importers
 
 
 def _reachable_modules(module: Module, next_of: dict[str, list[Module]]) -> list[Module]:
     """A file and all that are reached from it, the near ones first."""
-    found = {module.path: module}
+    reachable = {module.path: module}
     waiting = [module]
     for one in waiting:
         for following in next_of.get(one.path, ()):
-            if following.path not in found:
-                found[following.path] = following
+            if following.path not in reachable:
+                reachable[following.path] = following
                 waiting.append(following)
-    return list(found.values())
+    return list(reachable.values())
 
 
 def find_imported_files(imports: ImportSearch, path: str, text: str) -> Iterator[str]:
@@ -121,9 +121,9 @@ def find_imported_files(imports: ImportSearch, path: str, text: str) -> Iterator
             wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)]
             wanted = wanted or [(len(dots), parts)]
         for level, dotted in wanted:
-            found = imports.find(path, level, dotted)
-            if found is not None and found.path != path:
-                yield found.path
+            file = imports.find(path, level, dotted)
+            if file is not None and file.path != path:
+                yield file.path
 
 
 def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) -> list[list[str]]:
@@ -141,25 +141,25 @@ def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) ->
                 neighbours[path].add(target)
                 neighbours[target].add(path)
     groups: list[list[str]] = []
-    taken: set[str] = set()
+    grouped: set[str] = set()
     for path, _ in texts:
-        if path not in taken:
-            groups.append(_grow_group(path, neighbours, lengths, taken))
+        if path not in grouped:
+            groups.append(_grow_group(path, neighbours, lengths, grouped))
     return groups
 
 
 def _grow_group(
-    path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], taken: set[str]
+    path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], grouped: set[str]
 ) -> list[str]:
-    """One group, from its first file on, as far as MAX_CHARACTERS reach; `taken` is added to."""
+    """One group, from its first file on, as far as MAX_GROUP_CHARACTERS reach; `grouped` is added to."""
     group = [path]
-    taken.add(path)
+    grouped.add(path)
     characters = lengths[path]
     # The list grows while it is read, so near files come before far ones where a group is cut.
     for one in group:
-        for near in sorted(neighbours[one] - taken):
+        for near in sorted(neighbours[one] - grouped):
             if characters + lengths[near] <= MAX_GROUP_CHARACTERS:
-                taken.add(near)
+                grouped.add(near)
                 group.append(near)
                 characters += lengths[near]
     return group

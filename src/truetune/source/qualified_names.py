@@ -24,7 +24,7 @@ LIBRARIES_WITH_SHORT_NAMES = (
 
 
 def shorten_library_name(name: str) -> str:
-    """A qualified name without the modules inside a library of FLAT."""
+    """A qualified name without the modules inside a library of LIBRARIES_WITH_SHORT_NAMES."""
     parts = name.split(".")
     # A class begins with a capital; of a function the module is the top one, so only its last part is kept.
     if parts[0] not in LIBRARIES_WITH_SHORT_NAMES or len(parts) < 3:

@@ -163,8 +163,8 @@ def extract_loop_config(module: Module) -> Config | None:
 def find_model_name(module: Module) -> str | None:
     """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
     trainers = module.calls("trl.*Trainer", "transformers.*Trainer")
-    given = (module.flow.value(call.argument(0, "model")) for call in trainers)
-    named = {value for value in given if isinstance(value, str)}
+    models = (module.flow.value(call.argument(0, "model")) for call in trainers)
+    named = {value for value in models if isinstance(value, str)}
     if len(named) == 1:
         return named.pop()
     loads = (_loaded_model_name(module, call) for call in module.calls(*MODEL_LOADS))
@@ -174,8 +174,8 @@ def find_model_name(module: Module) -> str | None:
 
 def _largest_max_length(module: Module) -> int | None:
     """The largest plain `max_length` in the file; None where there is none."""
-    given = (call.keywords.get("max_length") for call in module.all_calls)
-    lengths = [module.flow.value(node) for node in given if node is not None]
+    arguments = (call.keywords.get("max_length") for call in module.all_calls)
+    lengths = [module.flow.value(node) for node in arguments if node is not None]
     return max((length for length in lengths if type(length) is int), default=None)
 
 
@@ -226,12 +226,12 @@ def _lay_out_trained_load(module: Module, arguments: Call, loads: Sequence[Call]
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
     value in which they differ is not known.
     """
-    given = [
+    models = [
         module.flow.producing_call(trainer.argument(0, "model"))
         for trainer in _trainers_given(module, arguments)
     ]
     for load in loads:
-        if given and all(one is load for one in given):
+        if models and all(one is load for one in models):
             return _lay_out_call(module, load, "from_pretrained")
     return _common_of([_lay_out_call(module, load, "from_pretrained") for load in loads])
 
@@ -275,8 +275,8 @@ def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
     """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
     if isinstance(module.flow.value(model), str):
         return True
-    made = module.flow.producing_call(model)
-    return made is not None and made.named(
+    maker = module.flow.producing_call(model)
+    return maker is not None and maker.named(
         "transformers.*.from_pretrained", "transformers.*.from_config"
     )
 
@@ -310,10 +310,10 @@ def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False)
     """
     arguments: dict[str, Any] = {}
     places: dict[str, Place] = {}
-    given = dict(call.keywords)
+    expressions = dict(call.keywords)
     if call.args and not isinstance(call.args[0], ast.Starred):
-        given.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
-    for key, node in given.items():
+        expressions.setdefault(FIRST_PARAMETER.get(name, "output_dir"), call.args[0])
+    for key, node in expressions.items():
         if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
             continue
         value = _evaluate_setting(module, node)

@@ -52,8 +52,8 @@ def find_message_mapping(module: Module) -> Call | None:
 
 def _makes_messages(module: Module, mapped: Call) -> bool:
     """Does the function of a `map` name the keys of a message, or render a chat template?"""
-    given = mapped.argument(0, "function")
-    function = module.flow.function(given) if given is not None else None
+    function_argument = mapped.argument(0, "function")
+    function = module.flow.function(function_argument) if function_argument is not None else None
     if function is None:
         return False
     nodes = list(ast.walk(function))
@@ -70,8 +70,8 @@ def _has_own_collator(module: Module, trainer: Call) -> bool:
     collator = trainer.argument(2, "data_collator")
     if collator is None or module.flow.value(collator) is None:
         return False
-    made = module.flow.producing_call(collator)
-    return made is None or not made.named(*LIBRARY_COLLATORS)
+    maker = module.flow.producing_call(collator)
+    return maker is None or not maker.named(*LIBRARY_COLLATORS)
 
 
 def _rows_are_tokenized(module: Module, trainer: Call) -> bool:
@@ -83,12 +83,12 @@ def _rows_are_tokenized(module: Module, trainer: Call) -> bool:
     seen = 0
     while rows is not None and seen < MAX_DATASET_CALLS:
         seen += 1
-        made = module.flow.producing_call(rows)
-        if made is None:
+        maker = module.flow.producing_call(rows)
+        if maker is None:
             return False
-        if made.method == "map" and made.args and _returns_token_ids(module, made.args[0]):
+        if maker.method == "map" and maker.args and _returns_token_ids(module, maker.args[0]):
             return True
-        rows = made.receiver
+        rows = maker.receiver
     return False
 
 

@@ -37,7 +37,7 @@ def decode_source(data: bytes, path: str) -> tuple[str, str]:
 
 
 def read_source_bytes(path: Path) -> bytes:
-    """Raises DataError for a file that is missing, unreadable or larger than `LARGEST`."""
+    """Raises DataError for a file that is missing, unreadable or larger than `MAX_SOURCE_BYTES`."""
     try:
         size = path.stat().st_size
         if size > MAX_SOURCE_BYTES:
