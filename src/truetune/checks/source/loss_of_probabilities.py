@@ -117,7 +117,7 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
 
 
 def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
-    """The one class of the file that a called model is of, behind moves such as `.cuda()`; None where it is not seen."""
+    """The one class of the file that a called model is of, behind moves such as `.cuda()`; None if not seen."""
     model = module.flow.producing_call(node.func)
     while model is not None and model.method in PLACES and model.receiver is not None:
         model = module.flow.producing_call(model.receiver)
