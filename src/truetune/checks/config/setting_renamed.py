@@ -64,7 +64,7 @@ class SettingRenamed(ConfigRule):
     code = "CFG002"
     severity = "error"
     stability = "stable"
-    removed_since = "0.1.0"
+    since = "0.1.0"
 
     def figure(self) -> Measurement:
         return counted(
