@@ -112,7 +112,7 @@ def _may_split_rows(config: Config) -> bool:
 
 
 def _held_out_rows(held: float, total: int) -> int:
-    """How many of the rows are held out: a share below 1, rounded up as `train_test_split` does, or a number of rows."""
+    """How many of the rows are held out: a share below 1, rounded up as train_test_split does, or a number of rows."""
     if 0 < held < 1:
         return math.ceil(total * held)
     return int(held) if 1 <= held < total else 0
