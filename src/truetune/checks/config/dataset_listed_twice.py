@@ -44,7 +44,7 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import SETTINGS
@@ -83,7 +83,9 @@ class DatasetListedTwice(ConfigRule):
         return None if self._count() else Unmet("it is about lists of data sets, and there is none")
 
     def figure(self) -> Measurement:
-        return counted("data sets that are listed twice, or evaluated on as well", 0, self._count())
+        return count_measurement(
+            "data sets that are listed twice, or evaluated on as well", 0, self._count()
+        )
 
     def _count(self) -> int:
         """How many data sets are listed for training, one or several in a key of the stack."""
@@ -107,22 +109,24 @@ class DatasetListedTwice(ConfigRule):
                     count=train.count(name),
                 )
         shared = [name for name in names if eval_key and name in _entries(config, eval_key)]
-        same_split = config.raw.get("dataset_test_split") and (
-            config.raw.get("dataset_test_split") == config.raw.get("dataset_train_split", "train")
-        )
         if shared and eval_key:
             yield self.finding(
                 f"{', '.join(map(_shown, shared))} is trained and evaluated on",
                 "evaluate on rows that are not trained",
                 cases=[setting_case(config, ", ".join(map(_shown, shared)), eval_key)],
             )
-        elif config.stack == "trl" and same_split:
+        elif config.stack == "trl":
+            yield from self._of_splits()
+
+    def _of_splits(self) -> Iterator[Finding]:
+        """One split of TRL's data set that is trained and evaluated on."""
+        config = self.subject
+        split = config.raw.get("dataset_test_split")
+        if split and split == config.raw.get("dataset_train_split", "train"):
             yield self.finding(
-                f"the split {config.raw['dataset_test_split']} is trained and evaluated on",
+                f"the split {split} is trained and evaluated on",
                 "name another dataset_test_split",
-                cases=[
-                    setting_case(config, config.raw["dataset_test_split"], "dataset_test_split")
-                ],
+                cases=[setting_case(config, split, "dataset_test_split")],
             )
 
 

@@ -55,7 +55,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import TrainingRows, count_rows, training_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
@@ -82,10 +82,10 @@ class RowsLeftOutByLimit(ConfigRule):
     def figure(self) -> Measurement:
         if self._counts() and self._sample_limit() is not None:
             what = f"rows beyond {format_setting(self.subject, 'max_samples')}"
-            return counted(what, 0, sum(self._counts().values()))
+            return count_measurement(what, 0, sum(self._counts().values()))
         found = self._trained_rows()
         what = f"rows beyond {format_setting(self.subject, 'training.max_steps')}"
-        return counted(what, 0, found.count if found is not None else 0)
+        return count_measurement(what, 0, found.count if found is not None else 0)
 
     def _sample_limit(self) -> int | None:
         """LLaMA-Factory's `max_samples`; None where it is not set, or of another stack."""
