@@ -68,6 +68,10 @@ class AdapterFileEmpty(CheckpointRule):
             return unmet
         if self.subject.faults:
             return BROKEN
+        if not self.subject.weights.files and not self.subject.weights.pickled:
+            return Unmet(
+                "no file with weights is in this folder", "name the folder that holds them"
+            )
         if not self.subject.tensors:
             return Unmet(
                 "the weights are a pickle, which is not opened", "save them as safetensors"
@@ -96,12 +100,13 @@ class AdapterFileEmpty(CheckpointRule):
             return
         pickles = checkpoint.weights.pickled
         small = {name: size for name, size in pickles.items() if size < MAX_BYTES_OF_EMPTY_PICKLE}
-        # A larger pickle is not opened, and may hold anything.
-        if small or not pickles:
-            files = {**checkpoint.weights.files, **small}
+        files = {**checkpoint.weights.files, **small}
+        # A larger pickle is not opened, and may hold anything. Where no file is here at all, it may only not have been
+        # copied.
+        if files and (small or not pickles):
             sizes = ", ".join(f"{name} has {size:,} bytes" for name, size in files.items())
             yield self.finding(
-                f"the adapter holds no tensor: {sizes or 'there is no file with weights'}",
+                f"the adapter holds no tensor: {sizes}",
                 REMEDY_OF_EMPTY_FILE,
             )
 
