@@ -50,7 +50,7 @@ def read(draft):
 
 TURNS = RowFormat("turns", ("turns",), read)
 """
-READER = """from truetune.spec.stacks.document import draft_of
+READER = """from truetune.spec.stacks.config_draft import draft_of
 from truetune.spec.stacks.registry import ConfigReader
 
 DEFAULTS = {"base": None, "rows": None, "lr": 0.0001, "block": 1024}

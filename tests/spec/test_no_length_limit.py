@@ -8,7 +8,7 @@ import pytest
 
 from truetune.source.config import config_of_source
 from truetune.source.module import read
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 
 @pytest.mark.parametrize(

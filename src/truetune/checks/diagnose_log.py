@@ -21,8 +21,8 @@ from truetune.logs.log import RunLog
 from truetune.logs.metrics import is_share
 from truetune.logs.printed import read_pieces
 from truetune.logs.read import read_run
-from truetune.spec.files import spec_of
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.settings_files import spec_of
 
 KIND_NAMES = {
     "language": "language modelling",

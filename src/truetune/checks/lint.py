@@ -35,8 +35,8 @@ from truetune.source.program import Program, grouped
 from truetune.source.suppress import Ignore, ignores
 from truetune.source.walk import sources
 from truetune.spec.config import WeightUse
-from truetune.spec.run import RunSpec, Severity
-from truetune.spec.stacks.commands import configs_of_commands
+from truetune.spec.run_spec import RunSpec, Severity
+from truetune.spec.stacks.command_options import configs_of_commands
 
 LIBRARIES = frozenset({
     "torch", "transformers", "trl", "peft", "accelerate", "datasets", "tokenizers", "unsloth", "axolotl",

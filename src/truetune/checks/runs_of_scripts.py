@@ -14,7 +14,7 @@ from truetune.errors import TruetuneError
 from truetune.source.config import configs_of_source
 from truetune.source.module import Module
 from truetune.source.module import read as read_module
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 
 def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:

@@ -23,8 +23,8 @@ from truetune.source.prepared import made_messages
 from truetune.source.responses import ResponseMasking, response_masking
 from truetune.source.walk import sources
 from truetune.spec.config import Config
-from truetune.spec.run import RunSpec
-from truetune.spec.training import Training
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.training_settings import Training
 from truetune.trainers import TRAINER_NAMES, TRAINERS, TrainerFacts, TrainerName, facts_of
 from truetune.trainers.trainer_facts import Cut, RowKind, parse_trainer_name
 

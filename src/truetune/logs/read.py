@@ -20,7 +20,7 @@ from truetune.logs.records import load_json, read_csv, read_json, read_jsonl, re
 from truetune.logs.several import STATE, refuse_several, runs_below, step_of
 from truetune.logs.wandb_run import read_wandb
 from truetune.parsing import InputLimitError
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 LOOKED_FOR = (
     f"{STATE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
@@ -91,7 +91,7 @@ def read_run(path: str | PathLike[str]) -> RunLog:
         raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
     raise DataError(
         f"{where}: there is no such file or folder; the folder of a run was"
-        f" expected{near_path(where)}"
+        f" expected{did_you_mean_path(where)}"
     )
 
 

@@ -19,11 +19,12 @@ from truetune.source.option_defaults import option_default
 from truetune.source.prepared import cuts_rows, freezes_parameters
 from truetune.source.quantized import quantization_configs
 from truetune.source.values import UNKNOWN
-from truetune.spec import stacks
-from truetune.spec.config import Config, Place
-from truetune.spec.releases import major
-from truetune.spec.stacks.facts import facts
-from truetune.spec.stacks.transformers import METHODS, defaults
+from truetune.spec.config import Config, SettingLocation
+from truetune.spec.removed_names import first_of_major
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
+from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
+from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
 PARTS = {
     "LoraConfig": ("peft.LoraConfig",),
@@ -64,14 +65,14 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
     ]
     beside = _single_parts(module, parts)
     if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
-        beside.append(stacks.Call("LoraConfig", {}, complete=False))
+        beside.append(ConfigCall("LoraConfig", {}, complete=False))
     if not trainers:
         return ()
     pins = module.pins
     older = {
         stack
         for stack in ("trl", "transformers")
-        if pins.before(stack, major(facts(stack).release))
+        if pins.before(stack, first_of_major(known_keys(stack).release))
     }
     freezes = freezes_parameters(module)
     found = []
@@ -84,7 +85,7 @@ def configs_of_source(module: Module) -> tuple[Config, ...]:
         if len(parts["from_pretrained"]) > 1:
             own.append(_load(module, call, parts["from_pretrained"]))
         laid_out = [_laid_out(module, call, name, older=bool(older)), *own]
-        config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+        config = config_of_calls(laid_out, module.path, module.file_text)
         is_default = "max_length" not in config.places
         limit = None if is_default and not _cuts_at_default(module, call) else config.limit
         config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
@@ -103,7 +104,7 @@ def config_of_loop(module: Module) -> Config | None:
     parts = {"LoraConfig": list(module.calls(*PARTS["LoraConfig"]))}
     parts["BitsAndBytesConfig"] = list(quantization_configs(module))
     laid_out = [_laid_out(module, loads[-1], "from_pretrained"), *_single_parts(module, parts)]
-    config = stacks.config_of_calls(laid_out, module.path, module.file_text)
+    config = config_of_calls(laid_out, module.path, module.file_text)
     loaders = list(module.calls("torch.utils.data.*DataLoader"))
     rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
     training = config.spec.training.model_copy(
@@ -144,7 +145,7 @@ def _model_named(module: Module, call: Call) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[stacks.Call]:
+def _single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[ConfigCall]:
     """The parts of which the file holds one each."""
     return [_laid_out(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1]
 
@@ -157,7 +158,7 @@ def _without_excused(config: Config, module: Module, call: Call) -> Config:
     adds.
     """
     excused = excused_arguments(module, call) | own_arguments(module, call)
-    excused = excused.union(*(defaults(name) for name in _trainers(module, call)))
+    excused = excused.union(*(class_defaults(name) for name in _trainers(module, call)))
     if module.imports_unsloth:
         excused |= ADDED_BY_UNSLOTH
     return replace(
@@ -176,7 +177,7 @@ def _without_adapter(module: Module, arguments: Call) -> bool:
     )
 
 
-def _load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
+def _load(module: Module, arguments: Call, loads: list[Call]) -> ConfigCall:
     """Of several loads that of the model which these arguments' trainers are given.
 
     Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
@@ -192,11 +193,11 @@ def _load(module: Module, arguments: Call, loads: list[Call]) -> stacks.Call:
     laid_out = [_laid_out(module, load, "from_pretrained") for load in loads]
     common: dict[str, Any] = {}
     for key in {key for one in laid_out for key in one.arguments}:
-        values = [one.arguments.get(key, stacks.UNKNOWN) for one in laid_out]
-        common[key] = values[0] if all(value == values[0] for value in values) else stacks.UNKNOWN
+        values = [one.arguments.get(key, UNKNOWN_VALUE) for one in laid_out]
+        common[key] = values[0] if all(value == values[0] for value in values) else UNKNOWN_VALUE
     places = {key: place for one in reversed(laid_out) for key, place in one.places.items()}
     complete = all(one.complete for one in laid_out)
-    return stacks.Call("from_pretrained", common, places, complete=complete)
+    return ConfigCall("from_pretrained", common, places, complete=complete)
 
 
 def _trainers_of(module: Module, arguments: Call) -> list[Call]:
@@ -247,15 +248,15 @@ def _trainers(module: Module, call: Call) -> list[str]:
     known = [
         (package, last)
         for package, _, last in parts
-        if package in ("trl", "transformers") and last in METHODS
+        if package in ("trl", "transformers") and last in METHOD_OF_CLASS
     ]
     return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
 
 
-def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> stacks.Call:
+def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> ConfigCall:
     """`older`: a release is asked for whose defaults are not known."""
     arguments: dict[str, Any] = {}
-    places: dict[str, Place] = {}
+    places: dict[str, SettingLocation] = {}
     given = dict(call.keywords)
     first = {
         "from_pretrained": "pretrained_model_name_or_path",
@@ -270,10 +271,10 @@ def _laid_out(module: Module, call: Call, name: str, *, older: bool = False) -> 
         default = option_default(module, node) if value is UNKNOWN else None
         if default is not None:
             node, value = default, _plain(module, default)
-        arguments[key] = stacks.UNKNOWN if value is UNKNOWN else value
+        arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
         line, column = module.place(node)
-        places[key] = Place(module.home(node).path, line, key, column)
-    return stacks.Call(name, arguments, places, complete=not call.open and not older)
+        places[key] = SettingLocation(module.home(node).path, line, key, column)
+    return ConfigCall(name, arguments, places, complete=not call.open and not older)
 
 
 def _plain(module: Module, node: ast.expr) -> Any:

@@ -20,7 +20,7 @@ from truetune.source.calls import Call
 from truetune.source.flow import Flow
 from truetune.source.scopes import Scope, Scopes
 from truetune.source.text import Lines, decode, read_bytes
-from truetune.spec.pins import Pins, pins_of_notebook, pins_of_script
+from truetune.spec.release_pins import Pins, pins_of_notebook, pins_of_script
 
 if TYPE_CHECKING:
     from truetune.source.program import Program

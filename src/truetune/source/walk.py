@@ -8,7 +8,7 @@ from pathlib import Path
 
 from truetune.errors import UsageError
 from truetune.parsing.shell_commands import is_command_file
-from truetune.spec.near import near_path
+from truetune.spec.misspellings import did_you_mean_path
 
 SKIPPED = frozenset(
     (
@@ -35,7 +35,7 @@ def sources(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
     for name in paths:
         path = Path(name)
         if not path.exists():
-            raise UsageError(f"{name}: there is no such file or folder{near_path(name)}")
+            raise UsageError(f"{name}: there is no such file or folder{did_you_mean_path(name)}")
         for file in _inside(path) if path.is_dir() else [path]:
             if (key := file.resolve()) not in seen:
                 seen.add(key)

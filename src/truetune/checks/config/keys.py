@@ -8,12 +8,12 @@ from typing import Any
 
 from truetune.checks.findings import Case
 from truetune.errors import SpecError
-from truetune.spec.config import Config, Place
-from truetune.spec.located import Spot, parse
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks.facts import facts
+from truetune.spec.config import Config, SettingLocation
+from truetune.spec.located_document import TextPosition, parse_document
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.known_keys import known_keys
 from truetune.spec.stacks.registry import config_readers
-from truetune.spec.training import Training
+from truetune.spec.training_settings import Training
 
 BUILT_ON = {
     "trl": ("trl", "transformers", "peft"),
@@ -25,14 +25,14 @@ BUILT_ON = {
 
 
 @lru_cache(maxsize=8)
-def _spots(text: str, path: str) -> Mapping[tuple[Hashable, ...], Spot]:
+def _spots(text: str, path: str) -> Mapping[tuple[Hashable, ...], TextPosition]:
     try:
-        return parse(text, path).spots
+        return parse_document(text, path).spots
     except SpecError:
         return {}
 
 
-def place(config: Config, *names: str) -> Place:
+def place(config: Config, *names: str) -> SettingLocation:
     """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
     else the file."""
     source = of_program(config)
@@ -44,8 +44,8 @@ def place(config: Config, *names: str) -> Place:
         way = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
         spot = None if source else _spots(config.text, config.path).get(way)
         if spot is not None:
-            return Place(config.path, spot.line, name, spot.column)
-    return Place(config.path, 1, "")
+            return SettingLocation(config.path, spot.line, name, spot.column)
+    return SettingLocation(config.path, 1, "")
 
 
 def case(config: Config, value: object, *names: str) -> Case:
@@ -57,7 +57,7 @@ def case(config: Config, value: object, *names: str) -> Case:
     return at_place(at, f"{at.key}: {shown}")
 
 
-def at_place(place: Place, text: str) -> Case:
+def at_place(place: SettingLocation, text: str) -> Case:
     """A text at its place."""
     return Case(text, file=place.file, line=place.line, column=place.column)
 
@@ -75,7 +75,7 @@ def untold(config: Config, *names: str) -> bool:
     ) and of_program(config)
 
 
-def offset(text: str, place: Place) -> int:
+def offset(text: str, place: SettingLocation) -> int:
     """The character of the text that stands at a place."""
     return (
         sum(len(line) for line in text.split("\n")[: place.line - 1])
@@ -108,5 +108,5 @@ def known(config: Config) -> frozenset[str]:
         reader = config_readers().get(config.stack)
         return reader.keys() if reader is not None else frozenset(config.raw)
     return frozenset(
-        key for package in packages for keys in facts(package).classes.values() for key in keys
+        key for package in packages for keys in known_keys(package).classes.values() for key in keys
     )

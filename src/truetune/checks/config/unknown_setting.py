@@ -58,8 +58,8 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
-from truetune.spec.stacks.draft import near
-from truetune.spec.stacks.facts import facts
+from truetune.spec.misspellings import find_misspelt_key
+from truetune.spec.stacks.known_keys import known_keys
 
 SHOWN = 8
 """Names in one message"""
@@ -107,7 +107,7 @@ class UnknownSetting(ConfigRule):
     def _of_data_sets(self) -> Iterator[Finding]:
         """Keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
-        names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
+        names = known_keys("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
         lists = DATA_SETS if names else ()
         strange = []
         for key, index, item in [
@@ -117,7 +117,7 @@ class UnknownSetting(ConfigRule):
                 if name in names:
                     continue
                 place = case(config, item[name], f"{key}.{index}.{name}")
-                likely = near(name, names)
+                likely = find_misspelt_key(name, names)
                 if likely is None:
                     strange.append(place)
                 else:

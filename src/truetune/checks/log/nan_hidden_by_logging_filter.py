@@ -60,7 +60,7 @@ from truetune.checks.log.half_precision import (
 from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve, Floats
 from truetune.logs.stats import falls
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 ALIVE = 0.05
 """Losses above it are no rounded zeros."""

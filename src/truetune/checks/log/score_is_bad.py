@@ -48,7 +48,7 @@ from truetune.checks.rule import LogRule
 from truetune.logs.log import Curve
 from truetune.logs.metrics import is_share
 from truetune.logs.stats import ends, noise, trend
-from truetune.spec.run import Severity
+from truetune.spec.run_spec import Severity
 
 MIN_ZEROS, MIN_POINTS, MIN_PAIRS = 3, 10, 20
 FALL, SURE = 0.2, 3.3

@@ -50,7 +50,7 @@ from truetune.checks.source.places import at
 from truetune.checks.source.trainer_release import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.releases import SECOND_ADAPTER_HARMLESS
+from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
 
 
 def _wraps(module: Module) -> Iterator[Call]:

@@ -65,7 +65,7 @@ from truetune.checks.source.value_slices import made_of, records_gradient
 from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import launches_of_several
+from truetune.spec.stacks.project_commands import launches_of_several
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
 """Signs that the script averages gradients itself; said of all files together"""

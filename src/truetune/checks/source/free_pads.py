@@ -19,7 +19,7 @@ from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
-from truetune.spec.run import RunSpec
+from truetune.spec.run_spec import RunSpec
 
 RUN = "good_pad on the published tokenizer"
 FILES = "read from the published tokenizer files, whose vocabulary is that of Llama 2 or Mistral 7B"

@@ -48,7 +48,7 @@ from truetune.checks.source.places import at
 from truetune.checks.source.sharding import sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import launches_of
+from truetune.spec.stacks.project_commands import launches_of
 
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 

@@ -11,7 +11,7 @@ from truetune.checks.source.pads import PadSetting, is_of_tokenizer
 from truetune.checks.source.trainer_release import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.releases import PAD_MASKED_BY_ID
+from truetune.spec.removed_names import PAD_MASKED_BY_ID
 
 
 class Masking(NamedTuple):

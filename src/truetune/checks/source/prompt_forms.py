@@ -25,7 +25,7 @@ from truetune.source.module import Module
 from truetune.source.module import read as read_module
 from truetune.source.prepared import made_messages
 from truetune.spec.config import Config
-from truetune.spec.stacks import read_config
+from truetune.spec.stacks.config_file import read_config
 
 ANSWER_BEGINS = re.compile(
     r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"

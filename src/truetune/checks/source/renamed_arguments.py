@@ -7,7 +7,7 @@ import ast
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, replace
 from truetune.source.module import Module
-from truetune.spec.stacks.signatures import GoneArgument
+from truetune.spec.stacks.removed_arguments import RemovedArgument
 
 
 def given_at(call: Call, name: str) -> ast.AST:
@@ -17,7 +17,7 @@ def given_at(call: Call, name: str) -> ast.AST:
     )
 
 
-def renames(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:
+def renames(module: Module, call: Call, gone: list[RemovedArgument]) -> Changes:
     """The keywords that only have another name today."""
     changes: list[Change] = []
     for one in gone:
@@ -32,7 +32,7 @@ def renames(module: Module, call: Call, gone: list[GoneArgument]) -> Changes:
     return tuple(changes)
 
 
-def _renamed_key(module: Module, value: ast.AST, gone: GoneArgument) -> Changes:
+def _renamed_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
     """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an assignment sets."""
     parent = module.scopes.parent[value]
     if isinstance(parent, ast.keyword):

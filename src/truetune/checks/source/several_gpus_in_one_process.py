@@ -65,7 +65,7 @@ from truetune.checks.source.spread_models import may_fit_one_gpu, spread_load
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.values import UNKNOWN
-from truetune.spec.stacks.readers import launches_of
+from truetune.spec.stacks.project_commands import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 VARIABLE = "CUDA_VISIBLE_DEVICES"

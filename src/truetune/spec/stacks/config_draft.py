@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import Any
 from pydantic import ValidationError
 
 from truetune.errors import SpecError
-from truetune.spec.config import Config, Place, Renamed, Stack
-from truetune.spec.located import parse
-from truetune.spec.pins import Pins
-from truetune.spec.releases import TAKEN
-from truetune.spec.run import RunSpec
-from truetune.spec.stacks.facts import DEPRECATED, RENAMED
-from truetune.spec.training import Training
+from truetune.spec.config import Config, RenamedKey, SettingLocation, Stack
+from truetune.spec.located_document import KeyPath, LocatedDocument, parse_document
+from truetune.spec.release_pins import Pins
+from truetune.spec.removed_names import REMOVAL_WINDOWS
+from truetune.spec.run_spec import RunSpec
+from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, RENAMED_KEYS
+from truetune.spec.training_settings import Training
 from truetune.trainers import TRAINERS
 from truetune.trainers.trainer_facts import parse_trainer_name
 
@@ -30,18 +29,18 @@ class _Unknown:
         return False
 
 
-UNKNOWN = _Unknown()
+UNKNOWN_VALUE = _Unknown()
 """A value that is set, but cannot be told without running the program; its field stays as if nothing were known."""
 
 
-def unknown(value: Any) -> bool:
+def holds_unknown(value: Any) -> bool:
     """Is it, or is in it, a value that cannot be told?"""
-    return value is UNKNOWN or (
-        isinstance(value, (list, tuple, set)) and any(item is UNKNOWN for item in value)
+    return value is UNKNOWN_VALUE or (
+        isinstance(value, (list, tuple, set)) and any(item is UNKNOWN_VALUE for item in value)
     )
 
 
-SAME = frozenset(Training.model_fields) - {
+SHARED_FIELDS = frozenset(Training.model_fields) - {
     "method",
     "lora",
     "load_in",
@@ -69,20 +68,13 @@ SAME = frozenset(Training.model_fields) - {
 """Fields of Training that transformers and TRL call the same."""
 
 
-SHORTEST_WORD = 3
-"""Letters of a word that may be misspelt: `r` and `k` are other names, not slips"""
-LONG_WORD = 6
-"""Letters from which on two slips are likely: `gradeint`, `acumulatoin`; `lora` and `rslora` are two words"""
-LONG_NAME = 8
-"""Letters of a name whose words are parted otherwise and that may have a slip beside"""
-MOST_SLIPS = 2
-ABOVE = 5
+MAX_PARENT_FOLDERS = 5
 """Folders, from the config's own upwards, that its relative paths are tried against"""
-SECRETS = ("hub_token", "api_key", "auth_token", "webhook_url", "_secret")
+SECRET_KEY_ENDINGS = ("hub_token", "api_key", "auth_token", "webhook_url", "_secret")
 
 
 @dataclass
-class Draft:
+class ConfigDraft:
     """Effective values by the stack's own keys, and the fields that they become."""
 
     stack: Stack
@@ -90,7 +82,7 @@ class Draft:
     path: str
     values: dict[str, Any]
     """What the file sets, of what takes effect"""
-    where: Mapping[str, Place]
+    where: Mapping[str, SettingLocation]
     """Key -> where the file sets it"""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     text: str = ""
@@ -98,16 +90,16 @@ class Draft:
     """All that the file sets, where some of it takes no effect"""
     fields: dict[str, Any] = field(default_factory=dict)
     """Field of RunSpec, with dots -> value"""
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, SettingLocation] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     own_prompt: bool = False
-    missing: list[Place] = field(default_factory=list)
+    missing: list[SettingLocation] = field(default_factory=list)
     """Data sets that are not described"""
     pins: Pins = field(default_factory=Pins)
     own_keys: bool = False
     """See Config"""
-    odd: list[Place] = field(default_factory=list)
+    odd: list[SettingLocation] = field(default_factory=list)
     """Keys inside of others that the stack does not know"""
 
     def get(self, *keys: str) -> Any:
@@ -126,31 +118,31 @@ class Draft:
         )
         if place is not None:
             self.places[name] = place
-        if value is not None and not unknown(value):
+        if value is not None and not holds_unknown(value):
             self.fields[name] = value
         self.used.update(key for key in keys if key in self.values)
 
     def take(self, name: str, *keys: str, made: Callable[[Any], Any] = lambda value: value) -> Any:
         """Give a field the value of the first of these keys that has one."""
         value = self.get(*keys)
-        if value is not None and not unknown(value):
+        if value is not None and not holds_unknown(value):
             value = made(value)
         self.put(name, value, *keys)
         return value
 
     def same(self) -> None:
         """Take what transformers, TRL and truetune call by one name."""
-        for name in SAME:
+        for name in SHARED_FIELDS:
             if name in self.values or name in self.defaults:
                 self.take(f"training.{name}", name)
 
     def table(self, key: str) -> Mapping[str, Any]:
         """A key that holds keys; empty where it is not set. Raises SpecError where it holds something else."""
         value = self.get(key)
-        if value is None or unknown(value):
+        if value is None or holds_unknown(value):
             return {}
         if isinstance(value, str) and value.startswith("{"):
-            value = parse(value, self.at(key)).value
+            value = parse_document(value, self.at(key)).value
         if not isinstance(value, dict):
             raise SpecError(f"{self.at(key)}: {key}: expected keys and values, found {value!r}")
         return value
@@ -166,7 +158,7 @@ class Draft:
             return None
         wanted = Path(name).expanduser()
         above = [folder for folder in Path(self.path).absolute().parents if folder != folder.parent]
-        folders = [Path(), *above[:ABOVE]]
+        folders = [Path(), *above[:MAX_PARENT_FOLDERS]]
         try:
             return next((folder / wanted for folder in folders if (folder / wanted).exists()), None)
         except OSError:
@@ -186,8 +178,8 @@ class Draft:
         old = {
             key: (name, now)
             for name in packages
-            for key, now in RENAMED[name].items()
-            if key not in known - DEPRECATED
+            for key, now in RENAMED_KEYS[name].items()
+            if key not in known - DEPRECATED_KEYS
         }
         rest = {
             key: value
@@ -195,7 +187,7 @@ class Draft:
             if key in known
             and key not in self.used
             and value is not None
-            and not key.endswith(SECRETS)
+            and not key.endswith(SECRET_KEY_ENDINGS)
         }
         if self.stack != "transformers":
             by_id = (
@@ -206,8 +198,8 @@ class Draft:
             self.fields["training.pads_masked_by"] = "id" if by_id else by_default
         self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
 
-        def place(key: str) -> Place:
-            return self.where.get(key, Place(self.path, 1, key))
+        def place(key: str) -> SettingLocation:
+            return self.where.get(key, SettingLocation(self.path, 1, key))
 
         return Config(
             stack=self.stack,
@@ -222,7 +214,7 @@ class Draft:
             limit=limit,
             own_prompt=self.own_prompt,
             renamed=tuple(
-                _renamed(place(key), key, *old[key], of_trl=self.stack == "trl")
+                _renamed_key(place(key), key, *old[key], of_trl=self.stack == "trl")
                 for key in raw
                 if key in old
             ),
@@ -266,72 +258,51 @@ class Draft:
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
 
 
-def _renamed(place: Place, key: str, package: str, now: str | None, *, of_trl: bool) -> Renamed:
+def _renamed_key(
+    place: SettingLocation, key: str, package: str, now: str | None, *, of_trl: bool
+) -> RenamedKey:
     """TRL took some names of transformers for longer, or less long, in classes of its own."""
-    by_trl = of_trl and key in TAKEN["trl"]
+    by_trl = of_trl and key in REMOVAL_WINDOWS["trl"]
     owner = "trl" if by_trl else package
-    return Renamed(place, now, owner, TAKEN[owner].get(key))
+    return RenamedKey(place, now, owner, REMOVAL_WINDOWS[owner].get(key))
 
 
-def near(key: str, known: Iterable[str]) -> str | None:
-    """The known key that this one is a misspelling of.
+def draft_of_document(
+    document: LocatedDocument,
+    stack: Stack,
+    version: str,
+    defaults: Mapping[str, Any],
+    known: Iterable[str] | None = None,
+) -> ConfigDraft:
+    """The file's keys and where they stand; only `known` ones take effect, where the stack drops the others.
 
-    One word of it differs by a slip of the hand (`learning_rte`, `num_train_epoch`) or is cut short (`adam_eps`), or
-    its words are joined or parted otherwise (`micro_batchsize`). Another word in the place of one is another name:
-    `dataset_mixer` is no `dataset_name`, `chat_template` no `chat_template_path`. So is a word that other known names
-    have: `use_lora` is no `use_dora`.
+    Raises SpecError where the file holds something else.
     """
-    known = [name for name in known if name != key]
-    words = {word for name in known for word in name.lower().split("_")}
-    likely = [name for name in known if _misspells(key, name, words)]
-    return max(
-        likely,
-        key=lambda name: (difflib.SequenceMatcher(None, key, name).ratio(), name),
-        default=None,
-    )
+    value = document.value
+    if not isinstance(value, dict):
+        found = "nothing" if value is None else f"a {type(value).__name__}"
+        raise SpecError(f"{document.path}: expected settings by name, found {found}")
+    where = {str(key): location_of(document, (str(key),)) for key in value}
+    raw = {str(key): item for key, item in value.items()}
+    taken = raw.keys() if known is None else raw.keys() & set(known)
+    values = {key: item for key, item in raw.items() if key in taken}
+    return ConfigDraft(stack, version, document.path, values, where, defaults, document.text, raw)
 
 
-def _misspells(key: str, name: str, words: set[str]) -> bool:
-    mine, theirs = (text.lower().replace("-", "_").split("_") for text in (key, name))
-    if len(mine) != len(theirs):
-        return _slips("".join(mine), "".join(theirs)) <= (len(key) >= LONG_NAME)
-    other = [(a, b) for a, b in zip(mine, theirs, strict=True) if a != b]
-    return len(other) <= 1 and all(_same_word(a, b, words) for a, b in other)
+def location_of(document: LocatedDocument, keys: KeyPath) -> SettingLocation:
+    """Where a key stands."""
+    spot = document.spot(*keys)
+    line, column = spot if spot is not None else (1, 1)
+    return SettingLocation(document.path, line, ".".join(map(str, keys)), column)
 
 
-def _same_word(one: str, other: str, words: set[str]) -> bool:
-    """Is one the other, misspelt or cut short? A word of other known names is spelt right."""
-    short, long = sorted((one, other), key=len)
-    if len(short) < SHORTEST_WORD:
-        return False
-    if long.startswith(short):
-        return True
-    return one not in words and _slips(one, other) <= (1 if len(short) < LONG_WORD else 2)
-
-
-def _slips(one: str, other: str) -> int:
-    """Letters that are wrong, missing, too many, or change places with the next: the least number of them."""
-    if abs(len(one) - len(other)) > MOST_SLIPS or len(set(one) ^ set(other)) > 2 * MOST_SLIPS:
-        return MOST_SLIPS + 1
-    rows = [list(range(len(other) + 1))]
-    for i, letter in enumerate(one, 1):
-        row = [i]
-        for j, wanted in enumerate(other, 1):
-            best = min(rows[-1][j] + 1, row[j - 1] + 1, rows[-1][j - 1] + (letter != wanted))
-            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
-                best = min(best, rows[-2][j - 2] + 1)
-            row.append(best)
-        rows.append(row)
-    return rows[-1][-1]
-
-
-def names(value: Any) -> list[str]:
+def split_names(value: Any) -> list[str]:
     """A list of names, from a list or from one string with commas."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return [str(item) for item in value] if isinstance(value, (list, tuple)) else []
 
 
-def on(value: Any) -> bool:
+def is_on(value: Any) -> bool:
     """Is a switch on? (`"true"` of a command line is)"""
     return value.lower() in ("true", "yes", "1", "on") if isinstance(value, str) else bool(value)

@@ -15,10 +15,16 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import RESULT
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
-from truetune.spec import located
+from truetune.spec import located_document
 from truetune.spec.config import Stack
-from truetune.spec.near import near_path
-from truetune.spec.stacks import ACCELERATE, DEEPSPEED, foreign, stack_of, what_would_tell
+from truetune.spec.misspellings import did_you_mean_path
+from truetune.spec.stacks.config_file import (
+    ACCELERATE,
+    DEEPSPEED,
+    how_to_identify,
+    identify_stack,
+    name_foreign_file,
+)
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -41,9 +47,9 @@ FileKind = Literal[
 ]
 """`model config`: the JSON files of a model whose weights are elsewhere; `settings`: of a program that neither keys nor
 project tell; `accelerate`: how its launcher starts a script; `deepspeed`: what its script shards"""
-Kind = FileKind | Stack
+InputKind = FileKind | Stack
 """What a path is; settings whose program is known are called by its name"""
-OF_FILES: Mapping[Kind, str] = {
+FILE_KIND_TITLES: Mapping[InputKind, str] = {
     "data": "data", "encoded": "encoded data", "tokenizer": "tokenizer", "model": "model",
     "model config": "model without its weights", "adapter": "adapter",
     "run": "run folder", "log": "log of a run", "source": "Python source", "notebook": "notebook",
@@ -52,25 +58,25 @@ OF_FILES: Mapping[Kind, str] = {
     "modelfile": "Ollama Modelfile",
 }  # fmt: skip
 """As a report calls them; `title_of_kind` knows those of programs too"""
-ACCEPTED = (
+ACCEPTED_INPUTS = (
     "data (JSONL, JSON, CSV, Parquet, Arrow), a tokenizer, model or adapter folder, a run folder or"
     " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks,"
     " shell scripts or a Modelfile of Ollama"
 )
-HEAD = 1 << 16
+HEAD_BYTES = 1 << 16
 """Bytes of a file that are looked at"""
-MANY = 20_000
+MAX_FOLDER_ENTRIES = 20_000
 """Entries of a folder that are looked at"""
-OF_LAUNCH: Mapping[str, Kind] = {ACCELERATE: "accelerate", DEEPSPEED: "deepspeed"}
+LAUNCH_FILE_KINDS: Mapping[str, InputKind] = {ACCELERATE: "accelerate", DEEPSPEED: "deepspeed"}
 """Files that say how a run is spread over GPUs"""
-CONSOLE = frozenset((".log", ".out", ".err"))
+CONSOLE_SUFFIXES = frozenset((".log", ".out", ".err"))
 """What a run printed"""
-PRINTED = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
+CONSOLE_LINE = re.compile(r"[^\[{]|\{'|\[[A-Za-z0-9][^\]\n]*\]")
 """How a text begins that is no JSON: `Epoch 1`, `{'loss': 2.1}`, `[INFO|trainer.py:2134]`"""
-TABLES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
-ROWS = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLES))
-PACKED = frozenset(COMPRESSED_SUFFIXES)
-DESCRIBES = frozenset((
+TABLE_SUFFIXES = frozenset((".parquet", ".arrow", ".feather", ".ipc"))
+ROW_SUFFIXES = frozenset((".jsonl", ".ndjson", ".csv", ".tsv", *TABLE_SUFFIXES))
+COMPRESSED = frozenset(COMPRESSED_SUFFIXES)
+METADATA_FILES = frozenset((
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
     "added_tokens.json", "vocab.json", "adapter_config.json", "trainer_state.json", "preprocessor_config.json",
     "processor_config.json", "chat_template.json", "all_results.json", "train_results.json", "eval_results.json",
@@ -78,32 +84,34 @@ DESCRIBES = frozenset((
     "model.safetensors.index.json", "pytorch_model.bin.index.json", "trainer_log.jsonl",
 ))  # fmt: skip
 """JSON files in a folder that are no rows"""
-TOKENIZERS = frozenset(
+TOKENIZER_FILES = frozenset(
     ("tokenizer.json", "tokenizer_config.json", "tokenizer.model", "spiece.model", "tekken.json")
 )
-WEIGHTS = re.compile(
+WEIGHT_FILE = re.compile(
     r"(model|pytorch_model|consolidated)[-.\w]*\.(safetensors|bin|gguf)(\.index\.json)?|.+\.gguf"
 )
 WEIGHT_SUFFIXES = (".safetensors", ".bin", ".gguf", ".pt", ".pth", ".ckpt", ".h5", ".msgpack")
-EVENTS = re.compile(r"events\.out\.tfevents\..*")
-BELOW = {"runs": "events.out.tfevents.*", "logs": "events.out.tfevents.*", "wandb": "*.wandb"}
+TENSORBOARD_FILE = re.compile(r"events\.out\.tfevents\..*")
+LOG_FOLDERS = {"runs": "events.out.tfevents.*", "logs": "events.out.tfevents.*", "wandb": "*.wandb"}
 """Folders in that of a run, and the logs that stand in them"""
-CHECKPOINT = re.compile(r"checkpoint-\d+")
-STEPS = frozenset(
+CHECKPOINT_FOLDER = re.compile(r"checkpoint-\d+")
+STEP_COLUMNS = frozenset(
     ("step", "global_step", "epoch", "learning_rate", "_step", "current_steps", "train/global_step")
 )
-LOSSES = frozenset(
+LOSS_COLUMNS = frozenset(
     ("loss", "train_loss", "eval_loss", "train/loss", "train/train_loss", "eval/loss")
 )
 
 
-def title_of_kind(kind: Kind) -> str:
+def title_of_kind(kind: InputKind) -> str:
     """What a report calls a path of this kind."""
     readers = config_readers()
-    return readers[kind].title if kind in readers else OF_FILES[kind]
+    return readers[kind].title if kind in readers else FILE_KIND_TITLES[kind]
 
 
-def recognise(path: str | PathLike[str], trained_by: TrainerName | None = None) -> tuple[Kind, ...]:
+def recognise_kinds(
+    path: str | PathLike[str], trained_by: TrainerName | None = None
+) -> tuple[InputKind, ...]:
     """What stands at this path, what it mainly is first.
 
     `trained_by` names the program that reads a file of settings, where the user says it.
@@ -112,55 +120,57 @@ def recognise(path: str | PathLike[str], trained_by: TrainerName | None = None) 
     """
     where = Path(path)
     if where.is_dir():
-        found = tuple(dict.fromkeys(_folder(where))) or _caches(where)
+        found = tuple(dict.fromkeys(_recognise_folder(where))) or _find_tokenized_caches(where)
         if not found:
-            raise UsageError(f"{where}: found {_listed(where)}; expected {ACCEPTED}")
+            raise UsageError(
+                f"{where}: found {_describe_folder(where)}; expected {ACCEPTED_INPUTS}"
+            )
         return found
     if where.is_file():
-        return (_file(where, trained_by),)
-    raise UsageError(f"{where}: no such file or folder{near_path(where)}")
+        return (_recognise_file(where, trained_by),)
+    raise UsageError(f"{where}: no such file or folder{did_you_mean_path(where)}")
 
 
-def _folder(folder: Path) -> Iterator[Kind]:
-    names = _names(folder)
-    if "manifest.json" in names and _encoded(folder):
+def _recognise_folder(folder: Path) -> Iterator[InputKind]:
+    names = _entry_names(folder)
+    if "manifest.json" in names and _holds_encoded_data(folder):
         yield "encoded"
         return
-    logged = _logged(folder, names)
-    if logged and any(CHECKPOINT.fullmatch(name) for name in names):
+    logged = _holds_log(folder, names)
+    if logged and any(CHECKPOINT_FOLDER.fullmatch(name) for name in names):
         yield "run"
     if "adapter_config.json" in names:
         yield "adapter"
-    if "config.json" in names and any(WEIGHTS.fullmatch(name) for name in names):
+    if "config.json" in names and any(WEIGHT_FILE.fullmatch(name) for name in names):
         yield "model"
     if logged:
         yield "run"
-    if names & TOKENIZERS:
+    if names & TOKENIZER_FILES:
         yield "tokenizer"
     elif is_model_without_weights(folder):
         yield "model config"
     if "truetune.yaml" in names:
         yield "truetune"
-    if _rows(folder, names):
+    if _holds_rows(folder, names):
         yield "data"
-    yield from _sources(folder, names)
+    yield from _source_kinds(folder, names)
 
 
 def is_model_without_weights(folder: Path) -> bool:
     """Does it hold the config.json of a model, and no file of weights? Who asks for help shares no more than that."""
-    names = _names(folder)
+    names = _entry_names(folder)
     if "config.json" not in names or "adapter_config.json" in names:
         return False
-    if any(WEIGHTS.fullmatch(name) or name.endswith(WEIGHT_SUFFIXES) for name in names):
+    if any(WEIGHT_FILE.fullmatch(name) or name.endswith(WEIGHT_SUFFIXES) for name in names):
         return False
-    config = _json(folder / "config.json", whole=True)
+    config = _read_json(folder / "config.json", whole=True)
     # Other programs have a config.json too. `save_pretrained` writes both keys; a model by hand may lack one.
     return isinstance(config, dict) and (
         isinstance(config.get("model_type"), str) or isinstance(config.get("architectures"), list)
     )
 
 
-def _caches(folder: Path) -> tuple[Kind, ...]:
+def _find_tokenized_caches(folder: Path) -> tuple[InputKind, ...]:
     """Trainers keep what they tokenized in folders that are named by a hash, below one that the user names."""
     saved = (
         folder.glob(f"{depth}{name}")
@@ -170,24 +180,26 @@ def _caches(folder: Path) -> tuple[Kind, ...]:
     return ("data",) if next(chain.from_iterable(saved), None) else ()
 
 
-def _names(folder: Path) -> set[str]:
+def _entry_names(folder: Path) -> set[str]:
     try:
-        return {entry.name for entry in islice(folder.iterdir(), MANY)}
+        return {entry.name for entry in islice(folder.iterdir(), MAX_FOLDER_ENTRIES)}
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror}") from None
 
 
-def _logged(folder: Path, names: set[str]) -> bool:
+def _holds_log(folder: Path, names: set[str]) -> bool:
     """Are there curves: of the trainer, of TensorBoard, of W&B, or in rows of a log?"""
     if "trainer_state.json" in names or any(
-        EVENTS.fullmatch(name) or name.endswith(".wandb") for name in names
+        TENSORBOARD_FILE.fullmatch(name) or name.endswith(".wandb") for name in names
     ):
         return True
     if any(
-        next((folder / name).rglob(sign), None) for name, sign in BELOW.items() if name in names
+        next((folder / name).rglob(sign), None)
+        for name, sign in LOG_FOLDERS.items()
+        if name in names
     ):
         return True
-    checkpoints = (name for name in names if CHECKPOINT.fullmatch(name))
+    checkpoints = (name for name in names if CHECKPOINT_FOLDER.fullmatch(name))
     if any((folder / name / "trainer_state.json").is_file() for name in checkpoints):
         return True
     return any(
@@ -195,58 +207,58 @@ def _logged(folder: Path, names: set[str]) -> bool:
     )
 
 
-def _encoded(folder: Path) -> bool:
-    head = _json(folder / "manifest.json", whole=True)
+def _holds_encoded_data(folder: Path) -> bool:
+    head = _read_json(folder / "manifest.json", whole=True)
     return isinstance(head, dict) and "format" in head and "shards" in head
 
 
-def _rows(folder: Path, names: set[str]) -> bool:
+def _holds_rows(folder: Path, names: set[str]) -> bool:
     if (folder / "dataset_dict.json").is_file() or (folder / "state.json").is_file():
         return True
     return any(_may_hold_rows(folder / name) for name in sorted(names))
 
 
 def _may_hold_rows(path: Path) -> bool:
-    suffix = _suffix(path)
-    if path.name in DESCRIBES or not path.is_file():
+    suffix = _suffix_uncompressed(path)
+    if path.name in METADATA_FILES or not path.is_file():
         return False
-    if suffix in TABLES:
+    if suffix in TABLE_SUFFIXES:
         return True
-    if suffix in ROWS:
-        return path.suffix in PACKED or not _is_log(path)
-    return suffix == ".json" and (path.suffix in PACKED or _head(path).lstrip()[:1] == "[")
+    if suffix in ROW_SUFFIXES:
+        return path.suffix in COMPRESSED or not _is_log(path)
+    return suffix == ".json" and (path.suffix in COMPRESSED or _read_head(path).lstrip()[:1] == "[")
 
 
-def _sources(folder: Path, names: set[str]) -> Iterator[Kind]:
+def _source_kinds(folder: Path, names: set[str]) -> Iterator[InputKind]:
     files = {Path(name).suffix for name in names}
     if ".py" not in files and ".ipynb" not in files:
-        files = {path.suffix for path in islice(folder.glob("*/*"), MANY)}
+        files = {path.suffix for path in islice(folder.glob("*/*"), MAX_FOLDER_ENTRIES)}
     if ".py" in files:
         yield "source"
     if ".ipynb" in files:
         yield "notebook"
 
 
-def _file(path: Path, trained_by: TrainerName | None) -> Kind:
-    suffix = _suffix(path)
+def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
+    suffix = _suffix_uncompressed(path)
     if suffix == ".py":
         return "source"
     if is_command_file(path):
         return "commands"
     if is_modelfile(path):
         return "modelfile"
-    if EVENTS.fullmatch(path.name) or suffix == ".wandb":
+    if TENSORBOARD_FILE.fullmatch(path.name) or suffix == ".wandb":
         return "log"
-    if suffix in CONSOLE and path.stat().st_size:
+    if suffix in CONSOLE_SUFFIXES and path.stat().st_size:
         return "log"
-    if path.suffix in PACKED or suffix in TABLES:
+    if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
         return "data"
     if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
         return "log" if _is_log(path) else "data"
     if suffix in (".yaml", ".yml", ".toml"):
-        return _settings(path, trained_by)
-    head = _head(path).lstrip("\ufeff \t\r\n")
-    if suffix == ".txt" and "\0" not in head and PRINTED.match(head):
+        return _recognise_settings(path, trained_by)
+    head = _read_head(path).lstrip("\ufeff \t\r\n")
+    if suffix == ".txt" and "\0" not in head and CONSOLE_LINE.match(head):
         return "log"
     if suffix == ".ipynb" or (
         suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
@@ -255,41 +267,41 @@ def _file(path: Path, trained_by: TrainerName | None) -> Kind:
     if head[:1] == "[":
         return "data"
     if head[:1] == "{":
-        return _object(path, head, trained_by)
+        return _recognise_json_object(path, head, trained_by)
     if suffix == "":
-        return _settings(path, trained_by)
-    raise UsageError(f"{path}: found {_said(path, head)}; expected {ACCEPTED}")
+        return _recognise_settings(path, trained_by)
+    raise UsageError(f"{path}: found {_describe_file(path, head)}; expected {ACCEPTED_INPUTS}")
 
 
-def _object(path: Path, head: str, trained_by: TrainerName | None) -> Kind:
+def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None) -> InputKind:
     """A file that begins with a JSON object: rows one a line, the trainer's log, or settings."""
     first, _, rest = head.partition("\n")
-    if rest.lstrip()[:1] == "{" and _parsed(first) is not None:
+    if rest.lstrip()[:1] == "{" and _parse_json_or_none(first) is not None:
         return "log" if _is_log(path) else "data"
     if '"log_history"' in head or path.name == "trainer_state.json":
         return "log"
-    if path.stat().st_size > located.LARGEST:
+    if path.stat().st_size > located_document.MAX_CONFIG_BYTES:
         return "data"
-    return _settings(path, trained_by)
+    return _recognise_settings(path, trained_by)
 
 
-def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
+def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind:
     if path.suffix == ".toml":
-        if "[tool.truetune" in located.text_of(path):
+        if "[tool.truetune" in located_document.read_config_text(path):
             return "truetune"
-        raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED}")
+        raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
     try:
-        value = located.read(path).value
+        value = located_document.read_document(path).value
     except SpecError as error:
-        raise UsageError(f"{error}; expected {ACCEPTED}") from None
-    stack = stack_of(value, path, trained_by)
+        raise UsageError(f"{error}; expected {ACCEPTED_INPUTS}") from None
+    stack = identify_stack(value, path, trained_by)
     if stack is not None:
         return stack
-    if (kind := OF_LAUNCH.get(foreign(value) or "")) is not None:
+    if (kind := LAUNCH_FILE_KINDS.get(name_foreign_file(value) or "")) is not None:
         return kind
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "data"
-    if what_would_tell(value):
+    if how_to_identify(value):
         return "settings"
     rows = (
         [item for item in value.values() if isinstance(item, list)]
@@ -298,68 +310,72 @@ def _settings(path: Path, trained_by: TrainerName | None) -> Kind:
     )
     if (
         path.suffix == ".json"
-        and foreign(value) is None
+        and name_foreign_file(value) is None
         and any(r and isinstance(r[0], dict) for r in rows)
     ):
         return "data"
-    raise UsageError(f"{path}: found {_said(path, '', value)}; expected {ACCEPTED}")
+    raise UsageError(f"{path}: found {_describe_file(path, '', value)}; expected {ACCEPTED_INPUTS}")
 
 
 def _is_log(path: Path) -> bool:
     """Do its first rows hold a loss with a step, an epoch or a learning rate?"""
-    if path.suffix in PACKED or not path.is_file():
+    if path.suffix in COMPRESSED or not path.is_file():
         return False
-    lines = [line for line in _head(path).splitlines() if line.strip()][:20]
-    if _suffix(path) in (".csv", ".tsv"):
+    lines = [line for line in _read_head(path).splitlines() if line.strip()][:20]
+    if _suffix_uncompressed(path) in (".csv", ".tsv"):
         named = (
             {name.strip().strip('"').lower() for name in re.split(r"[,\t]", lines[0])}
             if lines
             else set()
         )
-        return bool(named & LOSSES) and bool(named & STEPS)
-    rows = [row for line in lines if isinstance(row := _parsed(line), dict)]
+        return bool(named & LOSS_COLUMNS) and bool(named & STEP_COLUMNS)
+    rows = [row for line in lines if isinstance(row := _parse_json_or_none(line), dict)]
     signs = [
-        row for row in rows if set(row) & LOSSES and set(row) & STEPS and not set(row) & _CONTENT
+        row
+        for row in rows
+        if set(row) & LOSS_COLUMNS and set(row) & STEP_COLUMNS and not set(row) & CONTENT_COLUMNS
     ]
     return bool(rows) and 2 * len(signs) >= len(rows)
 
 
-_CONTENT = frozenset(
+CONTENT_COLUMNS = frozenset(
     ("messages", "conversations", "prompt", "completion", "text", "instruction", "chosen")
 )
 
 
-def _suffix(path: Path) -> str:
-    name = path.with_suffix("") if path.suffix.lower() in PACKED else path
+def _suffix_uncompressed(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     return name.suffix.lower()
 
 
-def _head(path: Path) -> str:
+def _read_head(path: Path) -> str:
     try:
         with path.open("rb") as file:
-            return file.read(HEAD).decode("utf-8", "replace")
+            return file.read(HEAD_BYTES).decode("utf-8", "replace")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
 
 
-def _json(path: Path, *, whole: bool = False) -> Any:
-    return _parsed(path.read_text(encoding="utf-8", errors="replace") if whole else _head(path))
+def _read_json(path: Path, *, whole: bool = False) -> Any:
+    return _parse_json_or_none(
+        path.read_text(encoding="utf-8", errors="replace") if whole else _read_head(path)
+    )
 
 
-def _parsed(text: str) -> Any:
+def _parse_json_or_none(text: str) -> Any:
     try:
         return parse_json(text, RESULT)
     except ValueError:
         return None
 
 
-def _listed(folder: Path) -> str:
-    names = sorted(_names(folder))
+def _describe_folder(folder: Path) -> str:
+    names = sorted(_entry_names(folder))
     return f"a folder with {name_list(names)}" if names else "an empty folder"
 
 
-def _said(path: Path, head: str, value: Any = None) -> str:
-    if (name := foreign(value)) is not None:
+def _describe_file(path: Path, head: str, value: Any = None) -> str:
+    if (name := name_foreign_file(value)) is not None:
         return name
     if isinstance(value, dict) and value:
         return f"the keys {name_list(value)}"

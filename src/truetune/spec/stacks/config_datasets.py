@@ -7,33 +7,33 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from truetune.spec.run import Format
-from truetune.spec.stacks.columns import columns
-from truetune.spec.stacks.draft import Draft
+from truetune.spec.run_spec import FormatName
+from truetune.spec.stacks.config_draft import ConfigDraft
+from truetune.spec.stacks.dataset_columns import columns_of_first_row
 
-FILES = frozenset(("json", "jsonl", "parquet", "csv", "arrow", "text", "pandas", "xml"))
+FILE_BUILDERS = frozenset(("json", "jsonl", "parquet", "csv", "arrow", "text", "pandas", "xml"))
 """Builders of `datasets` that stand where the name of a data set would."""
 
 
-UNREAD = frozenset((".txt", ".xml", ".pkl", ".py", ".tar"))
+UNREAD_SUFFIXES = frozenset((".txt", ".xml", ".pkl", ".py", ".tar"))
 """Endings of files that hold rows for others, but not for truetune"""
 
 
-class Rows(NamedTuple):
+class ConfigDataset(NamedTuple):
     """One data set of a config."""
 
     name: str
     """As the config calls it"""
     paths: tuple[str, ...]
     """Where it is; empty where it is not here"""
-    format: Format | None = None
+    format: FormatName | None = None
     map: Mapping[str, str] = {}
     why_not: str = ""
     """Why truetune cannot read it, though it may be here"""
 
 
-def located(
-    draft: Draft, name: str, data_files: Any = None, data_dir: Any = None
+def local_dataset_files(
+    draft: ConfigDraft, name: str, data_files: Any = None, data_dir: Any = None
 ) -> tuple[str, ...]:
     """The local files of `load_dataset(name, data_files=...)`; none where one of them is not here."""
     if data_files is not None:
@@ -41,19 +41,19 @@ def located(
         wanted = [
             str(f) for given in by_split for f in (given if isinstance(given, list) else [given])
         ]
-        if name not in FILES:
+        if name not in FILE_BUILDERS:
             wanted = [f"{name.rstrip('/')}/{file}" for file in wanted]
     elif data_dir is not None:
-        wanted = [str(data_dir) if name in FILES else f"{name}/{data_dir}"]
-    elif name in FILES:
+        wanted = [str(data_dir) if name in FILE_BUILDERS else f"{name}/{data_dir}"]
+    elif name in FILE_BUILDERS:
         return ()
     else:
         wanted = [name]
-    found = [_path(draft, file) for file in wanted]
+    found = [_find_path(draft, file) for file in wanted]
     return tuple(path for path in found if path) if all(found) else ()
 
 
-def _path(draft: Draft, name: str) -> str | None:
+def _find_path(draft: ConfigDraft, name: str) -> str | None:
     if "://" not in name and any(sign in name for sign in "*?["):
         folder, _, pattern = name.rpartition("/")
         found = draft.find(folder or ".")
@@ -64,16 +64,18 @@ def _path(draft: Draft, name: str) -> str | None:
     return str(found) if found is not None else None
 
 
-def _unread(paths: tuple[str, ...]) -> str:
-    odd = {suffix for path in paths if (suffix := PurePath(path).suffix) in UNREAD}
+def _why_unreadable(paths: tuple[str, ...]) -> str:
+    odd = {suffix for path in paths if (suffix := PurePath(path).suffix) in UNREAD_SUFFIXES}
     if odd:
         return f"truetune reads no {', '.join(sorted(odd))} files"
-    return "its rows are encoded already" if "input_ids" in columns(paths) else ""
+    return "its rows are encoded already" if "input_ids" in columns_of_first_row(paths) else ""
 
 
-def give(draft: Draft, sets: Iterable[Rows], *keys: str, field: str = "data") -> None:
+def put_datasets(
+    draft: ConfigDraft, sets: Iterable[ConfigDataset], *keys: str, field: str = "data"
+) -> None:
     """Make the data sets that are here, and of one form, the run's data; say which are not."""
-    sets = [rows._replace(why_not=rows.why_not or _unread(rows.paths)) for rows in sets]
+    sets = [rows._replace(why_not=rows.why_not or _why_unreadable(rows.paths)) for rows in sets]
     absent = [rows for rows in sets if not rows.paths]
     other = [rows for rows in sets if rows.paths and rows.why_not]
     here = [rows for rows in sets if rows.paths and not rows.why_not]
