@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from bench.precision.judged import JudgedFinding, JudgedSet, Kind, State
 from truetune.cli import truetune_group
 from truetune.errors import TruetuneError
-from truetune.source.walk import SKIPPED
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 
 
 class Report(NamedTuple):
@@ -68,7 +68,7 @@ def report_again(
                 f"{path}: fetch {finding.repository} at {finding.commit} and lay the file there"
             )
         if path not in reports:
-            left_out = SKIPPED.intersection(Path(finding.path).parts)
+            left_out = SKIPPED_FOLDERS.intersection(Path(finding.path).parts)
             reports[path] = [] if left_out else _report_on(finding.kind, path, tokenizer)
         judged.append(replace(finding, now=_state(finding, reports[path])))
     return judged

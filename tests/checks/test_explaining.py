@@ -406,7 +406,7 @@ def test_a_search_imports_neither_rules_nor_the_readers_of_logs() -> None:
     code = (
         "import sys; from truetune.cli import truetune_group\n"
         "truetune_group.main(['explain', 'loss is flat'], standalone_mode=False)\n"
-        "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.log',"
+        "slow = ('numpy', 'rich.markdown', 'truetune.checks.rule', 'truetune.logs.run_log',"
         " 'truetune.report.report_terminal')\n"
         "print([name for name in slow if name in sys.modules], file=sys.stderr)"
     )

@@ -24,9 +24,9 @@ from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.evaluation_results import EvaluationResults
 from truetune.generation.model_evidence import ModelEvidence
 from truetune.generation.server_observations import ServerObservations
-from truetune.logs.builder import Builder
-from truetune.logs.log import RunLog
-from truetune.logs.records import read_state
+from truetune.logs.record_files import add_trainer_state
+from truetune.logs.run_log import RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
 
 STATIONS = ("log", "checkpoint", "answers", "cause", "evaluation", "serving", "environment")
 RULES = rules(*STATIONS)
@@ -77,9 +77,9 @@ def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[Any]], tmp_
 
 
 def log_of(*records: dict[str, float]) -> RunLog:
-    into = Builder("made", "transformers")
-    read_state({"log_history": list(records)}, into)
-    return into.done()
+    log_builder = RunLogBuilder("made", "transformers")
+    add_trainer_state({"log_history": list(records)}, log_builder)
+    return log_builder.build()
 
 
 def bare() -> Iterator[tuple[str, Any]]:

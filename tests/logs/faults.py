@@ -14,9 +14,9 @@ import numpy as np
 
 from tests.logs.healthy import Record, Rng, State, healthy
 from truetune.checks.catalogue import rules
-from truetune.logs.builder import Builder
-from truetune.logs.log import RunLog
-from truetune.logs.records import read_state
+from truetune.logs.record_files import add_trainer_state
+from truetune.logs.run_log import RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
 
 Fault = Callable[[Rng, State, list[Record]], None]
 """Spoils a state; the records are those of training, in order."""
@@ -148,9 +148,9 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 
 def found(state: State) -> set[str]:
     """The rules that fire on a trainer_state.json with this content."""
-    into = Builder("made", "transformers")
-    read_state(state, into)
-    return found_in(into.done())
+    log_builder = RunLogBuilder("made", "transformers")
+    add_trainer_state(state, log_builder)
+    return found_in(log_builder.build())
 
 
 def found_in(log: RunLog) -> set[str]:

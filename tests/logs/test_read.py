@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from truetune.checks.diagnose_log import diagnose
 from truetune.errors import DataError
-from truetune.logs.builder import Builder
-from truetune.logs.events import crc32c, masked, read_events
-from truetune.logs.log import RunLog
-from truetune.logs.names import canonical
-from truetune.logs.read import is_run, read_run
+from truetune.logs.metric_names import canonical_name
+from truetune.logs.read_run import is_run, read_run
+from truetune.logs.run_log import RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.logs.tensorboard_events import crc32c_checksums, mask_checksum, read_events
 
 STATE = {
     "max_steps": 6,
@@ -251,7 +251,9 @@ def event(step: int, tag: str, value: float, tensor: bool = False) -> bytes:
     size = struct.pack("<Q", len(body))
 
     def check(raw: bytes) -> bytes:
-        return struct.pack("<I", masked(crc32c(np.frombuffer(raw, np.uint8)[None])[0]))
+        return struct.pack(
+            "<I", mask_checksum(crc32c_checksums(np.frombuffer(raw, np.uint8)[None])[0])
+        )
 
     return size + check(size) + body + check(body)
 
@@ -259,13 +261,13 @@ def event(step: int, tag: str, value: float, tensor: bool = False) -> bytes:
 def read_bytes(raw: bytes, folder: Path) -> RunLog:
     path = folder / "events.out.tfevents.1.host.1.0"
     path.write_bytes(raw)
-    into = Builder(str(path), "TensorBoard")
-    read_events(path, into)
-    return into.done()
+    log_builder = RunLogBuilder(str(path), "TensorBoard")
+    read_events(path, log_builder)
+    return log_builder.build()
 
 
 def test_event_files(tmp_path: Path) -> None:
-    assert crc32c(np.frombuffer(b"123456789", np.uint8)[None]) == [0xE3069283]  # RFC 3720
+    assert crc32c_checksums(np.frombuffer(b"123456789", np.uint8)[None]) == [0xE3069283]  # RFC 3720
     raw = [event(step, "train/loss", 2 - step / 10, tensor=step % 2 == 0) for step in range(1, 6)]
     log = read_bytes(b"".join(raw), tmp_path)
     assert log.curve("loss").step.tolist() == [1, 2, 3, 4, 5]
@@ -353,7 +355,7 @@ def test_an_offline_run_of_wandb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ],
 )
 def test_names(name: str, ours: str) -> None:
-    assert canonical(name) == ours
+    assert canonical_name(name) == ours
 
 
 def test_the_mean_of_a_run_is_no_loss(tmp_path: Path) -> None:

@@ -16,10 +16,10 @@ from tests.logs.healthy import State, healthy
 from truetune.checks.catalogue import rules
 from truetune.checks.diagnose_log import diagnose
 from truetune.checks.optimizer_steps import SCARCE, steps_of_log
-from truetune.logs.builder import Builder
-from truetune.logs.log import DataFacts, RunLog
-from truetune.logs.read import read_run
-from truetune.logs.records import read_state
+from truetune.logs.read_run import read_run
+from truetune.logs.record_files import add_trainer_state
+from truetune.logs.run_log import DataFacts, RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
 
 RUNS = Path(__file__).with_name("runs")
 FOUND = {
@@ -54,9 +54,9 @@ def found(log: RunLog) -> dict[str, Any]:
 
 def log_of(state: State) -> RunLog:
     """The log of a trainer_state.json with this content."""
-    into = Builder("made", "transformers")
-    read_state(state, into)
-    return into.done()
+    log_builder = RunLogBuilder("made", "transformers")
+    add_trainer_state(state, log_builder)
+    return log_builder.build()
 
 
 @pytest.mark.parametrize("path", sorted(RUNS.glob("*.json")), ids=lambda path: path.stem)

@@ -139,7 +139,7 @@ def _columns(path: Path) -> Any:
 
 
 def _log(path: Path) -> Any:
-    from truetune.logs.read import read_run
+    from truetune.logs.read_run import read_run
 
     return read_run(path)
 
@@ -149,9 +149,9 @@ def _log_of_folder(path: Path) -> Any:
 
 
 def _several(path: Path) -> Any:
-    from truetune.logs.several import refuse_several
+    from truetune.logs.multiple_runs import refuse_multiple_runs
 
-    return refuse_several(path.parent)
+    return refuse_multiple_runs(path.parent)
 
 
 def _lint(path: Path) -> Any:
@@ -239,14 +239,18 @@ def _call(path: Path) -> Any:
 
 
 def _vocabulary(path: Path) -> Any:
-    from truetune.checks.config import model
+    from truetune.checks.config.evidence import model_folder
 
     class Config:
         class spec:  # noqa: N801 the shape of a Config
             model = tokenizer = str(path.parent)
 
     config: Any = Config
-    return model.shapes(config), model.sampled_weights(config), model.settings(config)
+    return (
+        model_folder.shapes(config),
+        model_folder.sampled_weights(config),
+        model_folder.settings(config),
+    )
 
 
 def _predictions(path: Path) -> Any:
@@ -287,11 +291,13 @@ def parquet_file(kind: str) -> bytes:
 def events_file() -> bytes:
     import numpy as np
 
-    from truetune.logs.events import crc32c, masked
+    from truetune.logs.tensorboard_events import crc32c_checksums, mask_checksum
 
     def framed(body: bytes) -> bytes:
         def check(data: bytes) -> bytes:
-            return struct.pack("<I", masked(crc32c(np.frombuffer(data, np.uint8)[None])[0]))
+            return struct.pack(
+                "<I", mask_checksum(crc32c_checksums(np.frombuffer(data, np.uint8)[None])[0])
+            )
 
         size = struct.pack("<Q", len(body))
         return size + check(size) + body + check(body)
@@ -389,25 +395,25 @@ def of_others() -> dict[str, list[Reader]]:
             Reader("k.jsonl", LINES, _columns),
             Reader("k.parquet", parquet_file("parquet"), _columns),
         ],
-        "logs.records": [
+        "logs.record_files": [
             Reader("log.jsonl", b'{"step": 1, "loss": 2.0}\n{"step": 2, "loss": 1.0}\n', _log),
             Reader("metrics.csv", b"step,loss\n1,2.0\n2,1.5\n", _log),
             Reader("train.log", b"{'loss': 2.5, 'epoch': 0.1}\nStep 1 | loss:1.2 lr:2e-5\n", _log),
             Reader("trainer_state.json", json.dumps(STATE).encode(), _log),
         ],
-        "logs.printed": [
+        "logs.printed_records": [
             Reader(
                 "printed.log", b"{'loss': 2.5, 'epoch': 0.1}\n{'loss': 1.5, 'epoch': 0.2}\n", _log
             )
         ],
         "logs.text_stream": [Reader("nohup.out", CONSOLE, _log)],
-        "logs.cells": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
-        "logs.read": [
+        "logs.notebook_output": [Reader("run.ipynb", json.dumps(RUN_NOTEBOOK).encode(), _log)],
+        "logs.read_run": [
             Reader("checkpoint-2/trainer_state.json", json.dumps(STATE).encode(), _log_of_folder)
         ],
-        "logs.several": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
-        "logs.events": [Reader("events.out.tfevents.1", events_file(), _log)],
-        "logs.wandb_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
+        "logs.multiple_runs": [Reader("trainer_state.json", json.dumps(STATE).encode(), _several)],
+        "logs.tensorboard_events": [Reader("events.out.tfevents.1", events_file(), _log)],
+        "logs.wandb_offline_run": [Reader("run-1.wandb", b":W&B\xe1\xbe\0" + bytes(40), _log)],
         "checks.lint": [
             Reader("serve.sh", SHELL, _lint),
             Reader(
@@ -442,7 +448,9 @@ def of_others() -> dict[str, list[Reader]]:
         ],
         "generation.backends.chat_reply": [Reader("call", b'{"a": [1, {"b": 2}]}', _call)],
         "generation.final_answers": [Reader("answer", b'{"a": [1, {"b": 2}]}', _answer)],
-        "checks.config.model": [Reader("model.safetensors", safetensors_file(), _vocabulary)],
+        "checks.config.evidence.model_folder": [
+            Reader("model.safetensors", safetensors_file(), _vocabulary)
+        ],
     }
 
 
@@ -468,13 +476,13 @@ OWN = {
     "fixing.fix_file": "what a broken stream raises, by name",
     "data.output_folder": TELLS,
     "checks.config.served_template_differs": SWALLOWS,
-    "checks.source.served_folders": SWALLOWS,
-    "checks.source.served_templates": TELLS,
+    "checks.source.evidence.served_model_folders": SWALLOWS,
+    "checks.source.evidence.serving_templates": TELLS,
     "checks.check_paths": TELLS,
     "source.notebook_commands": "cells of a notebook that source.notebook has read, which is fed",
     "spec.stacks.command_options": TYPES_ALONE,
-    "checks.source.families": SWALLOWS,
-    "checks.source.new_tokens": SWALLOWS,
+    "checks.source.evidence.published_families": SWALLOWS,
+    "checks.source.evidence.added_tokens": SWALLOWS,
     "spec.stacks.project_commands": SWALLOWS,
     "spec.stacks.removed_arguments": WRITES,
     "evaluation.custom_loop": TELLS,
@@ -483,10 +491,10 @@ OWN = {
     "checks.source.generation_overflows_float16": SWALLOWS,
     "checks.model_identity": SWALLOWS,
     "checks.weight_uses": SWALLOWS,
-    "source.walk": TELLS,
+    "source.find_source_files": TELLS,
     "checks.commands.harness_run_without_chat_template": TYPES_ALONE,
     "checks.commands.harness_runs_ask_one_model": TYPES_ALONE,
-    "checks.source.printed_rows": "a notebook that source.notebook has read, which is fed",
+    "checks.source.evidence.printed_row_counts": "a notebook that source.notebook has read, which is fed",
     "checks.commands.job_gpus_differ_from_processes": TYPES_ALONE,
     "checks.commands.job_trains_in_float16": SWALLOWS,
     "checks.commands.nodes_wait_for_themselves": TYPES_ALONE,
@@ -515,8 +523,8 @@ OWN = {
     "auditing.recognise_rows": "half surrogates alone",
     "checks.config.dataset_listed_twice": "text that it made itself",
     "checks.config.new_tokens_left_untrained": SWALLOWS,
-    "checks.config.steps": SWALLOWS,
-    "checks.config.table": SWALLOWS,
+    "checks.config.evidence.step_counts": SWALLOWS,
+    "checks.config.evidence.training_file_columns": SWALLOWS,
     "checks.devices.effective_batch_contradicts": SWALLOWS,
     "checks.devices.run_size": SWALLOWS,
     "checks.findings_file": WRITES,

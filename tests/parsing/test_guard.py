@@ -16,7 +16,7 @@ from truetune.cli.options import _parse_value
 from truetune.data.line_stretches import cut_stretches
 from truetune.data.rows import read_conversations
 from truetune.errors import MAX_SHOWN, DataError, UsageError, name_list
-from truetune.logs.read import read_run
+from truetune.logs.read_run import read_run
 from truetune.parsing import InputLimitError, limits
 from truetune.parsing.bounded_files import bounded_lines, read_bounded
 from truetune.parsing.decompression import open_decompressed

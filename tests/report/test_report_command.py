@@ -18,8 +18,8 @@ from truetune.cli.report_command import report
 from truetune.demo import DATA
 from truetune.errors import TruetuneError
 from truetune.evaluation.run_report import shortest_names
-from truetune.logs.log import Curve
-from truetune.logs.thin import POINTS, smoothed, thinned
+from truetune.logs.curve_downsampling import MAX_POINTS, downsample_curve, smooth_curve
+from truetune.logs.run_log import Curve
 from truetune.report.as_json import to_json
 from truetune.report.page import page_of
 
@@ -153,15 +153,15 @@ def test_a_long_curve_keeps_its_extremes() -> None:
     values = np.sin(steps / 500)
     values[[777, 50_001]] = 9.0, -9.0
     values[123] = np.nan
-    thin = thinned(Curve(steps, values))
-    assert thin.step.size <= POINTS
+    thin = downsample_curve(Curve(steps, values))
+    assert thin.step.size <= MAX_POINTS
     assert {0.0, 777.0, 50_001.0, 99_999.0} <= set(thin.step)
     assert np.all(np.diff(thin.step) > 0)
     assert np.array_equal(thin.value, values[thin.step.astype(int)], equal_nan=True)
-    smooth = smoothed(Curve(steps, np.full(100_000, 3.0)))
+    smooth = smooth_curve(Curve(steps, np.full(100_000, 3.0)))
     assert smooth.step.size == 200
     assert np.allclose(smooth.value, 3.0)
-    assert not smoothed(Curve(steps[:9], values[:9]))
+    assert not smooth_curve(Curve(steps[:9], values[:9]))
 
 
 def test_a_look_of_a_hundred_thousand_steps_is_small(tmp_path: Path) -> None:

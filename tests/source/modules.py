@@ -7,12 +7,12 @@ import json
 from textwrap import dedent
 from typing import Any
 
-from truetune.source.module import Module, parse
+from truetune.source.module import Module, parse_module
 
 
 def module(text: str, path: str = "train.py") -> Module:
     """A module of an indented text, which must parse."""
-    made = parse(dedent(text), path)
+    made = parse_module(dedent(text), path)
     assert not made.broken
     return made
 

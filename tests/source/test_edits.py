@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from tests.source.modules import module
 from truetune.source import edits
-from truetune.source.module import parse
+from truetune.source.module import parse_module
 
 
 def keyword(text: str, name: str = "k", value: str = "1") -> str:
-    made = parse(text, "x.py")
+    made = parse_module(text, "x.py")
     call = next(c for c in made.all_calls if made.text_of(c.node.func) == "f")
-    return edits.apply(text, edits.set_keyword(made, call, name, value))
+    return edits.apply_changes(text, edits.set_keyword(made, call, name, value))
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,11 @@ def test_parameter() -> None:
         ),
         ("def f(self, **kw):\n    pass\n", "def f(self, **kw):\n    pass\n"),
     ):
-        made = parse(before, "x.py")
+        made = parse_module(before, "x.py")
         function = next(made.nodes(ast.FunctionDef))
-        assert edits.apply(before, edits.insert_parameter(made, function, "k=None")) == after
+        assert (
+            edits.apply_changes(before, edits.insert_parameter(made, function, "k=None")) == after
+        )
 
 
 @pytest.mark.parametrize(
@@ -79,27 +81,29 @@ def test_parameter() -> None:
     ],
 )
 def test_delete(before: str, after: str) -> None:
-    made = parse(before, "x.py")
+    made = parse_module(before, "x.py")
     statement = next(s for s in made.nodes(ast.Assign) if made.text_of(s.targets[0]) == "x")
-    assert edits.apply(before, edits.delete_statement(made, statement)) == after
+    assert edits.apply_changes(before, edits.delete_statement(made, statement)) == after
     compile(after, "x", "exec")
 
 
 def test_lines_beside_a_statement() -> None:
     text = "if a:\r\n    x = 1  # c\r\n    y = 2\r\n"
-    made = parse(text, "x.py")
+    made = parse_module(text, "x.py")
     first = next(made.nodes(ast.Assign))
     assert (
-        edits.apply(text, edits.insert_after(made, first, "z = 3"))
+        edits.apply_changes(text, edits.insert_after(made, first, "z = 3"))
         == "if a:\r\n    x = 1  # c\r\n    z = 3\r\n    y = 2\r\n"
     )
     assert (
-        edits.apply(text, edits.insert_before(made, first, "z = 3"))
+        edits.apply_changes(text, edits.insert_before(made, first, "z = 3"))
         == "if a:\r\n    z = 3\r\n    x = 1  # c\r\n    y = 2\r\n"
     )
     assert (
         edits.insert_after(
-            parse("x = 1; y = 2\n", "x.py"), parse("x = 1; y = 2\n", "x.py").tree.body[0], "z"
+            parse_module("x = 1; y = 2\n", "x.py"),
+            parse_module("x = 1; y = 2\n", "x.py").tree.body[0],
+            "z",
         )
         == ()
     )
@@ -107,7 +111,7 @@ def test_lines_beside_a_statement() -> None:
 
 def test_overlapping_changes_are_refused() -> None:
     with pytest.raises(ValueError, match="overlap"):
-        edits.apply("abcdef", (edits.Change(0, 3, "x"), edits.Change(2, 4, "y")))
+        edits.apply_changes("abcdef", (edits.Change(0, 3, "x"), edits.Change(2, 4, "y")))
 
 
 SPACES = st.sampled_from(["", " ", "\n    ", "\r\n\t", ' # note, (with) "signs"\n  '])

@@ -7,8 +7,8 @@ import ast
 import pytest
 
 from tests.source.modules import last, module
-from truetune.source.names import flat
-from truetune.source.values import UNKNOWN
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.qualified_names import shorten_library_name
 
 IMPORTS = """
 import torch
@@ -41,11 +41,17 @@ def test_names(expression: str, name: str | None) -> None:
 
 def test_modules_inside_a_library_are_left_out() -> None:
     assert (
-        flat("transformers.models.auto.AutoTokenizer.from_pretrained")
+        shorten_library_name("transformers.models.auto.AutoTokenizer.from_pretrained")
         == "transformers.AutoTokenizer.from_pretrained"
     )
-    assert flat("transformers.optimization.get_scheduler") == "transformers.get_scheduler"
-    assert flat("torch.nn.functional.cross_entropy") == "torch.nn.functional.cross_entropy"
+    assert (
+        shorten_library_name("transformers.optimization.get_scheduler")
+        == "transformers.get_scheduler"
+    )
+    assert (
+        shorten_library_name("torch.nn.functional.cross_entropy")
+        == "torch.nn.functional.cross_entropy"
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,7 @@ def test_values(text: str, value: object) -> None:
 )
 def test_kinds(text: str, kinds: set[str]) -> None:
     made = module(IMPORTS + text)
-    assert made.flow.kinds(last(made)) == kinds
+    assert made.flow.types(last(made)) == kinds
 
 
 def test_objects_of_a_class_are_followed() -> None:
@@ -136,7 +142,7 @@ Data(AT.from_pretrained("x"))
 """
     )
     call = next(c for c in made.all_calls if c.method == "tok")
-    assert made.flow.kinds(call.node.func) == {"tokenizer"}
+    assert made.flow.types(call.node.func) == {"tokenizer"}
 
 
 def test_keywords_of_a_dictionary_are_laid_out() -> None:
@@ -161,6 +167,6 @@ def test_long_chains_come_to_an_end() -> None:
     lines = ["from datasets import load_dataset", "d = load_dataset('x')"]
     lines += [f"if c{i}:\n    d = d.map(f)\nelse:\n    d = d.filter(f)" for i in range(40)]
     made = module("\n".join([*lines, "d"]) + "\n")
-    assert "dataset" in made.flow.kinds(last(made))
+    assert "dataset" in made.flow.types(last(made))
     made = module("x = 1\n" + "x = x + x\n" * 3000 + "x\n")
     made.flow.value(last(made))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from truetune.checks.lint import lint_module
-from truetune.source.module import parse
+from truetune.source.module import parse_module
 from truetune.spec.run_spec import RunSpec
 
 IMPORTS = """
@@ -82,7 +82,7 @@ def count_function_calls(text: str) -> int:
         nonlocal count
         count += event in ("call", "c_call")
 
-    module = parse(text, "test_long.py")
+    module = parse_module(text, "test_long.py")
     assert not module.broken
     sys.setprofile(add_call)
     try:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.source.modules import notebook
 from truetune.errors import DataError
 from truetune.source import edits
-from truetune.source.module import parse
+from truetune.source.module import parse_module
 
 
 def test_cells_are_one_text_and_magics_are_blank() -> None:
@@ -23,7 +23,7 @@ def test_cells_are_one_text_and_magics_are_blank() -> None:
         "%%time\nprint(os)",
         'a = "%s"\nb = ("x"\n%c\n)' if False else "print('%s'\n      % 3)",
     )
-    made = parse(text, "n.ipynb")
+    made = parse_module(text, "n.ipynb")
     assert not made.broken
     names = [n.id for n in made.nodes(ast.Name) if isinstance(n.ctx, ast.Store)]
     assert names == ["x", "y", "z"]
@@ -45,7 +45,7 @@ def test_cells_are_one_text_and_magics_are_blank() -> None:
     ],
 )
 def test_a_cell_of_one_magic_needs_no_percent_sign(line: str) -> None:
-    made = parse(notebook(line, "a = 1"), "n.ipynb")
+    made = parse_module(notebook(line, "a = 1"), "n.ipynb")
     assert not made.broken
     assert "a" in [n.id for n in made.nodes(ast.Name)]
 
@@ -61,7 +61,7 @@ def test_a_cell_of_one_magic_needs_no_percent_sign(line: str) -> None:
     ],
 )
 def test_magics_without_a_percent_sign_run_alone_or_not_at_all(cell: str) -> None:
-    assert bool(parse(notebook(cell), "n.ipynb").broken) is (cell != "pip")
+    assert bool(parse_module(notebook(cell), "n.ipynb").broken) is (cell != "pip")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_magics_without_a_percent_sign_run_alone_or_not_at_all(cell: str) -> Non
     ],
 )
 def test_the_indent_of_the_first_line_goes(cell: str, names: list[str]) -> None:
-    made = parse(notebook(cell), "n.ipynb")
+    made = parse_module(notebook(cell), "n.ipynb")
     assert not made.broken
     stored = [n for n in made.nodes(ast.Name) if isinstance(n.ctx, ast.Store)]
     assert [n.id for n in stored] == names
@@ -84,22 +84,22 @@ def test_the_indent_of_the_first_line_goes(cell: str, names: list[str]) -> None:
 
 
 def test_an_indent_that_does_not_go_is_broken() -> None:
-    assert parse(notebook("a = 1\n  b = 2"), "n.ipynb").broken
-    assert parse(notebook("  a = 1\n    b = 2"), "n.ipynb").broken
+    assert parse_module(notebook("a = 1\n  b = 2"), "n.ipynb").broken
+    assert parse_module(notebook("  a = 1\n    b = 2"), "n.ipynb").broken
 
 
 def test_a_statement_in_an_indented_cell_gets_neighbours_of_its_indent() -> None:
-    made = parse(notebook("    a = 1\n    b = f(a)"), "n.ipynb")
+    made = parse_module(notebook("    a = 1\n    b = f(a)"), "n.ipynb")
     statement = next(n for n in made.nodes(ast.Assign) if isinstance(n.value, ast.Call))
-    after = edits.apply(
-        made.file_text, edits.in_file(made, edits.insert_before(made, statement, "c = 2"))
+    after = edits.apply_changes(
+        made.file_text, edits.to_file_positions(made, edits.insert_before(made, statement, "c = 2"))
     )
     assert after == notebook("    a = 1\n    c = 2\n    b = f(a)")
 
 
 def test_a_place_is_one_of_the_file() -> None:
     text = notebook("a = 1\n", "b = 2\nc = f(b)")
-    made = parse(text, "n.ipynb")
+    made = parse_module(text, "n.ipynb")
     call = next(made.nodes(ast.Call))
     line, column = made.place(call)
     assert text.splitlines()[line - 1][column - 1 :].startswith("f(b)")
@@ -112,10 +112,10 @@ def test_a_place_is_one_of_the_file() -> None:
 def test_a_change_touches_its_cell_alone(indent: int, ascii_only: bool, listed: bool) -> None:
     code = 'ü = "\\n"\nt = f(\n    "é🙂",\n    b,\n)\nlast = 1'
     text = notebook("first = 1", code, indent=indent, ascii_only=ascii_only, listed=listed)
-    made = parse(text, "n.ipynb")
+    made = parse_module(text, "n.ipynb")
     call = next(made.nodes(ast.Call))
     changes = edits.insert_argument(made, call, 'k="ö\\n"')
-    after = edits.apply(text, edits.in_file(made, changes))
+    after = edits.apply_changes(text, edits.to_file_positions(made, changes))
     wanted = code.replace("    b,\n", '    b,\n    k="ö\\n",\n')
     expected = notebook("first = 1", wanted, indent=indent, ascii_only=ascii_only, listed=listed)
     assert after == expected
@@ -123,15 +123,15 @@ def test_a_change_touches_its_cell_alone(indent: int, ascii_only: bool, listed: 
 
 def test_a_line_that_goes_leaves_no_empty_string() -> None:
     text = notebook("a = 1\nx = 2\nb = 3")
-    made = parse(text, "n.ipynb")
+    made = parse_module(text, "n.ipynb")
     statement = list(made.nodes(ast.Assign))[1]
-    assert edits.apply(
-        text, edits.in_file(made, edits.delete_statement(made, statement))
+    assert edits.apply_changes(
+        text, edits.to_file_positions(made, edits.delete_statement(made, statement))
     ) == notebook("a = 1\nb = 3")
 
 
 def test_one_broken_cell_does_not_hide_the_others() -> None:
-    made = parse(notebook("a = 1", "print 'x'", "c = 3"), "n.ipynb")
+    made = parse_module(notebook("a = 1", "print 'x'", "c = 3"), "n.ipynb")
     assert [b.line for b in made.broken] == [2]
     assert len(list(made.nodes(ast.Assign))) == 2
 
@@ -139,13 +139,13 @@ def test_one_broken_cell_does_not_hide_the_others() -> None:
 @pytest.mark.parametrize("text", ["", "[]", "{}", "{", '{"a": ' * 100_000])
 def test_what_is_no_notebook_is_refused(text: str) -> None:
     with pytest.raises(DataError, match="not a notebook"):
-        parse(text, "n.ipynb")
+        parse_module(text, "n.ipynb")
 
 
 def test_other_languages_are_left_alone() -> None:
     whole = json.loads(notebook("x <- 1"))
     whole["metadata"] = {"kernelspec": {"language": "R", "name": "ir"}}
-    assert parse(json.dumps(whole), "n.ipynb").cells == ()
+    assert parse_module(json.dumps(whole), "n.ipynb").cells == ()
 
 
 @given(
@@ -160,7 +160,7 @@ def test_every_character_is_found_in_the_file(cells: list[str]) -> None:
     cells = [f"# {' '.join(cell.split())} é" for cell in cells]
     for ascii_only in (True, False):
         text = notebook(*cells, ascii_only=ascii_only)
-        made = parse(text, "n.ipynb")
+        made = parse_module(text, "n.ipynb")
         assert [cell.text for cell in made.cells] == cells
         for cell in made.cells:
             for i, sign in enumerate(cell.text):

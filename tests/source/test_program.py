@@ -9,10 +9,10 @@ from textwrap import dedent
 import pytest
 
 from tests.source.modules import last
-from truetune.source.imports import Imports
-from truetune.source.module import Module, read
-from truetune.source.program import MAX_CHARACTERS, Program, grouped
-from truetune.source.values import UNKNOWN
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.import_search import ImportSearch
+from truetune.source.module import Module, read_module
+from truetune.source.program import MAX_GROUP_CHARACTERS, Program, group_by_imports
 
 
 def written(folder: Path, files: Mapping[str, str]) -> list[Path]:
@@ -26,8 +26,8 @@ def written(folder: Path, files: Mapping[str, str]) -> list[Path]:
 def linked(folder: Path, files: Mapping[str, str]) -> Module:
     """The first of these files, judged with the others."""
     paths = written(folder, files)
-    imports = Imports(map(str, paths), [str(folder)])
-    return Program(map(read, paths), imports).modules[0]
+    imports = ImportSearch(map(str, paths), [str(folder)])
+    return Program(map(read_module, paths), imports).modules[0]
 
 
 @pytest.mark.parametrize(
@@ -161,9 +161,9 @@ def test_files_are_grouped_by_their_imports_and_long_groups_are_cut(tmp_path: Pa
         "e.py": "from .f import g",
         "f.py": "g = 1",
     }
-    imports = Imports([str(tmp_path / name) for name in texts], [str(tmp_path)])
+    imports = ImportSearch([str(tmp_path / name) for name in texts], [str(tmp_path)])
     named = [(str(tmp_path / name), text) for name, text in texts.items()]
-    groups = [[Path(path).stem for path in group] for group in grouped(named, imports)]
+    groups = [[Path(path).stem for path in group] for group in group_by_imports(named, imports)]
     assert groups == [["a", "b", "c"], ["d"], ["e", "f"]]
-    long = [(path, text + " " * (MAX_CHARACTERS // 2)) for path, text in named]
-    assert [len(group) for group in grouped(long, imports)] == [1, 1, 1, 1, 1, 1]
+    long = [(path, text + " " * (MAX_GROUP_CHARACTERS // 2)) for path, text in named]
+    assert [len(group) for group in group_by_imports(long, imports)] == [1, 1, 1, 1, 1, 1]

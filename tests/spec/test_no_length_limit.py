@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from truetune.source.config import config_of_source
-from truetune.source.module import read
+from truetune.source.module import read_module
+from truetune.source.script_configs import extract_only_config
 from truetune.spec.stacks.config_file import read_config
 
 
@@ -23,7 +23,7 @@ from truetune.spec.stacks.config_file import read_config
 def test_of_a_script(tmp_path: Path, argument: str, is_off: bool) -> None:
     file = tmp_path / "train.py"
     file.write_text(f"from trl import SFTConfig\nmade = SFTConfig(output_dir='out', {argument})\n")
-    config = config_of_source(read(file))
+    config = extract_only_config(read_module(file))
     assert config is not None
     assert config.spec.training.no_length_limit is is_off
 

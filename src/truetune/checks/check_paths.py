@@ -33,20 +33,20 @@ from truetune.data.hub_cache import find_cached_data, is_hub_name, not_cached_in
 from truetune.errors import DataError, TokenizerError, TruetuneError, UsageError, name_list
 from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import locate
-from truetune.source.walk import SKIPPED
+from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located_document
-from truetune.spec.config import Config, WeightUse
-from truetune.spec.input_kind import (
-    MAX_FOLDER_ENTRIES,
-    METADATA_FILES,
-    InputKind,
-    is_model_without_weights,
-    recognise_kinds,
-    title_of_kind,
-)
+from truetune.spec.config import Config
+from truetune.spec.config import WeightUse
+from truetune.spec.input_kind import METADATA_FILES
+from truetune.spec.input_kind import MAX_FOLDER_ENTRIES
+from truetune.spec.input_kind import InputKind
+from truetune.spec.input_kind import is_model_without_weights
+from truetune.spec.input_kind import recognise_kinds
+from truetune.spec.input_kind import title_of_kind
 from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.config_file import how_to_identify, read_config
+from truetune.spec.stacks.config_file import read_config
+from truetune.spec.stacks.config_file import how_to_identify
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.trainer_facts import TrainerName
 
@@ -446,7 +446,7 @@ def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[InputKind, ...
     members: list[tuple[Path, tuple[InputKind, ...]]] = []
     unread = []
     for path in sorted(folder.iterdir()):
-        if path.name.startswith(".") or path.name in METADATA_FILES or path.name in SKIPPED:
+        if path.name.startswith(".") or path.name in METADATA_FILES or path.name in SKIPPED_FOLDERS:
             continue
         try:
             found = recognise_kinds(path)
@@ -477,7 +477,7 @@ def _subfolders(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(islice(folder.iterdir(), MAX_FOLDER_ENTRIES))
-        if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED
+        if path.is_dir() and not path.name.startswith(".") and path.name not in SKIPPED_FOLDERS
     ]
 
 

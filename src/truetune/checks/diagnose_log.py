@@ -15,14 +15,14 @@ from truetune.checks.rows.answers_nearly_all_alike import AnswersNearlyAllAlike
 from truetune.checks.rule import LogRule, OutputRule
 from truetune.checks.rule_runner import choose_rules, run_rules
 from truetune.errors import UsageError
-from truetune.logs.beside import rows_seen, runs_beside
-from truetune.logs.builder import Builder
-from truetune.logs.log import RunLog
-from truetune.logs.metrics import is_share
-from truetune.logs.printed import read_pieces
-from truetune.logs.read import read_run
-from truetune.spec.run_spec import RunSpec
+from truetune.logs.metric_direction import is_share_metric
+from truetune.logs.printed_records import read_console_pieces
+from truetune.logs.read_run import read_run
+from truetune.logs.run_log import RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.logs.sibling_runs import count_rows_seen, find_sibling_runs
 from truetune.spec.settings_files import spec_of
+from truetune.spec.run_spec import RunSpec
 
 KIND_NAMES = {
     "language": "language modelling",
@@ -77,7 +77,7 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     log = replace(
         log,
         facts=_known_settings(spec, log),
-        beside=runs_beside(log),
+        beside=find_sibling_runs(log),
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
@@ -112,12 +112,14 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
         seen: was a batch of its run judged? Else the report says that none was.
     """
     started = time.perf_counter()
-    into = Builder(command, "printed output")
+    log_builder = RunLogBuilder(command, "printed output")
     lines = [*text.splitlines(), f"exit code {code}"]
-    read_pieces(
-        ((line, number) for number, line in enumerate(lines, 1)), "the command's processes", into
+    read_console_pieces(
+        ((line, number) for number, line in enumerate(lines, 1)),
+        "the command's processes",
+        log_builder,
     )
-    log = into.done()
+    log = log_builder.build()
     judged = run_rules(log, choose_rules(spec, OutputRule))
     facts = (("ended with", f"exit code {code}"),)
     return Report(
@@ -152,7 +154,10 @@ def _other_curves(log: RunLog) -> list[str]:
     return sorted(
         name
         for name, curve in log.curves.items()
-        if curve and name not in read and not name.startswith(PART_PREFIXES) and not is_share(name)
+        if curve
+        and name not in read
+        and not name.startswith(PART_PREFIXES)
+        and not is_share_metric(name)
     )
 
 
@@ -218,7 +223,7 @@ def _steps_in_words(log: RunLog) -> str:
 
 def _facts_of_steps(log: RunLog) -> Iterator[tuple[str, str]]:
     """What an optimizer step has of rows, and how long it takes where that is long."""
-    rows = rows_seen(log)
+    rows = count_rows_seen(log)
     a_step = log.output.settings.rows_a_step if log.output is not None else None
     if a_step:
         yield "an optimizer step has", f"{a_step:,} rows, as the trainer counts them"

@@ -20,7 +20,7 @@ from truetune.checks.rule import DataRule, Setup
 from truetune.data.rows import read_conversations
 from truetune.encoding.encoder import Encoder
 from truetune.encoding.stream import batches, with_proof
-from truetune.logs.log import DataFacts
+from truetune.logs.run_log import DataFacts
 from truetune.render.probes import prepared
 from truetune.spec.run_spec import RunSpec
 from truetune.tokenized.supervised_frequencies import count_supervised

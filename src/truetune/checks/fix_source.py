@@ -18,7 +18,7 @@ from truetune.checks.findings import Edit, Finding
 from truetune.data import atomic
 from truetune.errors import DataError, UsageError
 from truetune.source import edits
-from truetune.source.module import Module, parse
+from truetune.source.module import Module, parse_module
 
 MAX_PASSES = 8
 """Times that a file is fixed: a fix may uncover another.
@@ -124,7 +124,9 @@ def _apply_fixes(module: Module, findings: Iterable[Finding]) -> Module | None:
     """The module with these fixes; None where they do not fit, or more of it can't be parsed then."""
     changes = [edits.Change(e.start, e.end, e.text) for f in findings if f.fix for e in f.fix.edits]
     try:
-        after = parse(edits.apply(module.file_text, changes), module.path, module.codec)
+        after = parse_module(
+            edits.apply_changes(module.file_text, changes), module.path, module.codec
+        )
     except (ValueError, DataError):
         return None
     return after if len(after.broken) <= len(module.broken) else None

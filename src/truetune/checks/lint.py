@@ -21,19 +21,19 @@ from truetune.checks.reports import Report, Subject
 from truetune.checks.rule import CommandRule, SourceRule
 from truetune.checks.rule_families import former_code
 from truetune.checks.rule_runner import choose_rules, run_rules
-from truetune.checks.source.printed_rows import printed_rows
-from truetune.checks.source.row_files import training_files, training_limit
+from truetune.checks.source.evidence.printed_row_counts import printed_rows
+from truetune.checks.source.evidence.training_row_files import training_files, training_limit
 from truetune.checks.source.source_not_parsed import SourceNotParsed
 from truetune.checks.weight_uses import weight_uses
 from truetune.errors import DataError, SpecError
 from truetune.parsing.shell_commands import CommandFile, is_command_file, read_commands
-from truetune.source.config import configs_of_source
-from truetune.source.imports import Imports
-from truetune.source.module import Module, decode_any, nothing, parse
-from truetune.source.notebook_commands import commands_of_notebook
-from truetune.source.program import Program, grouped
-from truetune.source.suppress import Ignore, ignores
-from truetune.source.walk import sources
+from truetune.source.find_source_files import find_source_files
+from truetune.source.ignore_comments import IgnoreComment, find_ignore_comments
+from truetune.source.import_search import ImportSearch
+from truetune.source.module import Module, decode_source_file, parse_module, unreadable_module
+from truetune.source.notebook_commands import read_notebook_commands
+from truetune.source.program import Program, group_by_imports
+from truetune.source.script_configs import extract_configs
 from truetune.spec.config import WeightUse
 from truetune.spec.run_spec import RunSpec, Severity
 from truetune.spec.stacks.command_options import configs_of_commands
@@ -110,7 +110,7 @@ def lint(
     looks: dict[str, FileResult] = {}
     changes: list[SourceChange] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
-    files = {str(file): name for name, file in sources(named)}
+    files = {str(file): name for name, file in find_source_files(named)}
     scripts = [file for file in files if is_command_file(Path(file))]
     uses = (*uses, *weight_uses(named))
     makes_changes = fix or unsafe or diff
@@ -185,7 +185,7 @@ def lint_module(
         _unparsed_code(module, spec),
         *_judge_settings(module, spec, rows, uses),
     ]
-    commands = commands_of_notebook(module)
+    commands = read_notebook_commands(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judged = Judgement.of([*parts, of_commands])
     applies = bool(of_commands.examined or judged.findings)
@@ -193,7 +193,7 @@ def lint_module(
     if not applies or (module.broken and not module.tree.body):
         judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
     found = list(dict.fromkeys(judged.findings))
-    comments = ignores(module)
+    comments = find_ignore_comments(module)
     kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
     return FileResult(
         tuple(sorted(kept, key=lambda f: _finding_offset(module, f))),
@@ -209,7 +209,7 @@ def _judge_settings(
 ) -> list[Judgement]:
     """What is said of the settings that a module makes, with what is known of the rows that they train on."""
     try:
-        configs = configs_of_source(module)
+        configs = extract_configs(module)
         if not configs:
             return []
         files = training_files(module)
@@ -357,7 +357,7 @@ def _of_this_file(judged: Judgement, path: str) -> Judgement:
     return replace(judged, not_judged=tuple(named))
 
 
-def _is_covered(module: Module, finding: Finding, comment: Ignore) -> bool:
+def _is_covered(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
     """Does a comment in the source keep this finding quiet, by its name or by its code of today or before?"""
     names = (finding.rule, finding.code, former_code(finding.code))
     return comment.covers(_finding_offset(module, finding), *names)
@@ -375,8 +375,10 @@ def _finding_offset(module: Module, finding: Finding) -> int:
 def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
     """Every file, parsed; those that import each other are judged together, group after group."""
     sources_of: dict[str, _Text] = {file: _text(file) for file in files}
-    imports = Imports(sources_of, named)
-    for group in grouped([(path, source.text) for path, source in sources_of.items()], imports):
+    imports = ImportSearch(sources_of, named)
+    for group in group_by_imports(
+        [(path, source.text) for path, source in sources_of.items()], imports
+    ):
         modules = [_module(path, sources_of.pop(path)) for path in group]
         yield from modules if len(modules) == 1 else Program(modules, imports).modules
 
@@ -391,18 +393,18 @@ class _Text(NamedTuple):
 
 def _text(path: str) -> _Text:
     try:
-        return _Text(*decode_any(Path(path)), "")
+        return _Text(*decode_source_file(Path(path)), "")
     except DataError as error:
         return _Text("", "", str(error).removeprefix(f"{path}: "))
 
 
 def _module(path: str, source: _Text) -> Module:
     if source.fault:
-        return nothing(path, source.fault)
+        return unreadable_module(path, source.fault)
     try:
-        return parse(source.text, path, source.codec)
+        return parse_module(source.text, path, source.codec)
     except DataError as error:
-        return nothing(path, str(error).removeprefix(f"{path}: "))
+        return unreadable_module(path, str(error).removeprefix(f"{path}: "))
 
 
 def _fix_module(

@@ -1,6 +1,7 @@
 """How many optimizer steps a run makes in all, with the arithmetic that users do by hand.
 
-One fact for settings (`checks.config.steps`), scripts and logs: rows x epochs / (batch x accumulation x processes).
+One fact for settings (`checks.config.evidence.step_counts`), scripts and logs:
+rows x epochs / (batch x accumulation x processes).
 From settings and scripts it is an upper bound, for rows may be dropped or packed, and more processes may be launched
 than the settings say. From a log it is what the run made.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from truetune.logs.log import RunLog
+from truetune.logs.run_log import RunLog
 
 FEW = 10
 """Steps below which a run can't have learned: a warm-up of 3 to 10 % takes one of them, and AdamW moves each weight by

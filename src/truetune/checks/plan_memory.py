@@ -11,13 +11,13 @@ from typing import Any
 from truetune.checks.log.run_ended_in_an_exception import OUT_OF_MEMORY
 from truetune.checks.source.kbit_preparation_of_plain_weights import casts_to_float32
 from truetune.errors import DataError, UsageError
-from truetune.logs.console.memory_error import read_memory_error
-from truetune.logs.read import read_run
+from truetune.logs.console.out_of_memory_message import read_memory_error
+from truetune.logs.read_run import read_run
 from truetune.memory.plan_memory import Plan
 from truetune.memory.plan_memory import plan_memory as plan_of
 from truetune.parsing.shell_commands import read_commands
-from truetune.source.config import config_of_loop, configs_of_source, named_model
-from truetune.source.module import read
+from truetune.source.module import read_module
+from truetune.source.script_configs import extract_configs, extract_loop_config, find_model_name
 from truetune.spec.config import Config
 from truetune.spec.input_kind import recognise_kinds, title_of_kind
 from truetune.spec.run_spec import RunSpec
@@ -85,12 +85,14 @@ def _config_of_path(path: str) -> Config:
 
 def _of_script(path: Path) -> Config | None:
     """The run of a script: of its trainer's arguments, else of its own loop; None where it trains nothing."""
-    module = read(path)
-    config = next(iter(configs_of_source(module)), None) or config_of_loop(module)
+    module = read_module(path)
+    config = next(iter(extract_configs(module)), None) or extract_loop_config(module)
     if config is None:
         return None
     if config.spec.model is None:
-        config = replace(config, spec=config.spec.model_copy(update={"model": named_model(module)}))
+        config = replace(
+            config, spec=config.spec.model_copy(update={"model": find_model_name(module)})
+        )
     if next(casts_to_float32(module), None) is not None:
         training = config.spec.training.model_copy(update={"dtype": "float32"})
         config = replace(

@@ -22,7 +22,7 @@ from truetune.spec.run_spec import RunSpec, Severity
 if TYPE_CHECKING:
     from truetune.auditing.audit import Sample
     from truetune.checks.learned_tokens import Learned
-    from truetune.logs.log import RunLog
+    from truetune.logs.run_log import RunLog
 
 
 Outcome = Literal["findings", "not judged", "no findings"]

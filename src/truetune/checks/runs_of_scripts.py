@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from truetune.checks.source.row_files import training_files
+from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import TruetuneError
-from truetune.source.config import configs_of_source
-from truetune.source.module import Module
-from truetune.source.module import read as read_module
+from truetune.source.module import Module, read_module
+from truetune.source.script_configs import extract_configs
 from truetune.spec.run_spec import RunSpec
 
 
@@ -37,7 +36,7 @@ def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
 def _settings(module: Module) -> RunSpec:
     """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
     try:
-        configs = configs_of_source(module)
+        configs = extract_configs(module)
     except TruetuneError:
         configs = ()
     return configs[0].spec if len(configs) == 1 else RunSpec()

@@ -12,16 +12,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.labels import lm_collators, masks_by_id
+from truetune.checks.source.evidence.labels_and_padding import lm_collators, masks_by_id
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
-from truetune.source.config import config_of_source
-from truetune.source.module import Module
-from truetune.source.module import read as read_module
-from truetune.source.prepared import made_messages
-from truetune.source.responses import ResponseMasking, response_masking
-from truetune.source.walk import sources
+from truetune.source.find_source_files import find_source_files
+from truetune.source.module import Module, read_module
+from truetune.source.response_masking import ResponseMasking, find_response_masking
+from truetune.source.script_configs import extract_only_config
+from truetune.source.script_preparation import find_message_mapping
 from truetune.spec.config import Config
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.training_settings import Training
@@ -77,15 +76,17 @@ class TrainerSightings:
     @cached_property
     def seen(self) -> tuple[TrainerSighting, ...]:
         """All that were found. The scripts are read here, once all paths are known."""
-        modules = (_readable_module(file) for _, file in sources(self.sources))
+        modules = (_readable_module(file) for _, file in find_source_files(self.sources))
         scripts = (sighting_of(module) for module in modules if module is not None)
         return (*self.configs, *(sighting for sighting in scripts if sighting is not None))
 
     @cached_property
     def made_messages(self) -> str:
         """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
-        modules = (_readable_module(file) for _, file in sources(self.sources))
-        made = ((module.path, made_messages(module)) for module in modules if module is not None)
+        modules = (_readable_module(file) for _, file in find_source_files(self.sources))
+        made = (
+            (module.path, find_message_mapping(module)) for module in modules if module is not None
+        )
         return next(
             (f"{path}, line {call.node.lineno}" for path, call in made if call is not None), ""
         )
@@ -153,13 +154,13 @@ def sighting_of(module: Module) -> TrainerSighting | None:
         return None
     training, limit = Training(), None
     try:
-        if (config := config_of_source(module)) is not None:
+        if (config := extract_only_config(module)) is not None:
             training, limit = config.spec.training, config.spec.max_length
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same
     pads = _pad_masking(module, facts_of(name))
     training = training.model_copy(update={"pads_masked_by": pads})
-    return TrainerSighting(name, module.path, training, limit, response_masking(module))
+    return TrainerSighting(name, module.path, training, limit, find_response_masking(module))
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:

@@ -24,6 +24,8 @@ OUT_OF_RANGE = "setting-out-of-range"
 BETA = "preference-beta-out-of-range"
 NOTHING = "settings-train-nothing"
 GENERATION = "generation-settings-distort-answers"
+MAX_VLLM_SHARE = 0.7
+"""Of the GPU: training holds the weights, too, and more than they take beside them. Recipes give 0.2 to 0.5"""
 CLIPPED_TO = "clip_grad_norm_"
 """The norm that a loop clips gradients to: unlike trainers, it takes 0 at its word"""
 SCALE = "lora scale"

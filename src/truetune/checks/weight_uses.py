@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from truetune.checks.source.script_loads_another_base import adapted_models, name_of_model
+from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
 from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
 from truetune.errors import TruetuneError
 from truetune.parsing.bounded_files import read_bounded
@@ -26,8 +26,7 @@ from truetune.parsing.shell_commands import (
     read_commands,
 )
 from truetune.source.calls import Call
-from truetune.source.module import Module
-from truetune.source.module import read as read_module
+from truetune.source.module import Module, read_module
 from truetune.spec.config import Config, WeightUse
 from truetune.spec.input_kind import recognise_kinds
 from truetune.spec.stacks.config_file import read_config

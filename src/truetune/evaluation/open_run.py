@@ -24,8 +24,8 @@ from truetune.data.predictions import score_hint
 from truetune.errors import DataError, UsageError
 from truetune.generation.answer_samples import SampledRun, SamplingPass
 from truetune.generation.sample_files import read_passes
-from truetune.logs.log import RunLog
-from truetune.logs.read import is_run, read_run
+from truetune.logs.read_run import is_run, read_run
+from truetune.logs.run_log import RunLog
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import LOG, LOG_RECORD

@@ -23,8 +23,8 @@ from truetune.evaluation.open_run import RunFolder, open_run, run_of_log
 from truetune.evaluation.sample_report import Success, sample_values
 from truetune.evaluation.summarize_run import list_facts, list_settings, summarize_run
 from truetune.generation.answer_samples import SamplingPass
-from truetune.logs.log import Curve
-from truetune.logs.thin import smoothed, thinned
+from truetune.logs.curve_downsampling import downsample_curve, smooth_curve
+from truetune.logs.run_log import Curve
 from truetune.spec.run_spec import RunSpec
 
 ANSWER_PREFIX = "answers/"
@@ -232,7 +232,7 @@ def _make_curve(points: Sequence[tuple[float, float]]) -> Curve:
 
 def _curve_values(curve: Curve) -> dict[str, Any]:
     """A curve for a page: as many points as can be seen, and the same smoothed."""
-    thin, smooth = thinned(curve), smoothed(curve)
+    thin, smooth = downsample_curve(curve), smooth_curve(curve)
     return {
         "points": curve.step.size,
         "x": [_round_number(x) for x in thin.step.tolist()],

@@ -15,11 +15,11 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.bounded_files import check_blank_lines
 from truetune.parsing.limits import LOG_RECORD
 
-READ_AT_ONCE = 1 << 20
-MAX_PIECE = LOG_RECORD.max_bytes
+CHUNK_BYTES = 1 << 20
+MAX_PIECE_CHARACTERS = LOG_RECORD.max_bytes
 """Characters of a piece: longer ones are no output that a person reads"""
-ENDS = re.compile(r"\r\n|\n|\r")
-MARKS = (
+LINE_ENDS = re.compile(r"\r\n|\n|\r")
+ENCODING_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -30,9 +30,9 @@ MARKS = (
 def console_pieces(path: Path, note: Callable[[str], None]) -> Iterator[tuple[str, int]]:
     """Each piece of the file's text, and the 1-based number of its line. `note` is told what is left out."""
     number, blank, others = 1, 0, 0
-    for piece, ends_line in _split(path, note):
-        if len(piece) >= MAX_PIECE:
-            note(f"{path.name}: lines longer than {MAX_PIECE:,} characters")
+    for piece, ends_line in _split_lines(path, note):
+        if len(piece) >= MAX_PIECE_CHARACTERS:
+            note(f"{path.name}: lines longer than {MAX_PIECE_CHARACTERS:,} characters")
         else:
             yield piece, number
         if piece and not piece.isspace():
@@ -47,33 +47,35 @@ def console_pieces(path: Path, note: Callable[[str], None]) -> Iterator[tuple[st
         number += ends_line
 
 
-def _split(path: Path, note: Callable[[str], None]) -> Iterator[tuple[str, bool]]:
+def _split_lines(path: Path, note: Callable[[str], None]) -> Iterator[tuple[str, bool]]:
     """Pieces between line ends and carriage returns; does the line end behind it?"""
     rest = ""
-    for text in _texts(path, note):
+    for text in _decoded_parts(path, note):
         whole = rest + text
         start = 0
-        for match in ENDS.finditer(whole):
+        for match in LINE_ENDS.finditer(whole):
             if match[0] == "\r" and match.end() == len(whole):
                 break  # its line feed may be in the next part
             yield whole[start : match.start()], match[0] != "\r"
             start = match.end()
         rest = whole[start:]
-        if len(rest) > 2 * MAX_PIECE:
-            rest = rest[:MAX_PIECE]
+        if len(rest) > 2 * MAX_PIECE_CHARACTERS:
+            rest = rest[:MAX_PIECE_CHARACTERS]
     if rest:
         yield rest.rstrip("\r"), False
 
 
-def _texts(path: Path, note: Callable[[str], None]) -> Iterator[str]:
+def _decoded_parts(path: Path, note: Callable[[str], None]) -> Iterator[str]:
     """The file's text, part by part."""
     with path.open("rb") as file:
         head = file.read(4)
-        mark, encoding = next(((m, e) for m, e in MARKS if head.startswith(m)), (b"", "utf-8"))
+        mark, encoding = next(
+            ((m, e) for m, e in ENCODING_MARKS if head.startswith(m)), (b"", "utf-8")
+        )
         file.seek(len(mark))
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         while True:
-            content = file.read(READ_AT_ONCE)
+            content = file.read(CHUNK_BYTES)
             text = decoder.decode(content, not content)
             if "\0" in text:
                 note(f"{path.name}: parts with null bytes")

@@ -14,8 +14,8 @@ class Call:
 
     node: ast.Call
     names: tuple[str, ...]
-    """What is called, qualified (`transformers.AutoTokenizer.from_pretrained`, `len`): see `Flow.name`; for a class of
-    the file, its bases' names; empty for a method of an object, or where nothing is known"""
+    """What is called, qualified (`transformers.AutoTokenizer.from_pretrained`, `len`): see `DataFlow.name`; for a class
+    of the file, its bases' names; empty for a method of an object, or where nothing is known"""
     method: str | None
     """The attribute that is called, where it is not reached through a module or an imported class"""
     receiver: ast.expr | None

@@ -11,7 +11,7 @@ from truetune.source import notebook
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-HEAD_END = re.compile(r"\)\s*(?:->|:)")
+PARAMETERS_END = re.compile(r"\)\s*(?:->|:)")
 """Where the parameters of a `def` end"""
 
 
@@ -26,7 +26,7 @@ class Change(NamedTuple):
 Changes = tuple[Change, ...]
 
 
-def replace(module: Module, node: ast.AST, text: str) -> Changes:
+def replace_expression(module: Module, node: ast.AST, text: str) -> Changes:
     """Another expression in the place of one (inside the parentheses around it, if any).
 
     Nothing, as in all of these, where the node stands in another file.
@@ -43,7 +43,7 @@ def set_keyword(module: Module, call: Call, name: str, text: str) -> Changes:
     """
     given = next((k for k in call.node.keywords if k.arg == name), None)
     if given is not None:
-        return replace(module, given.value, text)
+        return replace_expression(module, given.value, text)
     return () if name in call.keywords else insert_argument(module, call.node, f"{name}={text}")
 
 
@@ -60,7 +60,7 @@ def insert_argument(module: Module, call: ast.Call, text: str) -> Changes:
     last = max(arguments, key=lambda a: module.span(a)[1])
     begin, end = module.span(last)
     begin = next((module.span(k)[0] for k in call.keywords if k.value is last), begin)
-    return _one_more(module, begin, end, close, text)
+    return _insert_after_last(module, begin, end, close, text)
 
 
 def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Changes:
@@ -77,19 +77,19 @@ def insert_parameter(module: Module, function: ast.FunctionDef, text: str) -> Ch
     ]
     begin, end = module.span(last)[0], max(module.span(part)[1] for part in parts)
     close = end
-    while not HEAD_END.match(module.text, close):
-        close = _line_end(module.text, close) if module.text[close] == "#" else close + 1
-    return _one_more(module, begin, end, close, text)
+    while not PARAMETERS_END.match(module.text, close):
+        close = _find_line_end(module.text, close) if module.text[close] == "#" else close + 1
+    return _insert_after_last(module, begin, end, close, text)
 
 
-def _one_more(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
+def _insert_after_last(module: Module, begin: int, end: int, close: int, text: str) -> Changes:
     """`text` behind the last item of a list in parentheses, which stands from `begin` to `end`."""
     source, newline = module.text, module.lines.newline
-    comma, end = _behind(source, end, close)
+    comma, end = _comma_and_last_sign(source, end, close)
     head = source[module.lines.starts[module.lines.place(begin)[0] - 1] : begin].rstrip("*(")
     if head.strip() or module.lines.place(close)[0] == module.lines.place(end)[0]:
         return (Change(end, end, f" {text}" if comma else f", {text}"),)
-    line_end = _line_end(source, end)
+    line_end = _find_line_end(source, end)
     if comma:
         return (Change(line_end, line_end, f"{newline}{head}{text},"),)
     if not source[end:line_end].strip():
@@ -97,13 +97,13 @@ def _one_more(module: Module, begin: int, end: int, close: int, text: str) -> Ch
     return (Change(end, end, ","), Change(line_end, line_end, f"{newline}{head}{text}"))
 
 
-def _behind(source: str, position: int, close: int) -> tuple[bool, int]:
+def _comma_and_last_sign(source: str, position: int, close: int) -> tuple[bool, int]:
     """Is there a comma behind the last argument, and where does the last sign before the closing parenthesis end?"""
     comma, end = False, position
     while position < close:
         sign = source[position]
         if sign == "#":
-            position = _line_end(source, position)
+            position = _find_line_end(source, position)
             continue
         position += 1
         if sign in ",)":
@@ -111,7 +111,7 @@ def _behind(source: str, position: int, close: int) -> tuple[bool, int]:
     return comma, end
 
 
-def _line_end(source: str, position: int) -> int:
+def _find_line_end(source: str, position: int) -> int:
     match = re.compile(r"[\r\n]").search(source, position)
     return match.start() if match else len(source)
 
@@ -122,17 +122,17 @@ def delete_statement(module: Module, statement: ast.stmt) -> Changes:
         return ()
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
-    last = _line_end(module.text, end)
+    last = _find_line_end(module.text, end)
     alone = not module.text[first:start].strip() and re.fullmatch(
         r"[ \t]*(#[^\r\n]*)?", module.text[end:last]
     )
-    if not alone or _only(module, statement):
+    if not alone or _is_only_statement(module, statement):
         return (Change(start, end, "pass"),)
     match = re.compile(r"\r\n|\r|\n").match(module.text, last)
     return (Change(first, match.end() if match else last, ""),)
 
 
-def _only(module: Module, statement: ast.stmt) -> bool:
+def _is_only_statement(module: Module, statement: ast.stmt) -> bool:
     parent = module.scopes.parent[statement]
     bodies = (
         value
@@ -144,31 +144,31 @@ def _only(module: Module, statement: ast.stmt) -> bool:
 
 def insert_after(module: Module, statement: ast.stmt, *lines: str) -> Changes:
     """Statements behind one, with its indentation. Nothing where it shares its line with others."""
-    return _beside(module, statement, lines, behind=True)
+    return _insert_beside(module, statement, lines, behind=True)
 
 
 def insert_before(module: Module, statement: ast.stmt, *lines: str) -> Changes:
     """Statements before one, with its indentation. Nothing where it shares its line with others."""
-    return _beside(module, statement, lines, behind=False)
+    return _insert_beside(module, statement, lines, behind=False)
 
 
-def _as_written(module: Module, start: int, end: int) -> str:
+def _text_in_file(module: Module, start: int, end: int) -> str:
     """The text as the file has it; the code of a notebook may stand for what IPython makes of its cells."""
     if not module.cells:
         return module.text[start:end]
-    cell = notebook.cell_at(module.cells, start)
+    cell = notebook.find_cell(module.cells, start)
     return cell.text[start - cell.start : end - cell.start]
 
 
-def _beside(
+def _insert_beside(
     module: Module, statement: ast.stmt, lines: tuple[str, ...], *, behind: bool
 ) -> Changes:
     if module.home(statement) is not module:
         return ()
     start, end = module.span(statement)
     first = module.lines.starts[module.lines.place(start)[0] - 1]
-    indent, newline = _as_written(module, first, start), module.lines.newline
-    last = _line_end(module.text, end)
+    indent, newline = _text_in_file(module, first, start), module.lines.newline
+    last = _find_line_end(module.text, end)
     if indent.strip() or not re.fullmatch(r"[ \t]*(#[^\r\n]*)?", module.text[end:last]):
         return ()
     if behind:
@@ -176,22 +176,24 @@ def _beside(
     return (Change(first, first, "".join(indent + line + newline for line in lines)),)
 
 
-def in_file(module: Module, changes: Iterable[Change]) -> Changes:
+def to_file_positions(module: Module, changes: Iterable[Change]) -> Changes:
     """The same changes in the text of the file."""
     if not module.cells:
         return tuple(changes)
     ascii_only = module.file_text.isascii()
     found = []
     for change in changes:
-        cell = notebook.cell_at(module.cells, change.start)
+        cell = notebook.find_cell(module.cells, change.start)
         start, end = (
             cell.spots[min(at - cell.start, len(cell.text))] for at in (change.start, change.end)
         )
-        found.append(Change(start, end, notebook.as_json(cell, change.text, ascii_only=ascii_only)))
+        found.append(
+            Change(start, end, notebook.encode_for_cell(cell, change.text, ascii_only=ascii_only))
+        )
     return tuple(found)
 
 
-def apply(text: str, changes: Iterable[Change]) -> str:
+def apply_changes(text: str, changes: Iterable[Change]) -> str:
     """The text after all changes, none of which may overlap. Raises ValueError."""
     parts, position = [], 0
     for start, end, new in sorted(changes):

@@ -17,29 +17,31 @@ from truetune.parsing import InputLimitError
 from truetune.parsing.python_reader import parse_python
 from truetune.source import notebook
 from truetune.source.calls import Call
-from truetune.source.flow import Flow
+from truetune.source.data_flow import DataFlow
 from truetune.source.scopes import Scope, Scopes
-from truetune.source.text import Lines, decode, read_bytes
-from truetune.spec.release_pins import Pins, pins_of_notebook, pins_of_script
+from truetune.source.source_text import LineIndex, decode_source, read_source_bytes
+from truetune.spec.release_pins import Pins
+from truetune.spec.release_pins import pins_of_notebook
+from truetune.spec.release_pins import pins_of_script
 
 if TYPE_CHECKING:
     from truetune.source.program import Program
 
 N = TypeVar("N", bound=ast.AST)
-NEWER: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
+NEWER_SYNTAX: tuple[tuple[tuple[int, int], re.Pattern[str]], ...] = (
     ((3, 12), re.compile(r"^\s*(?:type\s+\w+.*=|(?:async\s+)?(?:def|class)\s+\w+\[)")),
     ((3, 14), re.compile(r"^\s*except\s+[\w.]+\s*,|\b[tT][rR]?[\"']|\b[rR][tT][\"']")),
     ((3, 15), re.compile(r"^\s*lazy\s+(?:import|from)\b")),
 )
 """Forms that an older Python refuses, each with the first that takes it: PEP 695; PEP 758 and 750; PEP 810"""
-NESTED = re.compile(r"\b(?:[fF][rR]?|[rR][fF])([\"'])(?:(?!\1).)*\{[^}\n]*(?:\1|\\|#)")
+NESTED_FSTRING = re.compile(r"\b(?:[fF][rR]?|[rR][fF])([\"'])(?:(?!\1).)*\{[^}\n]*(?:\1|\\|#)")
 """An f-string with its own quote, a backslash or a comment in its braces"""
-NESTED_FSTRINGS = (3, 12)
+NESTED_FSTRINGS_SINCE = (3, 12)
 """The first Python whose f-strings take their own quotes, backslashes and comments inside (PEP 701)"""
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class SyntaxProblem:
     """What could not be parsed."""
 
     line: int
@@ -61,15 +63,15 @@ class Module:
     """The code: the same for a .py file; the code cells of a notebook, one after the other, magics blanked"""
     tree: ast.Module
     """Empty where the code does not parse"""
-    broken: tuple[Broken, ...] = ()
+    broken: tuple[SyntaxProblem, ...] = ()
     codec: str = "utf-8"
     cells: tuple[notebook.Cell, ...] = field(default=(), repr=False)
     program: Program | None = field(default=None, repr=False, compare=False)
     """The files that it is judged with; None where it is judged alone"""
 
     @cached_property
-    def lines(self) -> Lines:
-        return Lines(self.text)
+    def lines(self) -> LineIndex:
+        return LineIndex(self.text)
 
     @cached_property
     def scopes(self) -> Scopes:
@@ -77,8 +79,8 @@ class Module:
         return Scopes(self.tree) if self.program is None else self.program.scopes
 
     @cached_property
-    def flow(self) -> Flow:
-        return Flow(self.scopes) if self.program is None else self.program.flow
+    def flow(self) -> DataFlow:
+        return DataFlow(self.scopes) if self.program is None else self.program.flow
 
     @property
     def with_linked(self) -> tuple[Module, ...]:
@@ -206,7 +208,7 @@ class Module:
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Where a node of this file begins and ends in `text`, in characters; parentheses around it are no part."""
-        at = ast_place(node)
+        at = begin_and_end(node)
         return self.lines.offset(*at[0]), self.lines.offset(*at[1])
 
     def text_of(self, node: ast.AST) -> str:
@@ -223,18 +225,22 @@ class Module:
     def file_place(self, offset: int) -> tuple[int, int]:
         return self.file_lines.place(self.offset_in_file(offset))
 
-    def place_of_broken(self, broken: Broken) -> tuple[int, int]:
+    def place_of_broken(self, broken: SyntaxProblem) -> tuple[int, int]:
         """1-based line and column in the file of what could not be parsed."""
         line, column = self.file_place(self.lines.starts[min(broken.line, len(self.lines)) - 1])
         return line, column + broken.column - 1
 
     def offset_in_file(self, offset: int) -> int:
-        return notebook.in_file(self.cells, offset) if self.cells else offset
+        return notebook.find_offset_in_file(self.cells, offset) if self.cells else offset
 
     def cell_of(self, node: ast.AST) -> str | None:
         """`cell 3, line 2`, counted over code cells, in a notebook."""
         home = self.home(node)
-        return notebook.describe(home.cells, home.lines, home.span(node)[0]) if home.cells else None
+        return (
+            notebook.describe_place(home.cells, home.lines, home.span(node)[0])
+            if home.cells
+            else None
+        )
 
     @cached_property
     def pins(self) -> Pins:
@@ -252,17 +258,17 @@ class Module:
         return {}
 
     @cached_property
-    def file_lines(self) -> Lines:
-        return Lines(self.file_text)
+    def file_lines(self) -> LineIndex:
+        return LineIndex(self.file_text)
 
 
-def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
+def begin_and_end(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
     """Line (1-based) and column (bytes) of a node's begin and end.
 
     A node without a place of its own (the `for x in y` of a comprehension) is where its parts are; line 1 without any.
     """
     if not hasattr(node, "lineno"):
-        parts = [ast_place(part) for part in ast.iter_child_nodes(node) if _is_placed(part)]
+        parts = [begin_and_end(part) for part in ast.iter_child_nodes(node) if _has_position(part)]
         return (
             (min(begin for begin, _ in parts), max(end for _, end in parts))
             if parts
@@ -273,77 +279,79 @@ def ast_place(node: ast.AST) -> tuple[tuple[int, int], tuple[int, int]]:
     return (line, column), (end_line or line, column if end_column is None else end_column)
 
 
-def _is_placed(node: ast.AST) -> bool:
+def _has_position(node: ast.AST) -> bool:
     return any(hasattr(part, "lineno") for part in ast.walk(node))
 
 
-def read(path: Path) -> Module:
+def read_module(path: Path) -> Module:
     """A .py file or .ipynb notebook. Raises DataError where it is no text, too large, or no notebook."""
-    text, codec = decode_any(path)
-    return parse(text, str(path), codec)
+    text, codec = decode_source_file(path)
+    return parse_module(text, str(path), codec)
 
 
-def nothing(path: str, reason: str) -> Module:
+def unreadable_module(path: str, reason: str) -> Module:
     """A module without code, of a file that could not be read."""
-    return Module(path, "", "", ast.Module(body=[], type_ignores=[]), (Broken(1, 1, reason),))
+    return Module(
+        path, "", "", ast.Module(body=[], type_ignores=[]), (SyntaxProblem(1, 1, reason),)
+    )
 
 
-def decode_any(path: Path) -> tuple[str, str]:
+def decode_source_file(path: Path) -> tuple[str, str]:
     """The text of a .py or .ipynb file, and its codec. Raises DataError."""
-    data = read_bytes(path)
+    data = read_source_bytes(path)
     if path.suffix == ".ipynb":
         try:
             return data.decode("utf-8"), "utf-8"
         except UnicodeDecodeError as error:
             raise DataError(f"{path}: a notebook must be UTF-8 ({error})") from None
-    return decode(data, str(path))
+    return decode_source(data, str(path))
 
 
-def parse(text: str, path: str, codec: str = "utf-8") -> Module:
+def parse_module(text: str, path: str, codec: str = "utf-8") -> Module:
     """A Module of a text. What does not parse is in `broken`. Raises DataError for a notebook that is no JSON."""
     if not path.endswith(".ipynb"):
-        tree, broken = _tree(text)
+        tree, broken = _parse_tree(text)
         return Module(path, text, text, tree, broken, codec)
-    cells = notebook.cells_of(text, path)
+    cells = notebook.read_code_cells(text, path)
     whole, problems = [], []
     for cell in cells:
-        for candidate in notebook.candidates(cell.text):
-            broken = _tree(candidate)[1]
+        for candidate in notebook.possible_python(cell.text):
+            broken = _parse_tree(candidate)[1]
             if not broken:
                 whole.append(candidate)
                 break
         else:
-            whole.append(notebook.blank(cell.text))
+            whole.append(notebook.blank_out(cell.text))
             problems += [replace(b, line=cell.first_line + b.line - 1) for b in broken]
     joined = "".join(part + "\n" for part in whole)
-    tree, broken = _tree(joined)
+    tree, broken = _parse_tree(joined)
     return Module(path, text, joined, tree, (*problems, *broken), codec, cells)
 
 
 def _may_be_newer(text: str, reason: str, line: int) -> bool:
     """Is what could not be parsed of a form that a newer Python than this one takes?"""
-    lines = Lines(text)
+    lines = LineIndex(text)
     written = lines.line(min(line, len(lines)))
-    if sys.version_info < NESTED_FSTRINGS and (
-        reason.startswith("f-string") or NESTED.search(written)
+    if sys.version_info < NESTED_FSTRINGS_SINCE and (
+        reason.startswith("f-string") or NESTED_FSTRING.search(written)
     ):
         return True
-    return any(sys.version_info < since and form.search(written) for since, form in NEWER)
+    return any(sys.version_info < since and form.search(written) for since, form in NEWER_SYNTAX)
 
 
-def _tree(text: str) -> tuple[ast.Module, tuple[Broken, ...]]:
+def _parse_tree(text: str) -> tuple[ast.Module, tuple[SyntaxProblem, ...]]:
     try:
         return parse_python(text), ()
     except SyntaxError as error:
         reason = error.msg or "syntax error"
-        broken = Broken(
+        broken = SyntaxProblem(
             error.lineno or 1,
             error.offset or 1,
             reason,
             newer=_may_be_newer(text, reason, error.lineno or 1),
         )
     except InputLimitError as error:
-        broken = Broken(error.lineno or 1, 1, error.msg)
+        broken = SyntaxProblem(error.lineno or 1, 1, error.msg)
     except ValueError as error:
-        broken = Broken(1, 1, f"{type(error).__name__}: {error}")
+        broken = SyntaxProblem(1, 1, f"{type(error).__name__}: {error}")
     return ast.Module(body=[], type_ignores=[]), (broken,)

@@ -11,23 +11,27 @@ from typing import Any
 from truetune.errors import DataError
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import NOTEBOOK
-from truetune.source.text import Lines
+from truetune.source.source_text import LineIndex
 
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
-ESCAPE = re.compile(
+JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.S)
+JSON_CHARACTER = re.compile(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\.|[^\\]", re.S
 )
 PYTHON_MAGICS = frozenset(
     {"time", "timeit", "capture", "prun", "python", "python3", "py3", "debug", "wandb"}
 )
-MAGIC = re.compile(r"^(?P<indent>[ \t\f]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$")
-AUTOMAGIC = re.compile(
+MAGIC_LINE = re.compile(
+    r"^(?P<indent>[ \t\f]*)(?:(?:%%?[A-Za-z]|[!?])[^\n]*|[\w.\[\]]+\?\??[ \t]*)$"
+)
+AUTOMAGIC_CELL = re.compile(
     r"\s*(?:pip|conda|mamba|micromamba|uv|cd|ls|ll|pwd|cat|cp|mv|rm|mkdir|rmdir|env|man|run|load_ext|reload_ext|matplotlib"
     r"|who|whos|history|reset|alias|config|pylab)(?:[ \t][^\n]*)?\s*"
 )
 """A cell of one line that begins with the name of a magic: IPython runs it as if a `%` stood before it"""
-INDENT = re.compile(r"\s*^([ \t]+)(?=\S)", re.M)
-ASSIGNED = re.compile(r"^(?P<head>[ \t\f]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$")
+FIRST_INDENT = re.compile(r"\s*^([ \t]+)(?=\S)", re.M)
+MAGIC_ASSIGNMENT = re.compile(
+    r"^(?P<head>[ \t\f]*[\w.,\[\] \t'\"]+=[ \t]*)[%!][A-Za-z.\"'{$][^\n]*$"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class Cell:
 
 
 @dataclass(slots=True)
-class _Object:
+class _JsonObject:
     """An object of the JSON that is being read."""
 
     in_cells: bool
@@ -57,7 +61,7 @@ class _Object:
     gap: str | None = None
 
 
-def cells_of(text: str, path: str) -> tuple[Cell, ...]:
+def read_code_cells(text: str, path: str) -> tuple[Cell, ...]:
     """The code cells. Raises DataError."""
     try:
         whole = parse_json(text, NOTEBOOK)
@@ -65,58 +69,60 @@ def cells_of(text: str, path: str) -> tuple[Cell, ...]:
         raise DataError(f"{path}: not a notebook, its JSON can't be read ({error})") from None
     if not isinstance(whole, dict) or not ("cells" in whole or "worksheets" in whole):
         raise DataError(f"{path}: not a notebook (no `cells`)")
-    language = _language(whole)
+    language = _kernel_language(whole)
     if language != "python":
         return ()
     cells: list[Cell] = []
     start, line = 0, 1
-    for found in _code(text):
+    for found in _scan_code_cells(text):
         parts, spots = [], []
         for begin, end in found.source:
-            for match in ESCAPE.finditer(text, begin + 1, end - 1):
-                parts.append(_unescaped(f'"{match[0]}"') if match[0][0] == "\\" else match[0])
+            for match in JSON_CHARACTER.finditer(text, begin + 1, end - 1):
+                parts.append(
+                    _decode_json_string(f'"{match[0]}"') if match[0][0] == "\\" else match[0]
+                )
                 spots.append(match.start())
         spots.append(found.source[-1][1] - 1)
         gap = "" if found.gap is None else f'",{found.gap}"'
         cell = Cell(len(cells) + 1, start, line, "".join(parts), tuple(spots), gap)
         cells.append(cell)
         start += len(cell.text) + 1
-        line += len(Lines(cell.text))
+        line += len(LineIndex(cell.text))
     return tuple(cells)
 
 
-def _language(notebook: dict[str, Any]) -> Any:
+def _kernel_language(notebook: dict[str, Any]) -> Any:
     """The language of its kernel; Python where it does not say."""
     metadata = notebook.get("metadata")
     kernel = metadata.get("kernelspec") if isinstance(metadata, dict) else None
     return kernel.get("language", "python") if isinstance(kernel, dict) else "python"
 
 
-def _unescaped(token: str) -> Any:
+def _decode_json_string(token: str) -> Any:
     """The string that a JSON token spells."""
     return parse_json(token, NOTEBOOK)
 
 
-def _code(text: str) -> Iterator[_Object]:
+def _scan_code_cells(text: str) -> Iterator[_JsonObject]:
     """Objects in a list `cells` whose cell_type is code, with the strings of their source."""
-    stack: list[_Object | str | None] = []
+    stack: list[_JsonObject | str | None] = []
     key_of_list: str | None = None
     expects_key = False
     previous_end = 0
-    for match in TOKEN.finditer(text):
+    for match in JSON_TOKEN.finditer(text):
         token = match[0]
         top = stack[-1] if stack else None
         if token == "{":
-            stack.append(_Object(in_cells=top == "cells"))
+            stack.append(_JsonObject(in_cells=top == "cells"))
             expects_key = True
         elif token == "[":
-            key_of_list = top.key if isinstance(top, _Object) else None
+            key_of_list = top.key if isinstance(top, _JsonObject) else None
             stack.append(key_of_list or "")
             previous_end = match.end()
         elif token in "]}":
             closed = stack.pop() if stack else None
             if (
-                isinstance(closed, _Object)
+                isinstance(closed, _JsonObject)
                 and closed.in_cells
                 and closed.cell_type == "code"
                 and closed.source
@@ -124,23 +130,25 @@ def _code(text: str) -> Iterator[_Object]:
                 yield closed
             expects_key = False
         elif token == ",":
-            expects_key = isinstance(top, _Object)
+            expects_key = isinstance(top, _JsonObject)
         elif token[0] == '"':
-            if isinstance(top, _Object):
+            if isinstance(top, _JsonObject):
                 if expects_key:
-                    top.key, expects_key = _unescaped(token), False
+                    top.key, expects_key = _decode_json_string(token), False
                 elif top.key == "cell_type":
-                    top.cell_type = _unescaped(token)
+                    top.cell_type = _decode_json_string(token)
                 elif top.key in ("source", "input"):
                     top.source.append(match.span())
-            elif top in ("source", "input") and len(stack) > 1 and isinstance(stack[-2], _Object):
+            elif (
+                top in ("source", "input") and len(stack) > 1 and isinstance(stack[-2], _JsonObject)
+            ):
                 owner = stack[-2]
                 if owner.gap is None:
                     owner.gap = text[previous_end : match.start()]
                 owner.source.append(match.span())
 
 
-def candidates(text: str) -> Iterator[str]:
+def possible_python(text: str) -> Iterator[str]:
     """What a cell may be as Python, each as long as the cell."""
     first = text.lstrip()
     if (
@@ -148,44 +156,44 @@ def candidates(text: str) -> Iterator[str]:
         and first[2:].split(None, 1)[:1]
         and first[2:].split(None, 1)[0] not in PYTHON_MAGICS
     ):
-        yield blank(text)
+        yield blank_out(text)
         return
     yield text
-    yield _without_magics(text)
-    dedented = _without_indent(text)
+    yield _replace_magics(text)
+    dedented = _remove_indent(text)
     if dedented != text:
         yield dedented
-        yield _without_magics(dedented)
-    if AUTOMAGIC.fullmatch(text):
-        yield blank(text)
+        yield _replace_magics(dedented)
+    if AUTOMAGIC_CELL.fullmatch(text):
+        yield blank_out(text)
 
 
-def blank(text: str) -> str:
+def blank_out(text: str) -> str:
     """Nothing but the line ends."""
     return re.sub(r"[^\r\n]", " ", text)
 
 
-def _without_indent(text: str) -> str:
+def _remove_indent(text: str) -> str:
     """Without the indent of the first line on any line that has it, as IPython runs a cell.
 
     A form feed in its last place is as long, and tells Python's parser to count the columns anew.
     """
-    first = INDENT.match(text)
+    first = FIRST_INDENT.match(text)
     if first is None:
         return text
     indent = first[1]
     return re.sub(f"^{indent}", indent[:-1] + "\f", text, flags=re.M)
 
 
-def _without_magics(text: str) -> str:
+def _replace_magics(text: str) -> str:
     """Magics become `0`, so that what stands around them stays whole."""
     lines, continued = [], False
     for line in text.split("\n"):
         if continued:
             lines.append(" " * len(line))
-        elif match := MAGIC.match(line):
+        elif match := MAGIC_LINE.match(line):
             lines.append((match["indent"] + "0").ljust(len(line)))
-        elif match := ASSIGNED.match(line):
+        elif match := MAGIC_ASSIGNMENT.match(line):
             lines.append((match["head"] + "0").ljust(len(line)))
         else:
             lines.append(line)
@@ -194,24 +202,24 @@ def _without_magics(text: str) -> str:
     return "\n".join(lines)
 
 
-def in_file(cells: tuple[Cell, ...], offset: int) -> int:
+def find_offset_in_file(cells: tuple[Cell, ...], offset: int) -> int:
     """Where a character of the joined text stands in the file."""
-    cell = cell_at(cells, offset)
+    cell = find_cell(cells, offset)
     return cell.spots[min(offset - cell.start, len(cell.text))]
 
 
-def cell_at(cells: tuple[Cell, ...], offset: int) -> Cell:
+def find_cell(cells: tuple[Cell, ...], offset: int) -> Cell:
     """The cell that holds a character of the joined text."""
     return next((cell for cell in reversed(cells) if cell.start <= offset), cells[0])
 
 
-def describe(cells: tuple[Cell, ...], lines: Lines, offset: int) -> str:
+def describe_place(cells: tuple[Cell, ...], lines: LineIndex, offset: int) -> str:
     """`cell 3, line 2`"""
-    cell = cell_at(cells, offset)
+    cell = find_cell(cells, offset)
     return f"cell {cell.number}, line {lines.place(offset)[0] - cell.first_line + 1}"
 
 
-def as_json(cell: Cell, text: str, *, ascii_only: bool) -> str:
+def encode_for_cell(cell: Cell, text: str, *, ascii_only: bool) -> str:
     """Code as it stands inside the strings of a cell's source."""
     written = json.dumps(text, ensure_ascii=ascii_only)[1:-1]
     if not cell.break_text:

@@ -6,19 +6,19 @@ import re
 from dataclasses import replace
 
 from truetune.parsing.shell_commands import CommandFile, parse_commands
-from truetune.source.config import named_model
 from truetune.source.module import Module
-from truetune.source.notebook import blank
+from truetune.source.notebook import blank_out
+from truetune.source.script_configs import find_model_name
 
 SHELL_CELL = re.compile(r"\s*%%(?:bash|sh|shell)\b[^\n]*")
-SAVES = ("save_pretrained", "save_pretrained_merged", "save_model")
+SAVING_METHODS = ("save_pretrained", "save_pretrained_merged", "save_model")
 
 
-def commands_of_notebook(module: Module) -> CommandFile | None:
+def read_notebook_commands(module: Module) -> CommandFile | None:
     """The commands with their lines in the .ipynb file; None where the module is no notebook, or starts none."""
     if not any("!" in cell.text or "%%" in cell.text for cell in module.cells):
         return None
-    text = "".join(_shell_of(cell.text) + "\n" for cell in module.cells)
+    text = "".join(_blank_out_python(cell.text) + "\n" for cell in module.cells)
     file = parse_commands(text, module.path)
     if not file.commands:
         return None
@@ -26,29 +26,29 @@ def commands_of_notebook(module: Module) -> CommandFile | None:
         replace(command, line=module.file_place(module.lines.starts[command.line - 1])[0])
         for command in file.commands
     )
-    return replace(file, commands=commands, saved_from=_saved_from(module))
+    return replace(file, commands=commands, saved_from=_names_of_saved_models(module))
 
 
-def _shell_of(cell: str) -> str:
+def _blank_out_python(cell: str) -> str:
     """The text of a cell with nothing but its commands left, each at its place."""
     begin = SHELL_CELL.match(cell)
     if begin is not None:
-        return blank(begin[0]) + cell[begin.end() :]
+        return blank_out(begin[0]) + cell[begin.end() :]
     lines, continues = [], False
     for line in cell.split("\n"):
         is_command = continues or line.lstrip().startswith("!")
         lines.append(
-            line if continues else line.replace("!", " ", 1) if is_command else blank(line)
+            line if continues else line.replace("!", " ", 1) if is_command else blank_out(line)
         )
         continues = is_command and line.endswith("\\")
     return "\n".join(lines)
 
 
-def _saved_from(module: Module) -> dict[str, str]:
+def _names_of_saved_models(module: Module) -> dict[str, str]:
     """The folders that the notebook saves its one model to, with the name that this was loaded under."""
-    name = named_model(module)
+    name = find_model_name(module)
     if name is None:
         return {}
-    calls = (call for method in SAVES for call in module.methods(method))
+    calls = (call for method in SAVING_METHODS for call in module.methods(method))
     folders = (module.flow.value(call.args[0]) for call in calls if call.args)
     return {folder: name for folder in folders if isinstance(folder, str)}

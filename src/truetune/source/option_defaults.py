@@ -16,11 +16,11 @@ from pathlib import Path
 from truetune.errors import DataError
 from truetune.parsing.bounded_files import read_bounded
 from truetune.parsing.limits import SETTINGS, InputLimitError
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
-PARSERS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
-COMMANDS = (
+PARSING_METHODS = ("parse_args", "parse_known_args", "parse_args_into_dataclasses")
+COMMAND_SUFFIXES = (
     ".sh",
     ".bash",
     ".sbatch",
@@ -35,11 +35,11 @@ COMMANDS = (
     ".json",
 )
 """Files in which a command may stand"""
-NAMES = ("Makefile", "justfile", "Dockerfile")
-MAX_FILES = 100
+COMMAND_FILE_NAMES = ("Makefile", "justfile", "Dockerfile")
+MAX_FILES_IN_FOLDER = 100
 
 
-def option_default(module: Module, node: ast.AST) -> ast.expr | None:
+def find_option_default(module: Module, node: ast.AST) -> ast.expr | None:
     """The default of the option that an attribute of parsed arguments is; None where there is no single one.
 
     Args:
@@ -48,23 +48,25 @@ def option_default(module: Module, node: ast.AST) -> ast.expr | None:
     """
     if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
         return None
-    if not any(_is_parsed(origin.node) for origin in module.flow.origins(node.value)):
+    if not any(_is_parsed_command_line(origin.node) for origin in module.flow.origins(node.value)):
         return None
-    found = [one for one in _defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN]
+    found = [
+        one for one in _find_defaults(module, node.attr) if module.flow.value(one) is not UNKNOWN
+    ]
     if len(found) != 1 or module.flow.value(found[0]) is None:
         return None
-    return None if _is_given(module.path, node.attr) else found[0]
+    return None if _is_given_by_a_command(module.path, node.attr) else found[0]
 
 
-def _is_parsed(node: ast.AST) -> bool:
+def _is_parsed_command_line(node: ast.AST) -> bool:
     """Is it what a call makes of the command line, or one part of it?"""
     call = node.value if isinstance(node, ast.Subscript) else node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return False
-    return call.func.attr in PARSERS
+    return call.func.attr in PARSING_METHODS
 
 
-def _defaults(module: Module, name: str) -> Iterator[ast.expr]:
+def _find_defaults(module: Module, name: str) -> Iterator[ast.expr]:
     """Defaults of the options and fields of that name."""
     for call in module.methods("add_argument"):
         flags = (module.flow.value(flag) for flag in call.args)
@@ -82,28 +84,31 @@ def _defaults(module: Module, name: str) -> Iterator[ast.expr]:
                 yield value
 
 
-def _is_given(path: str, name: str) -> bool:
+def _is_given_by_a_command(path: str, name: str) -> bool:
     """Does a command beside the script, or in the script's own text, give the option?"""
     flags = tuple(f"--{spelling}" for spelling in {name, name.replace("_", "-")})
     script = Path(path)
     return any(
         flag + after in text
-        for text in _commands(script.parent, script.name)
+        for text in _texts_naming_script(script.parent, script.name)
         for flag in flags
         for after in (" ", "=", "\n", "\t")
     )
 
 
 @lru_cache(maxsize=64)
-def _commands(folder: Path, script: str) -> tuple[str, ...]:
+def _texts_naming_script(folder: Path, script: str) -> tuple[str, ...]:
     """The texts beside a script that name it."""
     try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES]
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)[:MAX_FILES_IN_FOLDER]
     except OSError:
         return ()
     texts = []
     for entry in entries:
-        if not (entry.name.endswith(COMMANDS) or entry.name in NAMES) or not entry.is_file():
+        if (
+            not (entry.name.endswith(COMMAND_SUFFIXES) or entry.name in COMMAND_FILE_NAMES)
+            or not entry.is_file()
+        ):
             continue
         try:
             text = read_bounded(Path(entry.path), SETTINGS).decode("utf-8", "replace")

@@ -13,34 +13,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 
-from truetune.source.flow import Flow
-from truetune.source.imports import Imports
-from truetune.source.links import Links
+from truetune.source.data_flow import DataFlow
+from truetune.source.import_search import ImportSearch
+from truetune.source.imported_names import ImportedNames
 from truetune.source.module import Module
 from truetune.source.scopes import Scope, Scopes
 
-MAX_CHARACTERS = 2_000_000
+MAX_GROUP_CHARACTERS = 2_000_000
 """Of one group: about 50,000 lines, whose tables take some 300 MB"""
 MAX_FILES_AROUND = 24
 """Files that are analysed again with one whose fix is tried"""
-IMPORT = re.compile(
+IMPORT_LINE = re.compile(
     r"""^[ \t]*["']?[ \t]*(?:from[ \t]+(\.*)([\w.]*)[ \t]+import[ \t]*(\([^)]*|[^\n#]*)|import[ \t]+([^\n#]*))""",
     re.M,
 )
 """A line that imports, as text: it groups files before any is parsed. In a notebook a line stands in quotes."""
-NAME = re.compile(r"[A-Za-z_][\w.]*")
+DOTTED_NAME = re.compile(r"[A-Za-z_][\w.]*")
 
 
 class Program:
     """A group of files, each of which imports another or is imported."""
 
-    def __init__(self, modules: Iterable[Module], imports: Imports) -> None:
+    def __init__(self, modules: Iterable[Module], imports: ImportSearch) -> None:
         self.imports = imports
         self.modules = tuple(replace(module, program=self) for module in modules)
         self.scopes = Scopes(*(module.tree for module in self.modules))
         self._module_of = {self.scopes.inside[module.tree]: module for module in self.modules}
         paths = {scope: module.path for scope, module in self._module_of.items()}
-        self.flow = Flow(self.scopes, Links(self.scopes, paths, imports))
+        self.flow = DataFlow(self.scopes, ImportedNames(self.scopes, paths, imports))
         self._running_with: dict[str, tuple[Module, ...]] = {}
 
     def home(self, node: ast.AST, otherwise: Module) -> Module:
@@ -54,10 +54,10 @@ class Program:
         The file itself comes first. Two scripts that import one helper run apart.
         """
         if module.path not in self._running_with:
-            users = _reached(module, self._importers)
+            users = _reachable_modules(module, self._importers)
             found = {user.path: user for user in users}
             for user in users:
-                found.update((one.path, one) for one in _reached(user, self._imported))
+                found.update((one.path, one) for one in _reachable_modules(user, self._imported))
             self._running_with[module.path] = tuple(found.values())
         return self._running_with[module.path]
 
@@ -78,7 +78,7 @@ class Program:
         by_path = {module.path: module for module in self.modules}
         found: dict[str, list[Module]] = {}
         for module in self.modules:
-            targets = dict.fromkeys(imported_files(self.imports, module.path, module.text))
+            targets = dict.fromkeys(find_imported_files(self.imports, module.path, module.text))
             found[module.path] = [by_path[target] for target in targets if target in by_path]
         return found
 
@@ -92,7 +92,7 @@ class Program:
         return found
 
 
-def _reached(module: Module, next_of: dict[str, list[Module]]) -> list[Module]:
+def _reachable_modules(module: Module, next_of: dict[str, list[Module]]) -> list[Module]:
     """A file and all that are reached from it, the near ones first."""
     found = {module.path: module}
     waiting = [module]
@@ -104,9 +104,9 @@ def _reached(module: Module, next_of: dict[str, list[Module]]) -> list[Module]:
     return list(found.values())
 
 
-def imported_files(imports: Imports, path: str, text: str) -> Iterator[str]:
+def find_imported_files(imports: ImportSearch, path: str, text: str) -> Iterator[str]:
     """The files that the text of a file imports, as far as its lines say."""
-    for match in IMPORT.finditer(text):
+    for match in IMPORT_LINE.finditer(text):
         dots, base, names, modules = match.groups()
         if modules is not None:
             wanted = [
@@ -115,7 +115,7 @@ def imported_files(imports: Imports, path: str, text: str) -> Iterator[str]:
             ]
         else:
             parts = tuple(part for part in base.split(".") if part)
-            wanted = [(len(dots), (*parts, name)) for name in NAME.findall(names)] or [
+            wanted = [(len(dots), (*parts, name)) for name in DOTTED_NAME.findall(names)] or [
                 (len(dots), parts)
             ]
         for level, dotted in wanted:
@@ -124,7 +124,7 @@ def imported_files(imports: Imports, path: str, text: str) -> Iterator[str]:
                 yield found.path
 
 
-def grouped(texts: Sequence[tuple[str, str]], imports: Imports) -> list[list[str]]:
+def group_by_imports(texts: Sequence[tuple[str, str]], imports: ImportSearch) -> list[list[str]]:
     """The files in groups that import each other, in the order of their first files; a group may be one file.
 
     Args:
@@ -134,7 +134,7 @@ def grouped(texts: Sequence[tuple[str, str]], imports: Imports) -> list[list[str
     lengths = {path: len(text) for path, text in texts}
     neighbours: dict[str, set[str]] = {path: set() for path, _ in texts}
     for path, text in texts:
-        for target in imported_files(imports, path, text):
+        for target in find_imported_files(imports, path, text):
             if target in neighbours:
                 neighbours[path].add(target)
                 neighbours[target].add(path)
@@ -142,11 +142,11 @@ def grouped(texts: Sequence[tuple[str, str]], imports: Imports) -> list[list[str
     taken: set[str] = set()
     for path, _ in texts:
         if path not in taken:
-            groups.append(_group_from(path, neighbours, lengths, taken))
+            groups.append(_grow_group(path, neighbours, lengths, taken))
     return groups
 
 
-def _group_from(
+def _grow_group(
     path: str, neighbours: dict[str, set[str]], lengths: dict[str, int], taken: set[str]
 ) -> list[str]:
     """One group, from its first file on, as far as MAX_CHARACTERS reach; `taken` is added to."""
@@ -155,7 +155,7 @@ def _group_from(
     characters = lengths[path]
     for one in group:
         for near in sorted(neighbours[one] - taken):
-            if characters + lengths[near] <= MAX_CHARACTERS:
+            if characters + lengths[near] <= MAX_GROUP_CHARACTERS:
                 taken.add(near)
                 group.append(near)
                 characters += lengths[near]

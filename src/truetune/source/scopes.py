@@ -11,11 +11,11 @@ from typing import Literal
 Position = tuple[int, int]
 Arm = tuple[int, str]
 """An `if`, loop, `try` or `match` (its id) and the part of it"""
-LAST: Position = (1 << 40, 0)
+END_OF_SCOPE: Position = (1 << 40, 0)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-ENDS = (ast.Return, ast.Raise, ast.Continue)
-OUTSIDE = (
+STATEMENTS_THAT_LEAVE = (ast.Return, ast.Raise, ast.Continue)
+PARTS_EVALUATED_OUTSIDE = (
     "decorator_list",
     "returns",
     "bases",
@@ -25,10 +25,10 @@ OUTSIDE = (
     "type_params",
 )
 """Parts of a function or class that are evaluated around it"""
-MOST = 24
+MAX_REACHING_BINDINGS = 24
 """Bindings that may reach one place: of a name that is bound in hundreds of branches no more can be said with more"""
 CONDITIONAL = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.Try, ast.Match)
-Kind = Literal["value", "element", "import", "parameter", "def", "class", "other"]
+BindingKind = Literal["value", "element", "import", "parameter", "def", "class", "other"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Binding:
     """One place that gives a name a value."""
 
     name: str
-    kind: Kind
+    kind: BindingKind
     node: ast.AST
     """The statement, or the `ast.arg`"""
     value: ast.expr | None
@@ -111,9 +111,11 @@ class Scopes:
             if isinstance(node, (ast.Global, ast.Nonlocal)):
                 scope.elsewhere.update(dict.fromkeys(node.names, isinstance(node, ast.Global)))
             children: list[tuple[ast.AST, Scope, tuple[Arm, ...]]] = []
-            for name, child in _children(node):
+            for name, child in _iterate_children(node):
                 self.parent[child] = node
-                if name in OUTSIDE and (inner is not scope or isinstance(node, ast.arguments)):
+                if name in PARTS_EVALUATED_OUTSIDE and (
+                    inner is not scope or isinstance(node, ast.arguments)
+                ):
                     around = scope.outer if isinstance(node, ast.arguments) else scope
                     assert around is not None
                     children.append(
@@ -129,12 +131,12 @@ class Scopes:
         if isinstance(node, CONDITIONAL) and name in ("body", "orelse", "handlers", "cases"):
             arm = (id(node), name)
             body = getattr(node, name)
-            if isinstance(node, ast.If) and isinstance(body[-1], ENDS):
+            if isinstance(node, ast.If) and isinstance(body[-1], STATEMENTS_THAT_LEAVE):
                 self._ending.add(arm)
             return (*arms, arm)
         if isinstance(node, (ast.ExceptHandler, ast.match_case)):
             arm = (id(node), name)
-            if isinstance(node.body[-1], ENDS):
+            if isinstance(node.body[-1], STATEMENTS_THAT_LEAVE):
                 self._ending.add(arm)
             return (*arms, arm)
         return arms
@@ -151,7 +153,7 @@ class Scopes:
                     while isinstance(scope.node, COMPREHENSIONS) and scope.outer:
                         scope = scope.outer
                 if binding.name in scope.elsewhere:
-                    home = _declared_in(scope, binding.name)
+                    home = _declared_scope(scope, binding.name)
                     arm = (id(scope.node), "elsewhere")
                     binding = replace(binding, arms=(arm,))
                     scope = home
@@ -168,9 +170,9 @@ class Scopes:
         start = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
 
         def targets(
-            target: ast.expr, kind: Kind, value: ast.expr | None, at: Position
+            target: ast.expr, kind: BindingKind, value: ast.expr | None, at: Position
         ) -> Iterator[Binding]:
-            for name, path in _names(target):
+            for name, path in _iterate_target_names(target):
                 yield Binding(name, kind, node, value, path, "", at, arms)
 
         if isinstance(node, ast.Assign):
@@ -191,15 +193,15 @@ class Scopes:
             position = (at.end_lineno or 0, at.end_col_offset or 0)
             yield from targets(at, "value", node.context_expr, position)
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            for bound, qualified in _imported(node):
+            for bound, qualified in _iterate_imported_names(node):
                 yield Binding(bound, "import", node, None, (), qualified, end, arms)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            kind: Kind = "class" if isinstance(node, ast.ClassDef) else "def"
+            kind: BindingKind = "class" if isinstance(node, ast.ClassDef) else "def"
             yield Binding(node.name, kind, node, None, (), "", start, arms)
         elif isinstance(node, ast.ExceptHandler) and node.name:
             yield Binding(node.name, "other", node, None, (), "", start, arms)
         if isinstance(node, FUNCTIONS):
-            for arg in _arguments(node.args):
+            for arg in _iterate_parameters(node.args):
                 yield Binding(arg.arg, "parameter", arg, None, (), "", (0, 0), ())
 
     def reaching(self, name: ast.Name) -> tuple[Binding, ...]:
@@ -211,17 +213,17 @@ class Scopes:
         while scope is not None:
             if scope is first or not isinstance(scope.node, ast.ClassDef):
                 if name.id in scope.elsewhere:
-                    scope = _declared_in(scope, name.id)
-                    position, arms = LAST, ()
+                    scope = _declared_scope(scope, name.id)
+                    position, arms = END_OF_SCOPE, ()
                 found = self._in_scope(scope, name.id, position, arms)
                 if found:
                     return found
-                if name.id in scope.bindings and position != LAST and not scope.inline:
+                if name.id in scope.bindings and position != END_OF_SCOPE and not scope.inline:
                     return tuple(scope.bindings[name.id][:1])
             if scope.inline:
                 arms = self.arms[scope.node]
             else:
-                position, arms = LAST, ()
+                position, arms = END_OF_SCOPE, ()
             scope = scope.outer
         return ()
 
@@ -234,7 +236,7 @@ class Scopes:
 
     def at_end_of_file(self, scope: Scope, name: str) -> tuple[Binding, ...]:
         """The bindings of a file's name that may hold when the file has run, the last one first."""
-        return self._in_scope(scope, name, LAST, ())
+        return self._in_scope(scope, name, END_OF_SCOPE, ())
 
     def _in_scope(
         self, scope: Scope, name: str, position: Position, arms: tuple[Arm, ...]
@@ -247,7 +249,7 @@ class Scopes:
             if self._excluded(binding.arms, arms):
                 continue
             found.append(binding)
-            if len(found) == MOST or arms[: len(binding.arms)] == binding.arms:
+            if len(found) == MAX_REACHING_BINDINGS or arms[: len(binding.arms)] == binding.arms:
                 break
         return tuple(found)
 
@@ -268,13 +270,13 @@ class Scopes:
         )
 
 
-def _declared_in(scope: Scope, name: str) -> Scope:
+def _declared_scope(scope: Scope, name: str) -> Scope:
     """The scope that a `global` or `nonlocal` in this one means."""
     of_file = scope.elsewhere[name]
     return scope.of_file if of_file else scope.outer or scope
 
 
-def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+def _iterate_children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
     for name, value in ast.iter_fields(node):
         if isinstance(value, ast.AST):
             yield name, value
@@ -284,7 +286,9 @@ def _children(node: ast.AST) -> Iterator[tuple[str, ast.AST]]:
                     yield name, item
 
 
-def _names(target: ast.expr, path: tuple[int, ...] = ()) -> Iterator[tuple[str, tuple[int, ...]]]:
+def _iterate_target_names(
+    target: ast.expr, path: tuple[int, ...] = ()
+) -> Iterator[tuple[str, tuple[int, ...]]]:
     stack = [(target, path)]
     while stack:
         node, where = stack.pop()
@@ -296,7 +300,7 @@ def _names(target: ast.expr, path: tuple[int, ...] = ()) -> Iterator[tuple[str, 
             stack.append((node.value, (*where, -1)))
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
+def _iterate_imported_names(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
     for alias in node.names:
         if isinstance(node, ast.ImportFrom):
             if alias.name != "*":
@@ -311,6 +315,6 @@ def _imported(node: ast.Import | ast.ImportFrom) -> Iterator[tuple[str, str]]:
             yield top, top
 
 
-def _arguments(args: ast.arguments) -> Iterator[ast.arg]:
+def _iterate_parameters(args: ast.arguments) -> Iterator[ast.arg]:
     yield from (*args.posonlyargs, *args.args, *args.kwonlyargs)
     yield from (arg for arg in (args.vararg, args.kwarg) if arg is not None)

@@ -11,7 +11,7 @@ import yaml
 
 from tests.checks.config.settings import TRL
 from tests.checks.pages.config import lay_out
-from truetune.checks.config.steps import steps
+from truetune.checks.config.evidence.step_counts import steps
 from truetune.spec.stacks.config_file import read_config
 
 

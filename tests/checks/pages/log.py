@@ -18,9 +18,9 @@ import yaml
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import Rule
-from truetune.logs.beside import RunSize
-from truetune.logs.log import DataFacts
-from truetune.logs.read import read_run
+from truetune.logs.read_run import read_run
+from truetune.logs.run_log import DataFacts
+from truetune.logs.sibling_runs import RunSize
 
 FACTS = {
     "rows": 100,

@@ -11,7 +11,7 @@ from truetune.checks.catalogue import rules
 from truetune.checks.lint import LintReport, lint
 from truetune.checks.rule import Rule
 from truetune.checks.rule_runner import run_rule
-from truetune.source.module import parse
+from truetune.source.module import parse_module
 
 RULES = rules("source")
 NO_PLACE = {
@@ -39,7 +39,7 @@ ROW_BY_ROW = "generation-row-by-row"
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
 def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[object]]) -> None:
-    made = run_rule(parse(block(sections(rule)["Use instead"]), "train.py"), rule)
+    made = run_rule(parse_module(block(sections(rule)["Use instead"]), "train.py"), rule)
     assert not made.findings
     if rule.name() in NO_PLACE:
         assert made.not_judged[0].reason.startswith("it is about ")
@@ -51,7 +51,7 @@ def test_a_healthy_example_is_examined_with_a_figure(rule: type[Rule[object]]) -
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name())
 def test_nothing_is_fine_where_a_file_has_no_code(rule: type[Rule[object]]) -> None:
-    made = run_rule(parse("", "train.py"), rule)
+    made = run_rule(parse_module("", "train.py"), rule)
     assert not made.findings
     assert not made.examined
     assert [part.asked for part in made.not_judged] == [False]

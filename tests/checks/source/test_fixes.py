@@ -15,7 +15,7 @@ import pytest
 from tests.checks.source.scripts import SCRIPTS, Script
 from tests.source.modules import notebook
 from truetune.checks.lint import LintReport, lint
-from truetune.source.module import parse
+from truetune.source.module import parse_module
 
 IDS = [f"{script.rule}-{i}" for i, script in enumerate(SCRIPTS)]
 
@@ -148,7 +148,7 @@ def test_all_fixes_of_one_file_go_together(tmp_path: Path) -> None:
     report = lint([path], fix=True)
     rules = {f.rule for f in report.changes[0].fixed}
     assert rules >= {script.rule for script in SCRIPTS if script.safe} - {"labels-copy-input-ids"}
-    assert not parse(path.read_text(encoding="utf-8"), "train.py").broken
+    assert not parse_module(path.read_text(encoding="utf-8"), "train.py").broken
     assert not lint([path], fix=True).changes
 
 

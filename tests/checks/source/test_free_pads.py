@@ -10,7 +10,7 @@ from tests.checks.source.table import HEAD
 from tests.parts import folder
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
-from truetune.checks.source.free_pads import ADD, ANY, FREE_PADS, RUN, free_pad
+from truetune.checks.source.evidence.pad_candidates import ADD, ANY, FREE_PADS, RUN, free_pad
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load

@@ -9,7 +9,12 @@ import pytest
 from tests.checks.source.table import codes
 from tests.parts import folder
 from truetune.checks.lint import lint
-from truetune.checks.source.families import FAMILIES, FINE_TUNES, family, family_of_base
+from truetune.checks.source.evidence.published_families import (
+    FAMILIES,
+    FINE_TUNES,
+    family,
+    family_of_base,
+)
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
 from truetune.spec.run_spec import RunSpec
 

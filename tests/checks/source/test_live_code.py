@@ -8,7 +8,7 @@ from textwrap import dedent
 import pytest
 
 from tests.checks.source.table import codes
-from truetune.checks.source.vocabularies import vocabulary_group
+from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 
 
 def loaded(model: str, tokenizer: str) -> str:

@@ -22,8 +22,8 @@ from truetune.checks.catalogue import rules
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
 from truetune.checks.rule import Rule
-from truetune.source.edits import apply, set_keyword
-from truetune.source.module import Module, parse
+from truetune.source.edits import apply_changes, set_keyword
+from truetune.source.module import Module, parse_module
 
 RULES = rules("source")
 ASIDE = re.compile(r" \([^()]*\)")
@@ -127,7 +127,7 @@ def test_a_remedy_that_says_what_to_write_is_followed(
 
 def _followed(text: str, finding: Finding) -> Iterator[str]:
     """The text after the remedy is done to one of the calls on the finding's lines."""
-    module = parse(text, "train.py")
+    module = parse_module(text, "train.py")
     lines = {case.line for case in finding.cases}
     calls = [
         call
@@ -136,7 +136,7 @@ def _followed(text: str, finding: Finding) -> Iterator[str]:
     ]
     for match in SETS.finditer(finding.remedy):
         for call in calls:
-            yield apply(text, set_keyword(module, call, match["name"], match["value"]))
+            yield apply_changes(text, set_keyword(module, call, match["name"], match["value"]))
     for match in LEAVES_OUT.finditer(finding.remedy):
         for call in calls:
             if match["name"] in call.keywords:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from truetune.checks.lint import lint
-from truetune.checks.source.row_files import training_files, training_limit
-from truetune.source.module import parse
+from truetune.checks.source.evidence.training_row_files import training_files, training_limit
+from truetune.source.module import parse_module
 
 TRAINS = """
 from trl import SFTConfig, SFTTrainer
@@ -71,7 +71,7 @@ def test_the_steps_of_a_script_follow_from_its_rows(name: str, tmp_path: Path) -
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_rows_that_are_not_known_say_nothing(name: str, tmp_path: Path) -> None:
     path = lay_out(tmp_path, UNKNOWN[name])
-    assert training_files(parse(path.read_text(encoding="utf-8"), str(path))) == ()
+    assert training_files(parse_module(path.read_text(encoding="utf-8"), str(path))) == ()
     assert not lint([str(path)], select=["setting-out-of-range"]).findings
 
 
@@ -137,4 +137,4 @@ def test_rows_that_may_be_others_are_not_counted(
 )
 def test_the_rows_that_a_script_keeps(step: str, limit: int | None, tmp_path: Path) -> None:
     path = lay_out(tmp_path, KNOWN["of datasets"] + step)
-    assert training_limit(parse(path.read_text(encoding="utf-8"), str(path))) == limit
+    assert training_limit(parse_module(path.read_text(encoding="utf-8"), str(path))) == limit

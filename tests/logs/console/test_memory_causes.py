@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.logs.console.test_output import ENDED, found, traceback
-from truetune.logs.console.memory_error import read_memory_error
+from truetune.logs.console.out_of_memory_message import read_memory_error
 
 SITE = "/opt/venv/lib/python3.11/site-packages"
 ASKED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.96 GiB. GPU 0 has a total capacity of 23.65 GiB of which 1.20 GiB is free. "

@@ -8,7 +8,7 @@ import pytest
 
 from tests.logs.console.examples import EXAMPLES
 from truetune.cli import truetune_group
-from truetune.logs.console.lines import clean_line
+from truetune.logs.console.line_prefixes import clean_line
 from truetune.logs.console.messages import (
     MESSAGES,
     Message,

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case, untold
+from truetune.checks.config.evidence.setting_places import case, untold
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 

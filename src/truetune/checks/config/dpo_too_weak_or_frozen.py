@@ -52,8 +52,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.keys import case, of_program
-from truetune.checks.config.optimizer import adamw
+from truetune.checks.config.evidence.optimizer_kind import adamw
+from truetune.checks.config.evidence.setting_places import case, of_program
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity

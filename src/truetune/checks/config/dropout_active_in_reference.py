@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import at_place
+from truetune.checks.config.evidence.setting_places import at_place
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.another_program import keeps_its_defaults
+from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 

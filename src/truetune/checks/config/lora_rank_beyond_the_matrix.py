@@ -52,10 +52,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.model import modules
-from truetune.checks.config.names import PATTERN, matched
+from truetune.checks.config.evidence.lora_module_names import PATTERN, matched
+from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.model_folder import modules
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

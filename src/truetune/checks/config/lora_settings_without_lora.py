@@ -42,8 +42,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.another_program import keeps_its_defaults
-from truetune.checks.config.keys import case
+from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 

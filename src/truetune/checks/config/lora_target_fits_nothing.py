@@ -45,10 +45,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.model import modules, settings, shapes
-from truetune.checks.config.names import LINEAR, PATTERN, WHOLE, fitting, matched, meant
+from truetune.checks.config.evidence.lora_module_names import (
+    LINEAR,
+    PATTERN,
+    WHOLE,
+    fitting,
+    matched,
+    meant,
+)
+from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
+from truetune.checks.config.evidence.model_folder import modules, settings, shapes
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

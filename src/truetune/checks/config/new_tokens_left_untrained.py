@@ -50,9 +50,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
-from truetune.checks.config.keys import case, entries
-from truetune.checks.config.lacking import NO_LORA
-from truetune.checks.config.model import folder, tied
+from truetune.checks.config.evidence.missing_inputs import NO_LORA
+from truetune.checks.config.evidence.model_folder import folder, tied
+from truetune.checks.config.evidence.setting_places import case, entries
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import untrained_marks

@@ -41,9 +41,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.by_trainer import ByFact, Judged
-from truetune.checks.config.families import terminator
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.template_marks import terminator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.ranged_values import named_breaches
+from truetune.checks.config.evidence.ranged_values import named_breaches
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.value_limits import BETA

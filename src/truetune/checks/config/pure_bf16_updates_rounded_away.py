@@ -55,9 +55,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from truetune.checks.config.keys import case, of_program, place, untold
-from truetune.checks.config.model import sampled_weights, stored_dtype
-from truetune.checks.config.optimizer import special
+from truetune.checks.config.evidence.model_folder import sampled_weights, stored_dtype
+from truetune.checks.config.evidence.optimizer_kind import special
+from truetune.checks.config.evidence.setting_places import case, of_program, place, untold
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config

@@ -48,9 +48,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_ROWS
-from truetune.checks.config.steps import count_rows
+from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

@@ -50,9 +50,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_ROWS
-from truetune.checks.config.steps import data_bytes, rows
+from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.step_counts import data_bytes, rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

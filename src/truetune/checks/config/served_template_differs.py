@@ -63,7 +63,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.families import (
+from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.template_marks import (
     CONTROL,
     MARKERS,
     WRITTEN,
@@ -72,8 +74,6 @@ from truetune.checks.config.families import (
     mark_of_template,
     opening,
 )
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

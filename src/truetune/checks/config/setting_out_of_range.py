@@ -49,7 +49,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.ranged_values import named_breaches, set_values
+from truetune.checks.config.evidence.ranged_values import named_breaches, set_values
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

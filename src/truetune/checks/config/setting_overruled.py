@@ -45,9 +45,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.config.another_program import keeps_its_defaults
-from truetune.checks.config.keys import case, untold
-from truetune.checks.config.steps import steps
+from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
+from truetune.checks.config.evidence.setting_places import case, untold
+from truetune.checks.config.evidence.step_counts import steps
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 

@@ -41,15 +41,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.another_program import (
+from truetune.checks.config.evidence.new_name_fix import new_name_written
+from truetune.checks.config.evidence.other_program_settings import (
     fate,
     is_mostly_another_programs,
     since,
     who_may_take,
     words_of_another_program,
 )
-from truetune.checks.config.keys import at_place, known, of_program
-from truetune.checks.config.new_names import new_name_written
+from truetune.checks.config.evidence.setting_places import at_place, known, of_program
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule

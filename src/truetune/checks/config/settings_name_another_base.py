@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.keys import case, place
+from truetune.checks.config.evidence.setting_places import case, place
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights

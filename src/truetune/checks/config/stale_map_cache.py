@@ -50,9 +50,9 @@ import datetime
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_ROWS
-from truetune.checks.config.table import changed
+from truetune.checks.config.evidence.missing_inputs import NO_ROWS
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.training_file_columns import changed
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

@@ -42,9 +42,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from truetune.checks.config.families import MARKERS, terminator
-from truetune.checks.config.keys import case, entries
-from truetune.checks.config.lacking import NO_TOKENIZER
+from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
+from truetune.checks.config.evidence.setting_places import case, entries
+from truetune.checks.config.evidence.template_marks import MARKERS, terminator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

@@ -48,9 +48,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_LORA, NO_MODEL
-from truetune.checks.config.model import tied
+from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_MODEL
+from truetune.checks.config.evidence.model_folder import tied
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -65,7 +65,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from truetune.checks.config.keys import case, of_program
+from truetune.checks.config.evidence.setting_places import case, of_program
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

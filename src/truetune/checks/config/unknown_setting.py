@@ -44,7 +44,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.another_program import (
+from truetune.checks.config.evidence.other_program_settings import (
     DATA_SETS,
     fate,
     is_refused,
@@ -52,7 +52,13 @@ from truetune.checks.config.another_program import (
     unknown_keys,
     words_of_another_program,
 )
-from truetune.checks.config.keys import at_place, case, entries, known, of_program
+from truetune.checks.config.evidence.setting_places import (
+    at_place,
+    case,
+    entries,
+    known,
+    of_program,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted

@@ -43,13 +43,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.checks.value_limits import MAX_VLLM_SHARE
 
 KEY = "vllm_gpu_memory_utilization"
-HIGHEST_SHARE = 0.7
-"""Of the GPU: training holds the weights, too, and more than they take beside them. Recipes give 0.2 to 0.5"""
 
 
 class VllmTakesTheTrainingMemory(ConfigRule):
@@ -68,7 +67,7 @@ class VllmTakesTheTrainingMemory(ConfigRule):
             or not isinstance(share, int | float)
         ):
             return
-        if share > HIGHEST_SHARE:
+        if share > MAX_VLLM_SHARE:
             yield self.finding(
                 f"vLLM takes {share:.0%} of the GPU on which the policy is trained: its weights, gradients and "
                 f"activations have {1 - share:.0%}",

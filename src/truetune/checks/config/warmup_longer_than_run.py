@@ -50,9 +50,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.lacking import NO_STEPS
-from truetune.checks.config.steps import steps
+from truetune.checks.config.evidence.missing_inputs import NO_STEPS
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.step_counts import steps
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding

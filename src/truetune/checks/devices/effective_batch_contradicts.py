@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.keys import case
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.parsing.json_reader import read_json

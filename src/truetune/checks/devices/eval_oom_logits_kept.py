@@ -45,8 +45,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
-from truetune.checks.config.keys import case
-from truetune.checks.config.model import settings
+from truetune.checks.config.evidence.model_folder import settings
+from truetune.checks.config.evidence.setting_places import case
 from truetune.checks.devices.run_size import count_eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from truetune.checks.config.model import folder
+from truetune.checks.config.evidence.model_folder import folder
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
 from truetune.parsing.columnar_reader import UNREADABLE, open_parquet

@@ -62,11 +62,11 @@ def _read_records(question: str) -> list[dict[str, float]]:
     if not texts:
         return []
     # Readers of logs import numpy, which a search in words must not wait for.
-    from truetune.logs.printed import printed_record
+    from truetune.logs.printed_records import parse_printed_record
 
     records = []
     for text in texts:
-        record = printed_record(text)
+        record = parse_printed_record(text)
         numbers = _numbers_of_record(record) if record is not None else {}
         if _is_training_record(numbers):
             records.append(numbers)
@@ -75,9 +75,9 @@ def _read_records(question: str) -> list[dict[str, float]]:
 
 def _numbers_of_record(record: Mapping[str, object]) -> dict[str, float]:
     """The metrics of a record; newer trainers print them as texts."""
-    from truetune.logs.builder import number
+    from truetune.logs.run_log_builder import parse_number
 
-    values = {name: number(value) for name, value in record.items()}
+    values = {name: parse_number(value) for name, value in record.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 

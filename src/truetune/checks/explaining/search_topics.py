@@ -24,8 +24,8 @@ from truetune.checks.explaining.pasted_record import (
     list_proofs_of_records,
 )
 from truetune.checks.explaining.stem_words import NEAR_STEMS, list_stems
-from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
 from truetune.logs.console.messages import MESSAGES
+from truetune.logs.console.out_of_memory_message import HELD_BY_OTHERS, read_memory_error
 from truetune.package import PACKAGE_FOLDER
 
 OUT_OF_MEMORY = "cuda-out-of-memory"

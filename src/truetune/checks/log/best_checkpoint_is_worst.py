@@ -44,10 +44,10 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.metrics import lower_is_better
+from truetune.logs.metric_direction import lower_is_better
+from truetune.logs.run_log import Curve
 
 
 class BestCheckpointIsWorst(LogRule):
@@ -91,7 +91,7 @@ class BestCheckpointIsWorst(LogRule):
                 f"set greater_is_better={not lower}; take the checkpoint of step"
                 f" {curve.step[right]:,.0f} ({curve.value[right]:.4g})"
                 + ("" if curve.step[right] in log.checkpoints else ", if it is still there"),
-                figure=figure(
+                figure=draw_curves(
                     name, {name: curve}, {"kept": kept, "best": float(curve.step[right])}
                 ),
             )

@@ -45,10 +45,10 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
-from truetune.logs.reinforcement import cut, is_dead, mean_length
+from truetune.logs.reward_signal import is_always_all, mean_answer_length, share_cut_off
 
 MOST = 0.8
 MIN_STEPS = 2
@@ -61,10 +61,10 @@ class CompletionsAlwaysCut(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        share = cut(log)
+        share = share_cut_off(log)
         if log.kind != "reinforcement" or log.last_step < MIN_STEPS or not share:
             return
-        dead = is_dead(share)
+        dead = is_always_all(share)
         last = float(np.median(share.value[-max(1, share.value.size // 4) :]))
         if not dead and min(float(np.median(share.value)), last) < MOST:
             return
@@ -80,12 +80,12 @@ class CompletionsAlwaysCut(LogRule):
             evidence=tuple(self._evidence()),
             count=int((share.value >= 1).sum()),
             total=int(share.step.size),
-            figure=figure("answers cut off", {"share": share}),
+            figure=draw_curves("answers cut off", {"share": share}),
         )
 
     def _evidence(self) -> Iterator[str]:
         log = self.subject
-        length = mean_length(log)
+        length = mean_answer_length(log)
         if length:
             yield f"their mean length is {np.median(length.value):,.4g} tokens"
         norm = log.curve("grad_norm").finite()
@@ -98,7 +98,7 @@ class CompletionsAlwaysCut(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not cut(self.subject):
+        if not share_cut_off(self.subject):
             return Unmet(
                 "the log does not say how many answers were cut",
                 "log completions/clipped_ratio (TRL 0.16 on)",
@@ -106,7 +106,7 @@ class CompletionsAlwaysCut(LogRule):
         return too_few(1, MIN_STEPS, "the answers") if self.subject.last_step < MIN_STEPS else None
 
     def figure(self) -> str:
-        share = cut(self.subject).value
+        share = share_cut_off(self.subject).value
         return (
             f"{np.median(share):.1%} of the answers are cut off (median of {share.size:,} records),"
             f" {share[-1]:.1%} at the end"

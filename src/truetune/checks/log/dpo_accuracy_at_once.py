@@ -41,10 +41,10 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
-from truetune.logs.log import Curve
+from truetune.logs.run_log import Curve
 
 MIN_POINTS = 10
 ALL = 0.98
@@ -88,7 +88,7 @@ class DpoAccuracyAtOnce(LogRule):
             f"{np.mean(new.value):.1%} of the pairs are in order by step {step:,.0f} (epoch "
             f"{log.epoch_at(step):.2g}), before they were seen",
             "look what separates chosen from rejected: length, stop tokens, truncation, source",
-            figure=figure(
+            figure=draw_curves(
                 "accuracy",
                 {"rewards/accuracies": log.curve("rewards/accuracies").finite()},
                 {"unseen pairs in order": step},

@@ -41,10 +41,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.stats import noise
+from truetune.logs.robust_statistics import noise_sigma
+from truetune.logs.run_log import Curve
 
 MIN_POINTS = 10
 SOME, MUCH = 0.2, 0.5
@@ -81,7 +81,9 @@ class DpoChosenFalls(LogRule):
             f" {last:.4g}), the rejected ones go from {others[0]:.4g} to {others[1]:.4g}",
             "lower the learning rate, raise beta, or add an SFT term on the chosen answers",
             severity="warning" if lost >= MUCH else "info",
-            figure=figure("log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}),
+            figure=draw_curves(
+                "log-probability", {"logps/chosen": chosen, "logps/rejected": rejected}
+            ),
         )
 
     def _fell(self, side: str) -> bool:
@@ -90,7 +92,7 @@ class DpoChosenFalls(LogRule):
             curve = self.subject.curve(name).finite()
             if curve.step.size >= MIN_POINTS:
                 first, last = _ends(curve)
-                sure = 5 * noise(curve.value) * math.sqrt(apart + 5 / curve.step.size)
+                sure = 5 * noise_sigma(curve.value) * math.sqrt(apart + 5 / curve.step.size)
                 if (first if apart else 0.0) - last > sure:
                     return True
         return False

@@ -43,11 +43,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.preference import smoothing_by_curves, sums_no_token
-from truetune.logs.stats import slope_of_warmup, trend
+from truetune.logs.preference_curves import all_logps_are_zero, estimate_label_smoothing
+from truetune.logs.robust_statistics import fit_trend, warmup_slope
+from truetune.logs.run_log import Curve
 
 MIN_POINTS = 20
 RISE = 0.01
@@ -89,7 +89,7 @@ class DpoStuckAtLn2(LogRule):
         if margins.step.size < self.least:
             return
         exact = not margins.value.any()
-        if exact and sums_no_token(self.subject):
+        if exact and all_logps_are_zero(self.subject):
             yield self.finding(
                 f"every log-probability of the answers is exactly 0 over {margins.step.size:,} records: no token of"
                 " an answer is in the loss",
@@ -99,7 +99,7 @@ class DpoStuckAtLn2(LogRule):
                     "they are sums over the answer's tokens, and 0 is the sum of none: the prompt fills the limit and"
                     " the answer is cut off, or all of it is masked",
                 ),
-                figure=figure("reward margin", {"rewards/margins": margins}),
+                figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
         elif exact:
             frozen = bool(norm) and not norm.value.any()
@@ -108,7 +108,7 @@ class DpoStuckAtLn2(LogRule):
                 " rejected are the same, or no weight moves",
                 "compare chosen with rejected after truncation; see that the adapter is trainable",
                 evidence=("every gradient norm is 0 as well",) if frozen else (),
-                figure=figure("reward margin", {"rewards/margins": margins}),
+                figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
         elif margins.step.size >= MIN_POINTS and self._weak(margins, loss):
             rate = log.curve("learning_rate").finite()
@@ -119,7 +119,7 @@ class DpoStuckAtLn2(LogRule):
                 self._in_order(margins, loss, rate),
                 severity="warning",
                 evidence=tuple(self._evidence(margins, loss, rate)),
-                figure=figure("reward margin", {"rewards/margins": margins}),
+                figure=draw_curves("reward margin", {"rewards/margins": margins}),
             )
 
     def _evidence(self, margins: Curve, loss: Curve, rate: Curve) -> Iterator[str]:
@@ -140,7 +140,7 @@ class DpoStuckAtLn2(LogRule):
         output = self.subject.output
         if output is not None and output.settings.smoothing is not None:
             return output.settings.smoothing
-        return smoothing_by_curves(margins, loss)
+        return estimate_label_smoothing(margins, loss)
 
     def _in_order(self, margins: Curve, loss: Curve, rate: Curve) -> str:
         """What to look at, the likely first, without what the log excludes."""
@@ -162,7 +162,7 @@ class DpoStuckAtLn2(LogRule):
                 " run -- CMD)"
             )
         peak = float(rate.value.max()) if rate else None
-        if peak is not None and peak < USUAL_RATE and slope_of_warmup(rate) is not None:
+        if peak is not None and peak < USUAL_RATE and warmup_slope(rate) is not None:
             # the rate that was set is above the logged ones: a higher setting would be the wrong advice
             first = f"shorten the warm-up: the learning rate still rises at the end ({peak:.3g})"
             return "; then ".join((first, *ways))
@@ -184,7 +184,7 @@ class DpoStuckAtLn2(LogRule):
         right = self.subject.curve("rewards/accuracies").finite().value[-margins.value.size // 5 :]
         apart = bool(right.size) and float(np.median(right)) > TOLD_APART
         rise = RISE_AT_LOW_RATE if self._ends_at_a_low_rate() else RISE
-        return near and not apart and trend(margins).high * span < rise and abs(last) < rise
+        return near and not apart and fit_trend(margins).high * span < rise and abs(last) < rise
 
     def _ends_at_a_low_rate(self) -> bool:
         """Was the rate low throughout, and has the schedule come to its end?"""

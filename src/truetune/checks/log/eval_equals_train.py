@@ -41,9 +41,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.stats import noise
+from truetune.logs.robust_statistics import noise_sigma
 
 MIN_BORDERS = 3
 
@@ -102,7 +102,7 @@ class EvalEqualsTrain(LogRule):
                 for b in leaked[:3]
             ],
             count=len(leaked),
-            figure=figure(
+            figure=draw_curves(
                 "loss and eval_loss",
                 {"loss": log.curve("loss"), "eval_loss": log.curve("eval_loss")},
             ),
@@ -114,7 +114,7 @@ class EvalEqualsTrain(LogRule):
         loss, evaluation = log.curve("loss").finite(), log.curve("eval_loss").finite()
         if log.kind != "language" or not loss or not evaluation or log.epochs < MIN_BORDERS:
             return
-        epoch, sigma = log.epoch_at(loss.step), noise(loss.value)
+        epoch, sigma = log.epoch_at(loss.step), noise_sigma(loss.value)
         per_epoch = loss.step.size / max(1.0, log.epochs)
         width, whole = max(2, int(per_epoch / 4)), int(per_epoch)
         for step, value in zip(*evaluation, strict=True):

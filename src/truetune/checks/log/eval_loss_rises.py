@@ -40,11 +40,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.metrics import improves_after
-from truetune.logs.stats import trend
+from truetune.logs.metric_direction import metric_improving_after
+from truetune.logs.robust_statistics import fit_trend
+from truetune.logs.run_log import Curve
 
 RISE, SOME_RISE = 1.05, 1.02
 
@@ -82,7 +82,7 @@ class EvalLossRises(LogRule):
             or later.value[1:].min() <= lowest
         ):
             return
-        if trend(later).low <= 0 or self._kept():
+        if fit_trend(later).low <= 0 or self._kept():
             return
         loss, step = log.curve("loss").finite(), float(curve.step[best])
         gap = (
@@ -91,7 +91,7 @@ class EvalLossRises(LogRule):
             else ""
         )
         epoch = f" (epoch {log.epoch_at(step):.2g})" if log.epochs else ""
-        other = improves_after(log, step)
+        other = metric_improving_after(log, step)
         yield self.finding(
             f"eval_loss is lowest at step {step:,.0f}{epoch} with {lowest:.4g} and rises to"
             f" {last:.4g}" + (f", while {other} gets better" if other else ""),
@@ -108,7 +108,9 @@ class EvalLossRises(LogRule):
             evidence=(
                 f"+{last / lowest - 1:.0%} over the last {later.step.size - 1:,} evaluations{gap}",
             ),
-            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": curve}, {"best": step}),
+            figure=draw_curves(
+                "loss and eval_loss", {"loss": loss, "eval_loss": curve}, {"best": step}
+            ),
         )
 
     def _kept(self) -> bool:

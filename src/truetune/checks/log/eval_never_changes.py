@@ -39,9 +39,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.stats import ends
+from truetune.logs.robust_statistics import end_medians
 
 MIN_SAME = 4
 """Evaluations; two may be one that is logged twice, as after the last step"""
@@ -72,7 +72,7 @@ class EvalNeverChanges(LogRule):
         ):
             return
         ((value, count),) = Counter(evaluation.value.tolist()).most_common(1)
-        first, last = ends(loss.value)
+        first, last = end_medians(loss.value)
         has_digits = abs(value - round(value, 2)) > DIGITS * 0.1
         rate = log.curve("learning_rate").finite().value
         is_still = rate.size > 0 and not rate.any()
@@ -87,5 +87,5 @@ class EvalNeverChanges(LogRule):
             " disabled; see that the evaluation has rows",
             count=count,
             total=evaluation.value.size,
-            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": evaluation}),
+            figure=draw_curves("loss and eval_loss", {"loss": loss, "eval_loss": evaluation}),
         )

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.printing import described
+from truetune.checks.log.message_evidence import describe_message
 from truetune.checks.rule import OutputRule
 
 MAX_TEXT = 200
@@ -63,7 +63,7 @@ class FaultNamedInTheOutput(OutputRule):
                 f"the output says: {known.title}",
                 known.advice.replace("{gpu}", "SIZE"),
                 severity=known.severity,
-                evidence=described(known),
+                evidence=describe_message(known),
                 cases=(Case(notice.text, file=output.file, line=notice.line),),
                 count=notice.count,
             )

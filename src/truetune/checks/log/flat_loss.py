@@ -41,11 +41,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_diverges import jumps_at_once
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, RunLog
-from truetune.logs.stats import Trend, noise, trend
+from truetune.logs.robust_statistics import Trend, fit_trend, noise_sigma
+from truetune.logs.run_log import Curve, RunLog
 
 NO_RATE = 5e-8
 """Learning rate below which nothing moves: a twentieth of DPO's default of 1e-6, the smallest in use"""
@@ -95,7 +95,7 @@ class FlatLoss(LogRule):
     def figure(self) -> str:
         loss, rate = (self.subject.curve(name).finite() for name in ("loss", "learning_rate"))
         span = float(loss.step[-1] - loss.step[0])
-        moved = trend(loss).slope * span
+        moved = fit_trend(loss).slope * span
         return (
             f"the slope of the loss over the run is {moved:+.3g} at a level of"
             f" {np.median(loss.value):.3g}"
@@ -133,7 +133,7 @@ class FlatLoss(LogRule):
                 f"slope over the run {line.slope * fall.span:+.3g} (95 %: {line.low * fall.span:+.3g} to "
                 f"{line.high * fall.span:+.3g}), noise {fall.noise:.3g}",
             ),
-            figure=figure("loss", {"loss": loss}),
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
 
@@ -194,14 +194,14 @@ class _Fall:
 
 def _fall_of(log: RunLog, loss: Curve) -> _Fall:
     """The fall of a loss of at least MIN_RATED finite records."""
-    rate, line = log.curve("learning_rate").finite(), trend(loss)
+    rate, line = log.curve("learning_rate").finite(), fit_trend(loss)
     level = float(np.median(loss.value))
     is_warm = not (_warms_up(rate) and line.high < 0)
     return _Fall(
         level=level,
         line=line,
         span=float(loss.step[-1] - loss.step[0]),
-        noise=noise(loss.value),
+        noise=noise_sigma(loss.value),
         fell_at_first=_fell_at_first(loss, level),
         peak_rate=float(rate.value.max()) if rate else None,
         seen_again=log.epochs >= 2 and loss.step.size >= MIN_EPOCHS and is_warm,
@@ -211,7 +211,7 @@ def _fall_of(log: RunLog, loss: Curve) -> _Fall:
 def _fell_at_first(loss: Curve, level: float) -> bool:
     """Did the loss begin above the level that it then keeps? Something was learned, in a small part of the run."""
     began = float(np.median(loss.value[:FIRST]))
-    return began - level > max(RISES * level, 3 * noise(loss.value))
+    return began - level > max(RISES * level, 3 * noise_sigma(loss.value))
 
 
 def _warms_up(rate: Curve) -> bool:

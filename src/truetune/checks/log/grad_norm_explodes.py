@@ -41,11 +41,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure, steps
 from truetune.checks.log.half_precision import overflow_remedy
+from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, RunLog
-from truetune.logs.stats import ends, shift, trend
+from truetune.logs.robust_statistics import end_medians, find_level_shift, fit_trend
+from truetune.logs.run_log import Curve, RunLog
 
 MIN_POINTS = 20
 MIN_NEVER = 8
@@ -64,7 +64,7 @@ class GradNormExplodes(LogRule):
     def figure(self) -> str:
         norm = self.subject.curve("grad_norm")
         seen = norm.finite().value
-        first, last = ends(seen)
+        first, last = end_medians(seen)
         return (
             f"the gradient norm is {first:.3g} at first and {last:.3g} at the end (medians),"
             f" {seen.max():.3g} at most; {norm.step.size - seen.size:,} of {norm.step.size:,} are"
@@ -84,10 +84,10 @@ class GradNormExplodes(LogRule):
                 f"the gradient norm is not finite at {bad.size:,} of {norm.step.size:,} logged"
                 " steps",
                 "train in bf16, or lower the learning rate",
-                evidence=(steps(bad),),
+                evidence=(describe_steps(bad),),
                 count=int(bad.size),
                 total=int(norm.step.size),
-                figure=figure(
+                figure=draw_curves(
                     "gradient norm", {"grad_norm": norm}, {"not finite": float(bad[0])}, log=True
                 ),
             )
@@ -96,8 +96,8 @@ class GradNormExplodes(LogRule):
         seen = Curve(seen.step[keep], np.log10(seen.value[keep]))
         if log.kind != "language" or seen.step.size < MIN_POINTS:
             return
-        place = shift(seen.value, max(3, seen.step.size // 20))
-        if place is None or trend(seen).z < 3.3:
+        place = find_level_shift(seen.value, max(3, seen.step.size // 20))
+        if place is None or fit_trend(seen).z < 3.3:
             return
         before, after = (
             10**place.before,
@@ -113,7 +113,7 @@ class GradNormExplodes(LogRule):
             " stays there",
             "lower the learning rate or lengthen the warm-up; start again from a checkpoint"
             " before it",
-            figure=figure("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
+            figure=draw_curves("gradient norm", {"grad_norm": norm}, {"grows": step}, log=True),
         )
 
     def _no_step(self, norm: Curve, proof: tuple[str, ...]) -> Finding:
@@ -125,10 +125,10 @@ class GradNormExplodes(LogRule):
             " activations are beyond float16 (65,504), as with Gemma, T5 and others that were"
             " trained in bfloat16; neither a higher nor a lower learning rate helps",
             severity="error",
-            evidence=(steps(norm.step), *proof),
+            evidence=(describe_steps(norm.step), *proof),
             count=int(norm.step.size),
             total=int(norm.step.size),
-            figure=figure("gradient norm", {"grad_norm": norm}, log=True),
+            figure=draw_curves("gradient norm", {"grad_norm": norm}, log=True),
         )
 
 

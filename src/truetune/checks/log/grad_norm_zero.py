@@ -40,11 +40,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.preference import sums_no_token
-from truetune.logs.reinforcement import cut, is_dead, without_signal
-from truetune.logs.stats import ends, falls
+from truetune.logs.preference_curves import all_logps_are_zero
+from truetune.logs.reward_signal import is_always_all, share_cut_off, share_without_signal
+from truetune.logs.robust_statistics import end_medians, is_falling
 
 MIN_POINTS, MOST = 20, 0.5
 CHECKPOINTED = "checkpointing-without-gradient"
@@ -97,9 +97,9 @@ class GradNormZero(LogRule):
             return
         evidence = self._cause_in_output()
         if log.kind != "reinforcement" and loss:
-            if not loss.value.any() or (loss.step.size > 2 and falls(loss)):
+            if not loss.value.any() or (loss.step.size > 2 and is_falling(loss)):
                 return
-            first, last = ends(loss.value)
+            first, last = end_medians(loss.value)
             evidence = (f"the loss stays: {first:.4g} at first, {last:.4g} at the end", *evidence)
         yield self.finding(
             f"the gradient norm is exactly 0.0 at all {norm.step.size:,} logged steps: no parameter"
@@ -115,7 +115,7 @@ class GradNormZero(LogRule):
             evidence=evidence,
             count=int(norm.step.size),
             total=int(norm.step.size),
-            figure=figure("loss and gradient norm", {"loss": loss, "grad_norm": norm}),
+            figure=draw_curves("loss and gradient norm", {"loss": loss, "grad_norm": norm}),
         )
 
     def _cause_in_output(self) -> tuple[str, ...]:
@@ -131,7 +131,7 @@ class GradNormZero(LogRule):
     def _mostly(self, zeros: int) -> Iterator[Finding]:
         """Of reinforcement: most steps have no gradient, and rewards without a spread do not tell why."""
         norm = self.subject.curve("grad_norm")
-        if without_signal(self.subject):
+        if share_without_signal(self.subject):
             return
         yield self.finding(
             f"the gradient norm is exactly 0.0 at {zeros:,} of {norm.step.size:,} logged steps, and"
@@ -141,12 +141,14 @@ class GradNormZero(LogRule):
             severity="warning",
             count=zeros,
             total=int(norm.step.size),
-            figure=figure("gradient norm", {"grad_norm": norm}),
+            figure=draw_curves("gradient norm", {"grad_norm": norm}),
         )
 
     def _is_explained(self) -> bool:
         """Does another finding name what leaves no gradient?"""
-        if sums_no_token(self.subject):
+        if all_logps_are_zero(self.subject):
             return True
         log = self.subject
-        return log.kind == "reinforcement" and (is_dead(without_signal(log)) or is_dead(cut(log)))
+        return log.kind == "reinforcement" and (
+            is_always_all(share_without_signal(log)) or is_always_all(share_cut_off(log))
+        )

@@ -38,7 +38,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 
 MIN_POINTS = 20
@@ -89,5 +89,5 @@ class GradientsAlwaysClipped(LogRule):
                 " rate",
                 count=clipped,
                 total=int(norm.step.size),
-                figure=figure("gradient norm", {"grad_norm": norm}, log=True),
+                figure=draw_curves("gradient norm", {"grad_norm": norm}, log=True),
             )

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.model_identity import overflowing_family
-from truetune.logs.log import RunLog
+from truetune.logs.run_log import RunLog
 
 MIN_RECORDS = 8
 """Records of a learning rate that does not move: a scale of float16 that is still looked for skips the first steps"""

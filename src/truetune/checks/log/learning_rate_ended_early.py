@@ -38,9 +38,9 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
+from truetune.logs.run_log import Curve
 
 NOTHING = 1e-6
 MIN_POINTS, MIN_ZEROS = 8, 3
@@ -94,7 +94,7 @@ class LearningRateEndedEarly(LogRule):
                 evidence=(self._processes(share),),
                 count=idle,
                 total=n,
-                figure=figure("learning rate", {"learning_rate": rate}, {"0": over}),
+                figure=draw_curves("learning rate", {"learning_rate": rate}, {"0": over}),
             )
         elif (again := self._climbs_again(rate, peak)) is not None:
             yield self.finding(
@@ -102,7 +102,7 @@ class LearningRateEndedEarly(LogRule):
                 f" {rate.step[-1]:,.0f}, then climbs again: the schedule ran past its end",
                 "build the schedule over all steps that the run takes, and step it once a step",
                 severity="warning",
-                figure=figure(
+                figure=draw_curves(
                     "learning rate", {"learning_rate": rate}, {"end of the schedule": again}
                 ),
             )
@@ -114,7 +114,7 @@ class LearningRateEndedEarly(LogRule):
             "give a learning rate, and see that the schedule is built over the steps of the run",
             count=int(rate.step.size),
             total=int(rate.step.size),
-            figure=figure("learning rate", {"learning_rate": rate}),
+            figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
     def _processes(self, share: float) -> str:

@@ -41,11 +41,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.optimizer_steps import has_ended
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.stats import slope_of_warmup
+from truetune.logs.robust_statistics import warmup_slope
+from truetune.logs.run_log import Curve
 
 TRIAL = 10
 """Fewer steps only try whether it runs."""
@@ -89,7 +89,7 @@ class LearningRateNeverPeaked(LogRule):
         asked = self._configured_rate()
         if not rate or (rate.step[-1] < TRIAL and not asked):
             return
-        slope = slope_of_warmup(rate)
+        slope = warmup_slope(rate)
         if slope is None:
             return
         if total and log.last_step + 2 * float(np.median(np.diff(rate.step))) <= total:
@@ -108,7 +108,7 @@ class LearningRateNeverPeaked(LogRule):
             " before)",
             severity="error" if is_over else "info",
             evidence=tuple(self._evidence(rate, slope, unit)),
-            figure=figure("learning rate", {"learning_rate": rate}),
+            figure=draw_curves("learning rate", {"learning_rate": rate}),
         )
 
     def _configured_rate(self) -> float | None:

@@ -51,11 +51,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
-from truetune.logs.log import Curve
-from truetune.logs.sums import parts_of, summed_over
+from truetune.logs.run_log import Curve
+from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 
 TIMES = 1.2
 ABOUT, MIN_POINTS = 0.9, 20
@@ -73,11 +73,11 @@ class LossAboveUniform(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not self.subject.of_tokens:
+        if not self.subject.has_token_loss:
             return OTHER_LOSS
         if self._first() <= TIMES * self._guess():
             return None
-        if summed_over(self.subject):
+        if count_summed_means(self.subject):
             return Unmet("the loss is a sum, which loss-is-a-sum is about")
         return Unmet(
             f"the loss begins at {self._first():.4g} and comes down below half of guessing, and the"
@@ -95,14 +95,19 @@ class LossAboveUniform(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss = log.curve("loss").finite()
-        if not log.of_tokens or not loss:
+        if not log.has_token_loss or not loss:
             return
         size, guess, first = self._size(), self._guess(), self._first()
         known = bool(size)
         if known and self._stays(guess):
             yield self._found_at_guessing(guess)
         recovers = self._recovers(guess)
-        if first <= TIMES * guess or summed_over(log) or parts_of(log) or (recovers and not known):
+        if (
+            first <= TIMES * guess
+            or count_summed_means(log)
+            or find_loss_parts(log)
+            or (recovers and not known)
+        ):
             return
         times = round(first / guess, 1)
         evaluated = log.curve("eval_loss").finite()
@@ -118,7 +123,7 @@ class LossAboveUniform(LogRule):
                 if evaluated
                 else ()
             ),
-            figure=figure(
+            figure=draw_curves(
                 "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
             ),
         )
@@ -151,7 +156,7 @@ class LossAboveUniform(LogRule):
             "see that the weights were loaded, that they are trained, and that the labels are those"
             " of the answers",
             severity="warning" if planned else "info",
-            figure=figure(
+            figure=draw_curves(
                 "loss", {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))}
             ),
         )

@@ -42,12 +42,12 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_above_uniform import MOST, TIMES
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
-from truetune.logs.log import Curve
-from truetune.logs.sums import parts_of, summed_over
+from truetune.logs.run_log import Curve
+from truetune.logs.summed_loss import count_summed_means, find_loss_parts
 
 LEAST, SHARE = 3, 0.1
 """Records above guessing, and their share of all"""
@@ -67,9 +67,9 @@ class LossClimbsAboveGuessing(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not self.subject.of_tokens:
+        if not self.subject.has_token_loss:
             return OTHER_LOSS
-        if summed_over(self.subject) or parts_of(self.subject):
+        if count_summed_means(self.subject) or find_loss_parts(self.subject):
             return Unmet("the loss is a sum of several", "log the mean over tokens")
         if self._live().value[:LEAST].min(initial=math.inf) > TIMES * self._guess():
             return Unmet("the loss begins above guessing, which loss-above-uniform is about")
@@ -84,7 +84,12 @@ class LossClimbsAboveGuessing(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log, loss, guess = self.subject, self._live(), self._guess()
-        if not log.of_tokens or loss.step.size <= LEAST or summed_over(log) or parts_of(log):
+        if (
+            not log.has_token_loss
+            or loss.step.size <= LEAST
+            or count_summed_means(log)
+            or find_loss_parts(log)
+        ):
             return
         above = loss.value > TIMES * guess
         if above[:LEAST].all() or above.sum() < max(LEAST, SHARE * above.size):
@@ -105,7 +110,7 @@ class LossClimbsAboveGuessing(LogRule):
                 ),
                 *((f"the learning rate was up to {rates.value.max():.3g}",) if high else ()),
             ),
-            figure=figure(
+            figure=draw_curves(
                 "loss",
                 {"loss": loss, "guessing": Curve(loss.step, np.full(loss.step.size, guess))},
                 {"climbs": float(loss.step[first])},

@@ -39,12 +39,20 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import RESUMED, too_few
-from truetune.logs.log import Curve
-from truetune.logs.seams import fresh_starts
-from truetune.logs.stats import ends, mad, noise, rolling, runs, shift, thin
+from truetune.logs.restart_detection import find_restarts
+from truetune.logs.robust_statistics import (
+    block_medians,
+    end_medians,
+    find_level_shift,
+    noise_sigma,
+    robust_sigma,
+    rolling_median,
+    true_stretches,
+)
+from truetune.logs.run_log import Curve
 
 MIN_POINTS, MOST_POINTS = 8, 2_000
 JUMP = 2.0
@@ -77,11 +85,11 @@ class LossDiverges(LogRule):
         live = int((self.subject.curve("loss").finite().value != 0).sum())
         if live < MIN_POINTS:
             return too_few(live, MIN_POINTS, "a loss that is not 0")
-        return RESUMED if fresh_starts(self.subject) else None
+        return RESUMED if find_restarts(self.subject) else None
 
     def figure(self) -> str:
         loss = self.subject.curve("loss").finite().value
-        first, last = ends(loss)
+        first, last = end_medians(loss)
         return (
             f"the loss is {first:.4g} at first, {loss.min():.4g} at the lowest and {last:.4g} at"
             " the end"
@@ -91,9 +99,9 @@ class LossDiverges(LogRule):
         log = self.subject
         loss = log.curve("loss").finite()
         live = loss.value != 0
-        loss = thin(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
+        loss = block_medians(Curve(loss.step[live], loss.value[live]), MOST_POINTS)
         n = loss.step.size
-        if log.kind not in self.kinds or n < MIN_POINTS or fresh_starts(log):
+        if log.kind not in self.kinds or n < MIN_POINTS or find_restarts(log):
             return
         k = max(3, n // 10)
         first = min(float(np.median(loss.value[:k])), float(np.median(loss.value[:3])))
@@ -102,10 +110,13 @@ class LossDiverges(LogRule):
             first = float(loss.value[0])
         last = float(np.median(loss.value[-k:]))
         width = max(5, n // 20)
-        smooth = rolling(loss.value, width)
+        smooth = rolling_median(loss.value, width)
         low = int(np.argmin(smooth))
         best = float(smooth[low])
-        sigma = max(noise(loss.value), min(mad(loss.value[:k]), mad(loss.value[-k:])))
+        sigma = max(
+            noise_sigma(loss.value),
+            min(robust_sigma(loss.value[:k]), robust_sigma(loss.value[-k:])),
+        )
         sure = 5 * 1.25 * sigma * math.sqrt(2 / k)
         worse = last > first + max(sure * math.sqrt((k / 3 + 1) / 2), 0.1 * abs(first))
         chance = (
@@ -137,7 +148,9 @@ class LossDiverges(LogRule):
                     f" lowest {best:.4g}, at the end {last:.4g}; noise {sigma:.3g}"
                 ),
             ),
-            figure=figure("loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}),
+            figure=draw_curves(
+                "loss", {"loss": loss}, {"rises": step, "lowest": float(loss.step[low])}
+            ),
         )
 
     def _restart(self, older: list[int]) -> str:
@@ -170,8 +183,8 @@ class LossDiverges(LogRule):
         self, values: np.ndarray[tuple[int], np.dtype[np.float64]], low: int, middle: float
     ) -> int:
         """Where the level changes after its lowest place; else the first of the points that stay above the middle."""
-        found = shift(values[low:], 2)
+        found = find_level_shift(values[low:], 2)
         if found is not None and found.after > found.before:
             return low + found.at
-        above = runs(values[low:] > middle)
+        above = true_stretches(values[low:] > middle)
         return low + (above[-1][0] if above else 0)

@@ -40,10 +40,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, too_few
-from truetune.logs.sums import FALL, MIN_EVALUATIONS, summed_over
+from truetune.logs.summed_loss import MAX_REMAINING_SHARE, MIN_EVALUATIONS, count_summed_means
 
 
 class LossIsASum(LogRule):
@@ -55,7 +55,7 @@ class LossIsASum(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not self.subject.of_tokens:
+        if not self.subject.has_token_loss:
             return OTHER_LOSS
         loss, evaluated = (
             self.subject.curve("loss").finite(),
@@ -64,7 +64,7 @@ class LossIsASum(LogRule):
         late = int((evaluated.step >= loss.step[0]).sum()) if loss else 0
         if late < MIN_EVALUATIONS:
             return too_few(late, MIN_EVALUATIONS, "eval_loss beside the loss")
-        if evaluated.value[-1] > FALL * evaluated.value[0]:
+        if evaluated.value[-1] > MAX_REMAINING_SHARE * evaluated.value[0]:
             return Unmet(
                 "eval_loss does not fall by a fifth: a factor can't be told from a distance"
             )
@@ -80,7 +80,7 @@ class LossIsASum(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        times = summed_over(log)
+        times = count_summed_means(log)
         if times is None:
             return
         loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
@@ -93,5 +93,7 @@ class LossIsASum(LogRule):
             "divide the logged losses by that number to read them; update transformers, or divide"
             " by num_items_in_batch in compute_loss",
             evidence=(f"the gradient norm is {norm.value[0]:.4g} at first",) if norm else (),
-            figure=figure("loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True),
+            figure=draw_curves(
+                "loss and eval_loss", {"loss": loss, "eval_loss": evaluated}, log=True
+            ),
         )

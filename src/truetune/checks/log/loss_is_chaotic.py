@@ -40,11 +40,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.log.loss_climbs_above_guessing import HIGH_RATE
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, Floats
-from truetune.logs.stats import thin
+from truetune.logs.robust_statistics import block_medians
+from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS, MOST_POINTS = 40, 4_000
 NOISY = 0.4
@@ -97,11 +97,11 @@ class LossIsChaotic(LogRule):
             "lower the learning rate by ten, or average more rows in a step, and compare the"
             " curves",
             evidence=(f"the learning rate was up to {rate:.3g}",),
-            figure=figure("loss", {"loss": loss}),
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
     def _loss(self) -> Curve:
-        return thin(self.subject.curve("loss").finite(), MOST_POINTS)
+        return block_medians(self.subject.curve("loss").finite(), MOST_POINTS)
 
     def _jumps(self) -> bool:
         """Is it as noisy in both halves, and no lower at the end?"""

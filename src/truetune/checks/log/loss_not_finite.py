@@ -39,10 +39,10 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure, steps
+from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY
-from truetune.logs.log import Curve
+from truetune.logs.run_log import Curve
 
 LOSSES = ("loss", "eval_loss")
 LATER = (
@@ -91,7 +91,7 @@ class LossNotFinite(LogRule):
                 f"{name} is not finite at {count:,} of {total:,} logged steps"
                 + (f", and never again from step {first:,.0f} on" if stays else ""),
                 AT_ONCE if at_once else LATER,
-                evidence=(steps(curve.step[bad]),)
+                evidence=(describe_steps(curve.step[bad]),)
                 + ((THE_FIRST_UPDATE,) if at_once else ())
                 + (
                     (f"the last checkpoint before it: checkpoint-{older[-1]}",)
@@ -100,7 +100,7 @@ class LossNotFinite(LogRule):
                 ),
                 count=count,
                 total=total,
-                figure=figure(name, {name: curve}, {"not finite": first}),
+                figure=draw_curves(name, {name: curve}, {"not finite": first}),
             )
 
 

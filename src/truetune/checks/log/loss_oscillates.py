@@ -42,11 +42,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.clocks import clocks, in_words
-from truetune.logs.log import Curve, Floats
-from truetune.logs.stats import ends, noise, rolling
+from truetune.logs.periodic_events import describe_periods, find_periodic_events
+from truetune.logs.robust_statistics import end_medians, noise_sigma, rolling_median
+from truetune.logs.run_log import Curve, Floats
 
 MIN_POINTS = 40
 MOST_POINTS = 4_000
@@ -66,8 +66,8 @@ class LossOscillates(LogRule):
         loss = self.subject.curve("loss").finite().value[-MOST_POINTS:]
         quarter = loss.size // 4
         return (
-            f"no period in {loss.size:,} records; the noise is {noise(loss[:quarter]):.3g} in the"
-            f" first quarter and {noise(loss[-quarter:]):.3g} in the last, at a level of"
+            f"no period in {loss.size:,} records; the noise is {noise_sigma(loss[:quarter]):.3g} in the"
+            f" first quarter and {noise_sigma(loss[-quarter:]):.3g} in the last, at a level of"
             f" {np.median(loss):.3g}"
         )
 
@@ -79,8 +79,8 @@ class LossOscillates(LogRule):
         if log.kind != "language" or n < MIN_POINTS:
             return
         quarter = n // 4
-        early, late = noise(loss.value[:quarter]), noise(loss.value[-quarter:])
-        first, last = ends(loss.value, 0.25)
+        early, late = noise_sigma(loss.value[:quarter]), noise_sigma(loss.value[-quarter:])
+        first, last = end_medians(loss.value, 0.25)
         period = self._period(loss)
         grows = late > 10 * early > 0 and last > 0.98 * first and late > 0.1 * last
         if not period and not grows:
@@ -100,13 +100,13 @@ class LossOscillates(LogRule):
                 ),
                 *self._excluded(period),
             ),
-            figure=figure("loss", {"loss": loss}),
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
     def _period(self, loss: Curve) -> float | None:
         """The period in steps of a swing that no clock of the run may have made."""
         tail = loss.value[loss.value.size // 5 :]
-        rest = tail - rolling(tail, max(5, tail.size // 3))
+        rest = tail - rolling_median(tail, max(5, tail.size // 3))
         spread = float(np.percentile(rest, 90) - np.percentile(rest, 10))
         if spread < 0.1 * abs(float(np.median(tail))):
             return None
@@ -123,13 +123,17 @@ class LossOscillates(LogRule):
         while lag + 1 < tail.size // CYCLES and close[lag + 1] > close[lag]:
             lag += 1
         period = lag * gap
-        return None if any(rival.fits(period, gap) for rival in clocks(self.subject)) else period
+        return (
+            None
+            if any(rival.fits(period, gap) for rival in find_periodic_events(self.subject))
+            else period
+        )
 
     def _excluded(self, period: float | None) -> Iterator[str]:
         """The rivals of the learning rate that have another period."""
         if period is None:
             return
-        named = in_words(clocks(self.subject))
+        named = describe_periods(find_periodic_events(self.subject))
         yield f"not made by {named}" if named else "the log names nothing else that repeats"
 
 

@@ -40,10 +40,10 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
-from truetune.logs.log import Floats
+from truetune.logs.run_log import Floats
 
 MIN_REPEATS = 10
 DIGITS = 1_000
@@ -124,7 +124,7 @@ class LossRepeatsExactly(LogRule):
             ),
             count=again,
             total=n,
-            figure=figure("loss", {"loss": loss}),
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
 

@@ -41,12 +41,12 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure, steps
+from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS, RESUMED
-from truetune.logs.log import Floats
-from truetune.logs.seams import fresh_starts
-from truetune.logs.stats import MAD, rolling, runs
+from truetune.logs.restart_detection import find_restarts
+from truetune.logs.robust_statistics import MAD_TO_SIGMA, rolling_median, true_stretches
+from truetune.logs.run_log import Floats
 
 MIN_POINTS = 20
 WINDOW, NEAR = 25, 10
@@ -67,9 +67,9 @@ class LossSpikes(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not self.subject.of_tokens:
+        if not self.subject.has_token_loss:
             return OTHER_LOSS
-        return RESUMED if fresh_starts(self.subject) else None
+        return RESUMED if find_restarts(self.subject) else None
 
     def figure(self) -> str:
         loss = self.subject.curve("loss").finite()
@@ -84,11 +84,11 @@ class LossSpikes(LogRule):
         log = self.subject
         loss, norm = log.curve("loss").finite(), log.curve("grad_norm")
         n = loss.step.size
-        if not log.of_tokens or n < MIN_POINTS or fresh_starts(log):
+        if not log.has_token_loss or n < MIN_POINTS or find_restarts(log):
             return
         level, score = _scores(loss.value)
         spikes, single, pushed = [], 0, []
-        for start, end in runs(score > 5):
+        for start, end in true_stretches(score > 5):
             top = start + int(np.argmax(score[start:end]))
             before = float(np.median(loss.value[max(0, start - NEAR) : start]))
             if score[top] < 10 or loss.value[top] < 1.5 * before:
@@ -111,9 +111,9 @@ class LossSpikes(LogRule):
             " and comes back",
             "look at the rows of that step and the one before; if there are several, lower the"
             " learning rate",
-            evidence=(f"spikes at {steps(loss.step[spikes])}",),
+            evidence=(f"spikes at {describe_steps(loss.step[spikes])}",),
             count=len(spikes),
-            figure=figure("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),
+            figure=draw_curves("loss", {"loss": loss}, {"spike": float(loss.step[worst])}),
         )
 
     def _pushed(self, first: float, last: float) -> bool:
@@ -126,9 +126,11 @@ class LossSpikes(LogRule):
 
 def _scores(values: Floats) -> tuple[Floats, Floats]:
     """The level around each loss, and how many robust standard deviations above it the loss is; 0 at the beginning."""
-    level = rolling(values, WINDOW)
+    level = rolling_median(values, WINDOW)
     away = values - level
-    sigma = np.maximum(MAD * rolling(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9)
+    sigma = np.maximum(
+        MAD_TO_SIGMA * rolling_median(np.abs(away), 2 * WINDOW), 1e-3 * np.abs(level) + 1e-9
+    )
     score = away / sigma
     score[: max(3, values.size // 20)] = 0
     return level, score

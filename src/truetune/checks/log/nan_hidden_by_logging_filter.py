@@ -51,15 +51,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure, steps
 from truetune.checks.log.half_precision import (
     overflow_evidence,
     overflow_remedy,
     overflowing_model,
 )
+from truetune.checks.log.log_figures import describe_steps, draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, Floats
-from truetune.logs.stats import falls
+from truetune.logs.robust_statistics import is_falling
+from truetune.logs.run_log import Curve, Floats
 from truetune.spec.run_spec import Severity
 
 ALIVE = 0.05
@@ -129,7 +129,7 @@ class NanHiddenByLoggingFilter(LogRule):
         norm = self.subject.curve("grad_norm").finite()
         if not np.any(norm.value):
             in_windows = loss.step.size > 1 and float(np.median(np.diff(loss.step))) > 1
-            if not in_windows or not falls(loss):
+            if not in_windows or not is_falling(loss):
                 return np.zeros(0)
         is_still = (norm.value == 0) & (around.at(norm.step) > ALIVE) & ~self._decided(norm.step)
         still: Floats = norm.step[is_still]
@@ -141,10 +141,10 @@ class NanHiddenByLoggingFilter(LogRule):
         by_loss = bool(zeros.of_loss.size)
         some_norms = 1 < zeros.of_norm.size < norm.step.size
         severity: Severity = "warning" if is_measured else "info"
-        evidence = [f"loss 0.0 at {steps(zeros.of_loss)}" if by_loss else "no loss is 0.0"]
+        evidence = [f"loss 0.0 at {describe_steps(zeros.of_loss)}" if by_loss else "no loss is 0.0"]
         if zeros.of_norm.size:
             doubt = "" if is_measured else ": perhaps it was not measured"
-            evidence.append(f"gradient norm 0.0 at {steps(zeros.of_norm)}{doubt}")
+            evidence.append(f"gradient norm 0.0 at {describe_steps(zeros.of_norm)}{doubt}")
         overflow = tuple(overflow_evidence(self.subject)) if self._is_never_finite(zeros) else ()
         return self.finding(
             f"the {'loss' if by_loss else 'gradient norm'} is exactly 0.0 at {zeros.steps.size:,} of"
@@ -156,7 +156,7 @@ class NanHiddenByLoggingFilter(LogRule):
             evidence=[*evidence, *overflow],
             count=int(zeros.steps.size),
             total=int(loss.step.size),
-            figure=figure(
+            figure=draw_curves(
                 "loss and gradient norm",
                 {"loss": loss, "grad_norm": norm},
                 {"first at": float(zeros.steps[0])},

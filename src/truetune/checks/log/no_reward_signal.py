@@ -47,11 +47,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
-from truetune.logs.log import Curve
-from truetune.logs.reinforcement import cut, is_dead, without_signal
+from truetune.logs.reward_signal import is_always_all, share_cut_off, share_without_signal
+from truetune.logs.run_log import Curve
 
 MOST = 0.8
 MIN_STEPS = 2
@@ -77,8 +77,8 @@ class NoRewardSignal(LogRule):
                 total=int(reward.step.size),
             )
             return
-        share = without_signal(log)
-        if is_dead(share):
+        share = share_without_signal(log)
+        if is_always_all(share):
             yield self._found(share, f"in every one of {share.step.size:,} records")
         elif share and min(float(np.median(share.value)), self._at_first(share)) >= MOST:
             yield self._found(
@@ -101,13 +101,13 @@ class NoRewardSignal(LogRule):
             evidence=tuple(self._evidence(reward)),
             count=int((share.value >= 1).sum()),
             total=int(share.step.size),
-            figure=figure(
+            figure=draw_curves(
                 "reward", {"without a spread": share, **({"reward": reward} if reward else {})}
             ),
         )
 
     def _remedy(self, reward: Curve) -> str:
-        if is_dead(cut(self.subject)):
+        if is_always_all(share_cut_off(self.subject)):
             return (
                 "give the answers room first (max_completion_length): all of them are cut, so none"
                 " can be graded"
@@ -141,7 +141,7 @@ class NoRewardSignal(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not (without_signal(self.subject) or self.subject.curve("reward")):
+        if not (share_without_signal(self.subject) or self.subject.curve("reward")):
             return Unmet(
                 "the log does not say rewards and their spread",
                 "log reward and reward_std (TRL does)",
@@ -150,7 +150,7 @@ class NoRewardSignal(LogRule):
 
     def figure(self) -> str:
         share, reward = (
-            without_signal(self.subject).value,
+            share_without_signal(self.subject).value,
             self.subject.curve("reward").finite().value,
         )
         between = (

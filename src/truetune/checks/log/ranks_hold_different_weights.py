@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.ranks import RankDifference
+from truetune.logs.console.rank_differences import RankDifference
 
 
 class RanksHoldDifferentWeights(OutputRule):

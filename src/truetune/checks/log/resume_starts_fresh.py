@@ -43,10 +43,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import too_few
-from truetune.logs.seams import MIN_LOSSES, MIN_RATES, fresh_starts
+from truetune.logs.restart_detection import MIN_LOSSES, MIN_RATES, find_restarts
 
 SAYS = {
     "schedule": "the learning-rate schedule (and the optimizer with it) began anew",
@@ -81,7 +81,7 @@ class ResumeStartsFresh(LogRule):
 
     def findings(self) -> Iterator[Finding]:
         log = self.subject
-        seams = fresh_starts(log)
+        seams = find_restarts(log)
         if not seams:
             return
         seam = seams[0]
@@ -104,7 +104,7 @@ class ResumeStartsFresh(LogRule):
                 *((f"the checkpoint before it: checkpoint-{saved[-1]}",) if saved else ()),
             ),
             count=len(seams),
-            figure=figure(
+            figure=draw_curves(
                 "loss" if seam.lost == "weights" else "learning rate",
                 (
                     {"loss": log.curve("loss")}

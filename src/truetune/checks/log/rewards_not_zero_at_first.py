@@ -43,10 +43,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Finding
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve, Floats, RunLog
-from truetune.logs.seams import fresh_starts
+from truetune.logs.restart_detection import find_restarts
+from truetune.logs.run_log import Curve, Floats, RunLog
 
 FIRST = 3
 """Records that say where the rewards begin"""
@@ -91,7 +91,7 @@ class RewardsNotZeroAtFirst(LogRule):
                 "the reference is another model than the one that is trained: an older cache, the base of an SFT model,"
                 " or other weights, precision or template",
             ),
-            figure=figure(
+            figure=draw_curves(
                 "rewards",
                 {
                     "rewards/chosen": log.curve("rewards/chosen").finite(),
@@ -108,7 +108,7 @@ def _first(log: RunLog, side: str) -> Floats:
 
 def _is_whole(log: RunLog) -> bool:
     """Does the log begin with the run? Behind a restart rewards go on where they were."""
-    if fresh_starts(log):
+    if find_restarts(log):
         return False
     curve = log.curve("rewards/chosen").finite()
     return bool(curve.step[0] <= EARLY * curve.step[-1]) or bool(log.is_numbered)

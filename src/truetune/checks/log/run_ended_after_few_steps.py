@@ -42,10 +42,10 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.optimizer_steps import FEW, SCARCE, OptimizerSteps, steps_of_log
 from truetune.checks.rule import LogRule
-from truetune.logs.log import RunLog
+from truetune.logs.run_log import RunLog
 
 WHOLE = 0.9
 """Epochs from which a run saw its rows, as far as the last batch of an epoch is left out or rounded"""
@@ -104,7 +104,7 @@ class RunEndedAfterFewSteps(LogRule):
             _remedy(made),
             severity="warning" if made.most < FEW else "info",
             evidence=(made.why,),
-            figure=figure("loss", {"loss": loss}),
+            figure=draw_curves("loss", {"loss": loss}),
         )
 
     def _ended_early(self, made: OptimizerSteps, planned: int) -> Finding:

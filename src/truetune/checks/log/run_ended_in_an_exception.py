@@ -43,18 +43,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.log.printing import described
+from truetune.checks.log.message_evidence import describe_message
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.memory_causes import (
-    MemoryStory,
-    engine_beside,
-    memory_cause,
-    with_frames,
+from truetune.logs.console.console_output import (
+    COLLECTIVE_TIMEOUT_RAISED,
+    ConsoleOutput,
+    Failure,
+    is_stopped_by_hand,
 )
-from truetune.logs.console.memory_error import HELD_BY_OTHERS, read_memory_error
+from truetune.logs.console.failure_phase import find_phase
 from truetune.logs.console.messages import Message
-from truetune.logs.console.output import TIMEOUT_RAISED, ConsoleOutput, Failure, is_by_hand
-from truetune.logs.console.phase import phase_of
+from truetune.logs.console.out_of_memory_causes import (
+    MemoryStory,
+    find_engine_beside,
+    find_memory_cause,
+    settings_with_frames,
+)
+from truetune.logs.console.out_of_memory_message import HELD_BY_OTHERS, read_memory_error
 
 OUT_OF_MEMORY = "cuda-out-of-memory"
 NODES_APART = "nodes-did-not-meet"
@@ -83,7 +88,7 @@ class RunEndedInAnException(OutputRule):
             else ""
         )
         meaning = f": {self._title(known, failure.raised.text)}" if known else ""
-        by_hand = is_by_hand(failure.raised)
+        by_hand = is_stopped_by_hand(failure.raised)
         yield self.finding(
             (
                 f"the run was stopped by hand{after}"
@@ -124,10 +129,10 @@ class RunEndedInAnException(OutputRule):
     def _memory_story(self, failure: Failure, output: ConsoleOutput) -> MemoryStory:
         raised = failure.raised
         figures = read_memory_error(raised.text)
-        engine = engine_beside(output.settings, figures)
+        engine = find_engine_beside(output.settings, figures)
         return MemoryStory(
-            engine or memory_cause(raised.frames, raised.text),
-            with_frames(output.settings, raised.frames),
+            engine or find_memory_cause(raised.frames, raised.text),
+            settings_with_frames(output.settings, raised.frames),
             self.subject.curve("memory"),
             self.subject.last_step or output.done,
             figures.idle if figures.pieces_suffice else None,
@@ -137,7 +142,7 @@ class RunEndedInAnException(OutputRule):
         raised, known = failure.raised, failure.message
         frame = raised.users_frame
         if frame is not None:
-            phase = phase_of(raised.frames)
+            phase = find_phase(raised.frames)
             yield f"raised from {frame}" + (f", {phase}" if phase else "")
             if raised.frames[-1] != frame:
                 yield f"in {raised.frames[-1]}"
@@ -147,10 +152,10 @@ class RunEndedInAnException(OutputRule):
             yield from figures.evidence(asks_on=story.asks_on)
             proofs = tuple(story.evidence())
             yield from proofs
-            yield from described(known, cause=not proofs and not figures.is_shared)
+            yield from describe_message(known, cause=not proofs and not figures.is_shared)
         elif known is not None:
             yield from self._of_several_processes(known)
-            yield from described(known)
+            yield from describe_message(known)
         others = [
             other.text.partition("\n")[0][:MAX_TEXT]
             for other in failure.chain.raised
@@ -169,6 +174,6 @@ class RunEndedInAnException(OutputRule):
         output = self.subject.output
         if output is None:
             return ()
-        if known.name == TIMEOUT_RAISED:
+        if known.name == COLLECTIVE_TIMEOUT_RAISED:
             return output.collectives
         return output.meeting if known.name == NODES_APART else ()

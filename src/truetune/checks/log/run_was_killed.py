@@ -36,9 +36,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.printing import described
+from truetune.checks.log.message_evidence import describe_message
 from truetune.checks.rule import OutputRule
-from truetune.logs.console.output import TIMEOUT, Notice
+from truetune.logs.console.console_output import COLLECTIVE_TIMEOUT, Notice
 
 
 class RunWasKilled(OutputRule):
@@ -84,8 +84,8 @@ class RunWasKilled(OutputRule):
             severity=first.message.severity,
             evidence=(
                 *(_describe_notice(notice) for notice in before),
-                *(output.collectives if first.message.name == TIMEOUT else ()),
-                *described(first.message, cause=not explained),
+                *(output.collectives if first.message.name == COLLECTIVE_TIMEOUT else ()),
+                *describe_message(first.message, cause=not explained),
                 *others[:5],
             ),
             cases=(Case(first.text, file=output.file, line=first.line),),

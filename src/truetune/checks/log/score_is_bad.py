@@ -43,11 +43,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
-from truetune.logs.log import Curve
-from truetune.logs.metrics import is_share
-from truetune.logs.stats import ends, noise, trend
+from truetune.logs.metric_direction import is_share_metric
+from truetune.logs.robust_statistics import end_medians, fit_trend, noise_sigma
+from truetune.logs.run_log import Curve
 from truetune.spec.run_spec import Severity
 
 MIN_ZEROS, MIN_POINTS, MIN_PAIRS = 3, 10, 20
@@ -78,7 +78,7 @@ class ScoreIsBad(LogRule):
 
     def figure(self) -> str:
         told = (
-            f"{name} ends at {ends(curve.finite().value)[1]:.3g}"
+            f"{name} ends at {end_medians(curve.finite().value)[1]:.3g}"
             for name, curve in list(self._scores().items())[:4]
         )
         return "; ".join(told)
@@ -93,7 +93,7 @@ class ScoreIsBad(LogRule):
                     " function are right",
                     severity=fault.severity,
                     total=int(curve.step.size),
-                    figure=figure(name, {name: curve}),
+                    figure=draw_curves(name, {name: curve}),
                 )
 
     def _fault(self, name: str, curve: Curve) -> Fault | None:
@@ -106,7 +106,12 @@ class ScoreIsBad(LogRule):
         pairs = name in PAIRS or (
             self.subject.kind == "reward" and name in ("accuracy", "eval_accuracy")
         )
-        if seen.step.size >= MIN_ZEROS and not pairs and is_share(name) and not seen.value.any():
+        if (
+            seen.step.size >= MIN_ZEROS
+            and not pairs
+            and is_share_metric(name)
+            and not seen.value.any()
+        ):
             return Fault(f"is exactly 0 at all {seen.step.size:,} logged steps", "warning")
         last = float(np.median(seen.value[-max(3, seen.value.size // 5) :])) if seen else 1.0
         if pairs and seen.step.size >= MIN_PAIRS and last < CHANCE:
@@ -116,7 +121,7 @@ class ScoreIsBad(LogRule):
             )
         if seen.step.size < MIN_POINTS or not self._falls(seen):
             return None
-        first, last = ends(seen.value)
+        first, last = end_medians(seen.value)
         return Fault(
             f"gets worse over the run: {first:.3g} to {last:.3g}",
             "warning" if name == "reward" else "info",
@@ -124,9 +129,9 @@ class ScoreIsBad(LogRule):
 
     def _falls(self, curve: Curve) -> bool:
         """Does it come down by a fifth, and by more than chance?"""
-        first, last = ends(curve.value)
-        clear = first - last > max(FALL * abs(first), 5 * noise(curve.value))
-        return clear and trend(curve).z < -SURE
+        first, last = end_medians(curve.value)
+        clear = first - last > max(FALL * abs(first), 5 * noise_sigma(curve.value))
+        return clear and fit_trend(curve).z < -SURE
 
     def _scores(self, *, finite: bool = True) -> dict[str, Curve]:
         """Curves of scores, those with a number in them where `finite`; without what other rules are about."""
@@ -140,6 +145,6 @@ class ScoreIsBad(LogRule):
         known = {
             n: c
             for n, c in log.curves.items()
-            if c and n not in others and (is_share(n) or n in REWARDS)
+            if c and n not in others and (is_share_metric(n) or n in REWARDS)
         }
         return {name: curve for name, curve in known.items() if curve.finite() or not finite}

@@ -42,11 +42,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOG_MORE, OTHER_LOSS
-from truetune.logs.log import Curve, Floats
-from truetune.logs.stats import noise
+from truetune.logs.robust_statistics import noise_sigma
+from truetune.logs.run_log import Curve, Floats
 
 UNSEEN = 0.95
 """Epochs up to which rows are new"""
@@ -70,7 +70,7 @@ class ShortcutLoss(LogRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        if not self.subject.of_tokens:
+        if not self.subject.has_token_loss:
             return OTHER_LOSS
         if not self.subject.epochs:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")
@@ -100,7 +100,7 @@ class ShortcutLoss(LogRule):
     def findings(self) -> Iterator[Finding]:
         log = self.subject
         loss, data = log.curve("loss").finite(), log.data
-        if not log.of_tokens or loss.step.size < 3 or not log.epochs:
+        if not log.has_token_loss or loss.step.size < 3 or not log.epochs:
             return
         near_zero = self._near_zero_from(loss)
         if near_zero is not None:
@@ -165,13 +165,13 @@ class ShortcutLoss(LogRule):
             "look at labels and mask: labels that are not shifted, attention to later tokens,"
             " answers in prompts",
             evidence=evidence,
-            figure=figure("loss", {"loss": loss}, {"near zero": step}, log=True),
+            figure=draw_curves("loss", {"loss": loss}, {"near zero": step}, log=True),
         )
 
     def _settles(self, loss: Curve, floor: float, near: float) -> bool:
         """Do the last two fifths stay at this level, after a beginning far above it?"""
         middle, tail = np.split(loss.value[-2 * (k := max(3, loss.value.size // 5)) :], [k])
-        room = near * floor + 2 * noise(loss.value) / np.sqrt(k)
+        room = near * floor + 2 * noise_sigma(loss.value) / np.sqrt(k)
         stays = abs(np.median(tail) - floor) <= room and abs(np.median(middle) - floor) <= room
         return bool(
             stays and loss.value.size >= 4 * k and loss.value[0] > max(1.2 * floor, floor + room)
@@ -182,7 +182,7 @@ class ShortcutLoss(LogRule):
             f"the loss settles at {np.median(loss.value[-3:]):.3g}, that ({floor:.3g}) of a model"
             f" that {of}",
             remedy,
-            figure=figure(
+            figure=draw_curves(
                 "loss", {"loss": loss, "floor": Curve(loss.step, np.full(loss.step.size, floor))}
             ),
         )

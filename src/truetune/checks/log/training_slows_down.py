@@ -37,11 +37,11 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.log.drawing import figure
+from truetune.checks.log.log_figures import draw_curves
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import LOGGED_BY, too_few
-from truetune.logs.log import EMPTY, Curve
-from truetune.logs.stats import ends, shift, thin
+from truetune.logs.robust_statistics import block_medians, end_medians, find_level_shift
+from truetune.logs.run_log import EMPTY_CURVE, Curve
 
 MIN_POINTS = 20
 TIMES = 2.0
@@ -64,7 +64,7 @@ class TrainingSlowsDown(LogRule):
 
     def figure(self) -> str:
         unit, rate = self._rate()
-        first, last = ends(rate.value)
+        first, last = end_medians(rate.value)
         return (
             f"{first:,.3g} {unit} a second at first, {last:,.3g} at the end ({rate.step.size:,}"
             " records)"
@@ -74,8 +74,8 @@ class TrainingSlowsDown(LogRule):
         unit, rate = self._rate()
         if rate.step.size < MIN_POINTS:
             return
-        rate = thin(rate, 200)
-        change = shift(np.log(rate.value), max(4, rate.value.size // 10))
+        rate = block_medians(rate, 200)
+        change = find_level_shift(np.log(rate.value), max(4, rate.value.size // 10))
         if change is None or change.before - change.after < np.log(TIMES):
             return
         late = float(np.median(rate.value[-max(4, rate.value.size // 10) :]))
@@ -87,7 +87,7 @@ class TrainingSlowsDown(LogRule):
             f"from step {step:,.0f} on the run makes {after:,.3g} {unit} a second, {before:,.3g}"
             " before",
             "look at the device's load, temperature and memory at that step",
-            figure=figure(f"{unit} a second", {unit: rate}, {"slower": step}),
+            figure=draw_curves(f"{unit} a second", {unit: rate}, {"slower": step}),
         )
 
     def _rate(self) -> tuple[str, Curve]:
@@ -99,7 +99,7 @@ class TrainingSlowsDown(LogRule):
                 return "tokens", Curve(curve.step[keep], curve.value[keep])
         time, tokens = log.curve("wall_time").finite(), log.curve("num_tokens").finite()
         if time.step.size < MIN_POINTS:
-            return "steps", EMPTY
+            return "steps", EMPTY_CURVE
         unit, done = (
             ("tokens", tokens.at(time.step))
             if tokens.step.size >= MIN_POINTS

@@ -52,23 +52,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.backward_and_steps import (
+    OPTIMIZER_STEPS,
+    is_backward,
+    optimizer_steps,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
-
-
-def steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
-    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
-    for call in module.methods("step"):
-        for given in (call.receiver, *call.args[:1]):
-            if given is not None and "optimizer" in module.flow.kinds(given):
-                yield call, given
-
-
-OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", steps)
 
 
 class AccumulatedLossNotDivided(SourceRule):
@@ -79,7 +71,7 @@ class AccumulatedLossNotDivided(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, _ in steps(module):
+        for call, _ in optimizer_steps(module):
             loop = next(
                 (
                     node
@@ -104,7 +96,7 @@ class AccumulatedLossNotDivided(SourceRule):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
                     f"divide the loss by {count} before backward()",
-                    cases=[at(module, backward), at(module, call.node)],
+                    cases=[case_at(module, backward), case_at(module, call.node)],
                 )
 
 
@@ -127,15 +119,6 @@ def _accelerator_divides(module: Module) -> bool:
         not call.lacks("gradient_accumulation_steps")
         or "gradient_accumulation_plugin" in call.keywords
         for call in made
-    )
-
-
-def is_backward(node: ast.AST) -> bool:
-    """`....backward(...)`"""
-    return (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "backward"
     )
 
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 
 HEADS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
 CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
@@ -70,5 +70,5 @@ class AdapterLeavesHeadOut(SourceRule):
                         "an adapter for CAUSAL_LM on a classifier: the head is trained, and not"
                         " saved",
                         'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
-                        cases=[at(module, config.node), at(module, heads[0].node)],
+                        cases=[case_at(module, config.node), case_at(module, heads[0].node)],
                     )

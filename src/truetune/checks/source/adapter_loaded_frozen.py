@@ -45,7 +45,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
@@ -82,8 +82,8 @@ class AdapterLoadedFrozen(SourceRule):
                     " trained",
                     "load it with is_trainable=True",
                     evidence=["is_trainable is False by default"],
-                    cases=[at(module, node), at(module, user)],
-                    fix=fix(module, set_keyword(module, call, "is_trainable", "True")),
+                    cases=[case_at(module, node), case_at(module, user)],
+                    fix=fix_of_changes(module, set_keyword(module, call, "is_trainable", "True")),
                 )
 
     def _frozen_again(self) -> Iterator[Finding]:
@@ -102,7 +102,7 @@ class AdapterLoadedFrozen(SourceRule):
                     " nothing is trained",
                     "call it before get_peft_model",
                     evidence=["it sets requires_grad to False on every parameter that it finds"],
-                    cases=[at(module, call.node), at(module, adapter)],
+                    cases=[case_at(module, call.node), case_at(module, adapter)],
                 )
 
     def _frozen_by_hand(self) -> Iterator[Finding]:
@@ -118,7 +118,7 @@ class AdapterLoadedFrozen(SourceRule):
                 yield self.finding(
                     "all parameters are frozen behind get_peft_model, the adapter's too: nothing is trained",
                     "freeze the base before get_peft_model (which does so itself), or leave names with lora_ out",
-                    cases=[at(module, loop), at(module, adapter)],
+                    cases=[case_at(module, loop), case_at(module, adapter)],
                 )
 
     def _merged(self, load: ast.AST, user: ast.AST, merges: list[ast.Call]) -> Finding:
@@ -127,7 +127,7 @@ class AdapterLoadedFrozen(SourceRule):
             " trained",
             "give the trainer a peft_config, or call requires_grad_(True) on the merged model",
             evidence=["what was frozen for the adapter stays frozen behind merge_and_unload"],
-            cases=[at(self.subject, node) for node in (load, user, merges[0])],
+            cases=[case_at(self.subject, node) for node in (load, user, merges[0])],
         )
 
 
@@ -220,8 +220,8 @@ def _trained(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
         ):
             yield call.node, model
     for call in module.all_calls:
-        if call.args and "optimizer" in module.flow.kinds(call.node):
-            parameters = module.flow.made(call.args[0])
+        if call.args and "optimizer" in module.flow.types(call.node):
+            parameters = module.flow.producing_call(call.args[0])
             if (
                 parameters is not None
                 and parameters.method == "parameters"

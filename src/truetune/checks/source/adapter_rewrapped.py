@@ -45,9 +45,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.adapter_guards import is_kept_from_adapters
-from truetune.checks.source.places import at
-from truetune.checks.source.trainer_release import why_before
+from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.trl_release_of_trainer import why_before
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.removed_names import SECOND_ADAPTER_HARMLESS
@@ -85,7 +85,7 @@ class AdapterRewrapped(SourceRule):
             ):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
-            if adapted and all("peft-model" in module.flow.kinds(node) for node in adapted):
+            if adapted and all("peft-model" in module.flow.types(node) for node in adapted):
                 yield self.finding(
                     (
                         "peft_config is given together with a model that has an adapter already"
@@ -101,14 +101,14 @@ class AdapterRewrapped(SourceRule):
                             " (merge_and_unload())"
                         )
                     ),
-                    cases=[at(module, call.node), at(module, adapted[0])],
+                    cases=[case_at(module, call.node), case_at(module, adapted[0])],
                 )
 
 
 def _certain(module: Module, config: ast.expr) -> bool:
     """Is a config certainly given, and not None on some way?"""
     return all(isinstance(origin.node, ast.Call) for origin in module.flow.origins(config)) and (
-        "lora" in module.flow.kinds(config)
+        "lora" in module.flow.types(config)
     )
 
 

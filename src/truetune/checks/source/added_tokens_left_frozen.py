@@ -53,8 +53,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import is_tuned_apart, other_weights, untrained_marks
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -135,7 +135,7 @@ class AddedTokensLeftFrozen(SourceRule):
             + ("" if certain else ", unless the model has these tokens already"),
             "give LoraConfig trainable_token_indices (or modules_to_save) for them",
             severity=self.severity if certain else "info",
-            cases=[at(module, call.node), at(module, (proved or new)[0].call.node)],
+            cases=[case_at(module, call.node), case_at(module, (proved or new)[0].call.node)],
         )
 
     def _of_marks(self, call: Call, base: BaseWithMarks) -> Finding:
@@ -147,5 +147,5 @@ class AddedTokensLeftFrozen(SourceRule):
             "start from the instruct model, or give LoraConfig trainable_token_indices (or"
             " modules_to_save) for them",
             severity="warning",
-            cases=[at(module, call.node), at(module, base.load.node)],
+            cases=[case_at(module, call.node), case_at(module, base.load.node)],
         )

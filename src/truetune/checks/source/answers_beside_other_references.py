@@ -52,10 +52,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import generations
-from truetune.checks.source.places import at
-from truetune.checks.source.row_order import RESTORES, RowOrder
-from truetune.checks.source.row_pairs import Pair, is_generated, row_pairs
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
+from truetune.checks.source.evidence.row_pairs import Pair, is_generated, row_pairs
 
 GROUPS = re.compile(
     r"\[::|reshape|\.view\(|repeat|\* ?num_return|/ ?num_return|for _ in range\((?!len)|\]\[0\]|// ?\w+"
@@ -106,7 +106,7 @@ class AnswersBesideOtherReferences(SourceRule):
                         f" {count + 1}",
                         f"take the answers of a row together, answers[{count} * i : {count} * (i + 1)], or set"
                         " num_return_sequences=1",
-                        cases=[at(module, pair.node), at(module, call.node)],
+                        cases=[case_at(module, pair.node), case_at(module, call.node)],
                     )
                     return
 
@@ -116,7 +116,7 @@ class AnswersBesideOtherReferences(SourceRule):
             f"`{module.text_of(side)}` is in the order of {_name_of_change(change)}, and what it is compared with"
             " is not",
             "sort or shuffle whole rows before they are taken apart, or put the answers back in order",
-            cases=[at(module, pair.node), at(module, change)],
+            cases=[case_at(module, pair.node), case_at(module, change)],
         )
 
 

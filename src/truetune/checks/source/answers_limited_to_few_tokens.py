@@ -54,12 +54,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
-from truetune.checks.source.generation import generations
-from truetune.checks.source.generation_length_not_set import SAMPLING
-from truetune.checks.source.kept_answers import is_scored
-from truetune.checks.source.places import at
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.decoded_answers import is_scored
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, questions
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -99,7 +98,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 yield self.finding(
                     f"answers are cut after {limit} tokens, and compared with whole texts",
                     "give a larger max_new_tokens, as 256, for the longest reference",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
@@ -117,13 +116,13 @@ class AnswersLimitedToFewTokens(SourceRule):
                     f"{name} is {limit}, and answers are searched for what stands behind all steps"
                     " of a solution: longer ones are cut off before it",
                     f"give a larger {name}, as 512, and count the answers that were cut",
-                    cases=[at(module, call.node), at(module, mark)],
+                    cases=[case_at(module, call.node), case_at(module, mark)],
                 )
 
 
 def _limits(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     for question in questions(module):
         if question.call.method != "generate" and {"max_tokens", "max_new_tokens"} & set(
             question.call.keywords
@@ -146,7 +145,7 @@ def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | Non
     """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
     if call.receiver is None or call.named(*SEARCHES):
         return call.argument(0, "pattern"), call.argument(1, "string")
-    compiled = module.flow.made(call.receiver)
+    compiled = module.flow.producing_call(call.receiver)
     if compiled is not None and compiled.named("re.compile"):
         return compiled.argument(0, "pattern"), call.argument(0, "string")
     return (call.args[0] if call.args else None), call.receiver
@@ -154,7 +153,7 @@ def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | Non
 
 def _is_generated(module: Module, text: ast.expr) -> bool:
     """Does a text come from a generation, as far as it is followed?"""
-    for part in made_of(module, text):
+    for part in backward_slice(module, text):
         if isinstance(part, ast.Call) and module.flow.call(part).method in ANSWERS:
             return True
         if isinstance(part, ast.Attribute) and part.attr in ("outputs", "choices"):

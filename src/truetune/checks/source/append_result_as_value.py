@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -48,7 +48,7 @@ def _setup_calls(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.all_calls
-        if module.flow.kinds(call.node) & {"lora", "arguments", "trainer"}
+        if module.flow.types(call.node) & {"lora", "arguments", "trainer"}
     )
 
 
@@ -62,11 +62,11 @@ class AppendResultAsValue(SourceRule):
         module = self.subject
         for call in _setup_calls(module):
             for name, given in call.keywords.items():
-                made = module.flow.made(given)
+                made = module.flow.producing_call(given)
                 if made is not None and made.method in CHANGES and made.receiver is not None:
                     if module.flow.function(made.node.func) is None:
                         yield self.finding(
                             f"{name} is the result of {made.method}(), which is None",
                             f"write the list itself for {name}",
-                            cases=[at(module, made.node), at(module, call.node)],
+                            cases=[case_at(module, made.node), case_at(module, call.node)],
                         )

@@ -43,8 +43,8 @@ from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.checks.source.template_results import returns_dictionary, uses_of_result
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.chat_template_results import returns_dictionary, uses_of_result
 from truetune.source.calls import Call
 from truetune.source.edits import Changes, set_keyword
 from truetune.source.module import Module
@@ -108,10 +108,10 @@ class ApplyChatTemplateReturnsDict(SourceRule):
                     *told,
                 ],
                 cases=[
-                    at(module, node)
+                    case_at(module, node)
                     for node in (*silent, *loud)[:2] + tuple(one.call.node for one in together)
                 ],
-                fix=fix(
+                fix=fix_of_changes(
                     module, tuple(change for one in together for change in _corrected(module, one))
                 ),
             )

@@ -51,7 +51,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.ranged_arguments import has_number, named_arguments, training_calls
+from truetune.checks.source.evidence.arguments_with_limits import (
+    has_number,
+    named_arguments,
+    training_calls,
+)
 from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE
 from truetune.source.module import Module
 

@@ -55,28 +55,28 @@ from truetune.checks.chats_beside import chats_beside, common_system_prompt
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import asking_calls, engine_prompts
-from truetune.checks.source.bare_questions import bare_questions
-from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
-    asks,
+    asks_a_model,
     chat_nodes,
+    describe_marks,
     is_written,
     loaded_names,
     prompt_form,
     prompts_by_hand,
     settings_beside,
     trainings_beside,
-    trains,
-    words_of,
+    trains_a_model,
     written_folders,
 )
-from truetune.checks.source.served_folders import served_folders
-from truetune.checks.source.served_templates import other_named_templates, other_templates
+from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.questions_without_template import bare_questions
+from truetune.checks.source.evidence.served_model_folders import served_folders
+from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
+from truetune.checks.source.evidence.text_generation_calls import asking_calls, engine_prompts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -110,7 +110,7 @@ class Question(NamedTuple):
 
 
 def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
-    form = prompt_form(module) if asks(module) else None
+    form = prompt_form(module) if asks_a_model(module) else None
     if form is not None:
         yield form
 
@@ -133,7 +133,7 @@ def _of_another_script(module: Module) -> Iterator[Question]:
         trained = _trained(module)
         if trained is not None and not form.marks & trained.marks and (form.marks or trained.marks):
             yield Question(form.words, form.node, trained)
-    if asks(module) and prompt_form(module) is None and not _writes_prompts(module):
+    if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
         text = next((text for _, text in bare_questions(module)), None)
         trained = _trained(module) if text is not None else None
         if text is not None and trained is not None:
@@ -160,7 +160,7 @@ def _of_this_file(module: Module) -> Iterator[Question]:
         is_asked = any(_runs_after(module, call.node, places) for call in generations(module))
         # No marks: the training is on the chat template.
         if not trained.marks and is_asked:
-            words = words_of(frozenset(mark for mark, _ in later))
+            words = describe_marks(frozenset(mark for mark, _ in later))
             yield Question(words, later[0][1], trained)
         return
     for call, text in bare_questions(module):
@@ -176,7 +176,7 @@ def _trained_before(module: Module, start: int) -> Trained | None:
     if bool(by_chat) == bool(by_hand):
         return None
     node = by_chat[0] if by_chat else next(iter(by_hand.values()))
-    return Trained(module.path, frozenset(by_hand), at(module, node))
+    return Trained(module.path, frozenset(by_hand), case_at(module, node))
 
 
 def _line(node: ast.AST) -> int:
@@ -206,7 +206,7 @@ class AskedInAnotherForm(SourceRule):
                 " and the model writes it, or another question, itself",
                 "apply_chat_template(messages, add_generation_prompt=True, ...)",
                 severity="warning",
-                cases=[at(self.subject, rendered)],
+                cases=[case_at(self.subject, rendered)],
             )
         module = self.subject
         for asked in (*_of_another_script(module), *_of_this_file(module)):
@@ -218,9 +218,9 @@ class AskedInAnotherForm(SourceRule):
             )
             yield self.finding(
                 f"the model is asked by {asked.words}, and {where} on"
-                f" {words_of(trained.marks)}: another prompt than in training",
+                f" {describe_marks(trained.marks)}: another prompt than in training",
                 _remedy(trained.marks),
-                cases=[at(module, asked.node), trained.case],
+                cases=[case_at(module, asked.node), trained.case],
             )
 
     def _of_servers(self) -> Iterator[Finding]:
@@ -234,7 +234,7 @@ class AskedInAnotherForm(SourceRule):
                 " PARAMETER stop), or train by the template that is served",
                 cases=[
                     Case(use.text, file=use.file, line=use.line),
-                    at(self.subject, other.node),
+                    case_at(self.subject, other.node),
                 ],
             )
 
@@ -254,7 +254,7 @@ class AskedInAnotherForm(SourceRule):
             '{"role": "system", "content": ...}, word for word; or leave it out of the rows and train again',
             evidence=[f"the system prompt: {system.text[:160]!r}"],
             severity="warning",
-            cases=[at(module, question)],
+            cases=[case_at(module, question)],
         )
 
     def _of_named_templates(self) -> Iterator[Finding]:
@@ -266,15 +266,15 @@ class AskedInAnotherForm(SourceRule):
                 f" ({other.trained})",
                 "leave get_chat_template out here, for the tokenizer is saved with the template of the training, or"
                 " name that one",
-                cases=[at(self.subject, other.node), at(other.training, other.place)],
+                cases=[case_at(self.subject, other.node), case_at(other.training, other.place)],
             )
 
 
 def _question_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
-    if not asks(module) and not any(asking_calls(module)):
+    if not asks_a_model(module) and not any(asking_calls(module)):
         return None
-    if trains(module) or SYSTEM.search(module.text):
+    if trains_a_model(module) or SYSTEM.search(module.text):
         return None
     for node in module.nodes(ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
@@ -288,7 +288,11 @@ def _question_without_system(module: Module) -> ast.AST | None:
 def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
     """Chats that end in a question, and are rendered for generation without the header of the answer."""
     calls = list(module.methods("apply_chat_template"))
-    if trains(module) or not asks(module) or any(_has_header(module, call) for call in calls):
+    if (
+        trains_a_model(module)
+        or not asks_a_model(module)
+        or any(_has_header(module, call) for call in calls)
+    ):
         return
     if any(HEADERLESS.search(name) for name in loaded_names(module)):
         return
@@ -363,7 +367,7 @@ def _trained(module: Module) -> Trained | None:
     if not names and any(engine_prompts(module)):
         return _only_training(module, others)
     found = [
-        Trained(other.path, form.marks, at(other, form.node))
+        Trained(other.path, form.marks, case_at(other, form.node))
         for other, form in forms
         if form is not None
     ]
@@ -378,7 +382,9 @@ def _only_training(module: Module, others: list[Module]) -> Trained | None:
     if files:
         return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
     form = prompt_form(others[0])
-    return None if form is None else Trained(others[0].path, form.marks, at(others[0], form.node))
+    return (
+        None if form is None else Trained(others[0].path, form.marks, case_at(others[0], form.node))
+    )
 
 
 def _is_tuned_here(name: str, training: Module) -> bool:

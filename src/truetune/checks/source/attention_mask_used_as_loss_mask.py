@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 
@@ -100,7 +100,7 @@ class AttentionMaskUsedAsLossMask(SourceRule):
         return self.finding(
             "the prompt is taken out of the attention mask: the model can't see it",
             "set the labels of the prompt to -100, and leave the attention mask alone",
-            cases=[at(self.subject, node)],
+            cases=[case_at(self.subject, node)],
         )
 
 

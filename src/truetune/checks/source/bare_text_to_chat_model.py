@@ -45,9 +45,14 @@ from typing import Any
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -81,14 +86,14 @@ class BareTextToChatModel(SourceRule):
                         f"{names[0]} is asked with a bare text, without its chat template",
                         "tokenizer.apply_chat_template([{'role': 'user', 'content': text}], "
                         "add_generation_prompt=True, return_tensors='pt', return_dict=True)",
-                        cases=[at(module, encoded.node), at(module, call.node)],
+                        cases=[case_at(module, encoded.node), case_at(module, call.node)],
                     )
                     return
 
 
 def _trains(module: Module) -> bool:
     return any(module.methods("backward", "train")) or any(
-        "trainer" in module.flow.kinds(call.node) for call in module.all_calls
+        "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 

@@ -44,11 +44,16 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import family
-from truetune.checks.source.generation import generations
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import asks, is_written, trainings_beside, written_folders
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import (
+    asks_a_model,
+    is_written,
+    trainings_beside,
+    written_folders,
+)
+from truetune.checks.source.evidence.published_families import family
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -108,7 +113,7 @@ class Instead(NamedTuple):
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
-    if asks(module):
+    if asks_a_model(module):
         yield from generations(module)
         yield from module.calls(*ENGINES, PIPELINE)
 
@@ -120,7 +125,7 @@ class BaseAskedInstead(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not asks(module):
+        if not asks_a_model(module):
             return
         for look in (
             _new_adapter,
@@ -132,7 +137,7 @@ class BaseAskedInstead(SourceRule):
         ):
             found = look(module)
             if found is not None:
-                yield self.finding(found.why, found.remedy, cases=[at(module, found.node)])
+                yield self.finding(found.why, found.remedy, cases=[case_at(module, found.node)])
                 return
 
 
@@ -156,7 +161,7 @@ def _new_adapters(module: Module) -> Iterator[Call]:
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
-        if call.receiver is not None and "model" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
     if all(_is_published(name) for name in _names_for_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
@@ -192,7 +197,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
         return None
     for call in module.methods("load_adapter"):
         receiver, name = call.receiver, call.argument(1, "adapter_name")
-        if receiver is None or name is None or "peft-model" not in module.flow.kinds(receiver):
+        if receiver is None or name is None or "peft-model" not in module.flow.types(receiver):
             continue
         first = next(module.calls("peft.PeftModel*.from_pretrained"), None)
         given = first.keywords.get("adapter_name") if first is not None else None
@@ -252,8 +257,8 @@ def _not_strict(module: Module) -> Instead | None:
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
             continue
-        made, state = module.flow.made(call.receiver), call.argument(0, "state_dict")
-        read = module.flow.made(state)
+        made, state = module.flow.producing_call(call.receiver), call.argument(0, "state_dict")
+        read = module.flow.producing_call(state)
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
         if is_adapter and made is not None and made.named(*PLAIN):

@@ -42,8 +42,12 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.weight_dtypes import BFLOAT16, made_narrow, may_shard
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.optimized_weight_dtypes import (
+    BFLOAT16,
+    may_shard,
+    narrow_weights_source,
+)
 
 SMALL = 1e-4
 
@@ -63,12 +67,16 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
             if not isinstance(given, ast.Call) or not isinstance(given.func, ast.Attribute):
                 continue
             model = given.func.value
-            whole = given.func.attr == "parameters" and "peft-model" not in module.flow.kinds(model)
+            whole = given.func.attr == "parameters" and "peft-model" not in module.flow.types(model)
             small = isinstance(rate, float) and rate < SMALL
-            if whole and small and (cast := made_narrow(module, model, BFLOAT16)) is not None:
+            if (
+                whole
+                and small
+                and (cast := narrow_weights_source(module, model, BFLOAT16)) is not None
+            ):
                 yield self.finding(
                     f"bfloat16 weights are updated in place at a rate of {rate:g}: most updates"
                     " round to nothing",
                     "load the weights as float32 and run the forward pass under bfloat16 autocast",
-                    cases=[at(module, call.node), at(module, cast)],
+                    cases=[case_at(module, call.node), case_at(module, cast)],
                 )

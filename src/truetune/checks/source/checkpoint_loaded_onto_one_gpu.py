@@ -43,7 +43,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -68,7 +68,7 @@ class CheckpointLoadedOntoOneGpu(SourceRule):
                     "every process loads the checkpoint onto the GPU that it was saved from, GPU 0 most often:"
                     " out of memory there at a resume",
                     'give torch.load map_location="cpu": load_state_dict copies to the right device',
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -80,6 +80,6 @@ def _restored(module: Module) -> Iterator[ast.AST]:
             given = given.value
         if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
             given = given.func.value if given.func.attr == "get" else given
-        made = module.flow.made(given)
+        made = module.flow.producing_call(given)
         if made is not None:
             yield made.node

@@ -45,8 +45,12 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.served_folders import requested_models, served_names, servers_around
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.served_model_folders import (
+    requested_models,
+    served_names,
+    servers_around,
+)
 from truetune.checks.vllm_servers import Server, lora_modules
 from truetune.source.module import Module
 
@@ -98,7 +102,7 @@ class ClientAsksForTheBase(SourceRule):
                 f" {adapters} under that name: it answers none of them",
                 f'ask for the adapter: model="{min(one.adapters)}"',
                 cases=[
-                    at(module, node),
+                    case_at(module, node),
                     Case(
                         one.server.command.text.strip(),
                         file=one.path,

@@ -53,10 +53,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.exits_by_rank import exits_by_rank
-from truetune.checks.source.own_processes import wrapped_models
-from truetune.checks.source.places import at
-from truetune.checks.source.sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loop_exits_by_rank import exits_by_rank
+from truetune.checks.source.evidence.multi_process_loops import wrapped_models
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -149,7 +149,7 @@ class CollectiveCallOnOneRank(SourceRule):
                 evidence=[
                     f"the condition in line {module.place(left.test)[0]}: {ast.unparse(left.test)}"
                 ],
-                cases=[at(module, left.node)],
+                cases=[case_at(module, left.node)],
             )
 
     def _finding(self, call: Call, guard: ast.expr, sharding: Sharding | None) -> Finding:
@@ -165,7 +165,7 @@ class CollectiveCallOnOneRank(SourceRule):
             "call it on every process, and keep only what follows (printing, saving) on one",
             severity="error" if sharding is None or sharding.certain else "warning",
             evidence=evidence,
-            cases=[at(module, call.node)],
+            cases=[case_at(module, call.node)],
         )
 
 
@@ -173,7 +173,7 @@ def _is_collective(module: Module, call: Call) -> bool:
     """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*OF_TORCH)
-    kinds = module.flow.kinds(call.receiver)
+    kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
     return ("trainer" in kinds and call.method in OF_TRAINER) or (
@@ -194,7 +194,7 @@ def _gathers_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
-    kinds = module.flow.kinds(call.receiver)
+    kinds = module.flow.types(call.receiver)
     if call.method == "save_model":
         return "trainer" in kinds
     if call.method == "generate":

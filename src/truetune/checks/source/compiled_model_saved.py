@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -92,7 +92,7 @@ class CompiledModelSaved(SourceRule):
                     "an adapter is put on a compiled model: it is saved with _orig_mod in its names,"
                     " and no base takes it",
                     REMEDY,
-                    cases=[at(module, call.node), at(module, wrapper)],
+                    cases=[case_at(module, call.node), case_at(module, wrapper)],
                 )
         for call in module.methods("state_dict"):
             wrapper = _wrapper(module, call.receiver, compiled)
@@ -101,7 +101,7 @@ class CompiledModelSaved(SourceRule):
                     "the weights of a compiled model are saved with _orig_mod. before their names",
                     REMEDY,
                     severity="warning",
-                    cases=[at(module, call.node), at(module, wrapper)],
+                    cases=[case_at(module, call.node), case_at(module, wrapper)],
                 )
 
 

@@ -56,8 +56,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.batch_columns import may_have_labels
-from truetune.checks.source.custom_losses import (
+from truetune.checks.source.evidence.batch_labels_presence import may_have_labels
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.custom_losses import (
     FLAG,
     ITEMS,
     divides_by_steps,
@@ -66,7 +67,6 @@ from truetune.checks.source.custom_losses import (
     says_whether_it_is_scaled,
     uses_item_count,
 )
-from truetune.checks.source.places import at, fix
 from truetune.source.edits import Changes, insert_before, insert_parameter
 
 COUNTS_ITEMS = "4.46.0"
@@ -122,8 +122,8 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
                     "the Trainer divides by the accumulation steps only where the model takes no"
                     " loss arguments"
                 ],
-                cases=[at(module, method, f"class {owner.name}: def compute_loss")],
-                fix=fix(module, changes),
+                cases=[case_at(module, method, f"class {owner.name}: def compute_loss")],
+                fix=fix_of_changes(module, changes),
             )
 
 

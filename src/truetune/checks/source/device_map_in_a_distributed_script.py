@@ -49,32 +49,32 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.process_counts import (
-    is_under_count,
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.process_counts import (
+    is_under_process_count,
     launch_command,
-    refuses_several,
-    signs_of_several,
+    refuses_several_processes,
+    signs_of_several_processes,
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 ONE_GPU = re.compile(r"cuda:(\d+)")
-SPREADS = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def _maps_of_several(module: Module) -> Iterator[Call]:
     """Models that are given a device map, in a file that runs as several processes."""
     mapped = list(_mapped_models(module))
     # The commands of a project are read only where there is a map to judge.
-    if mapped and (any(signs_of_several(module)) or launch_command(module) is not None):
+    if mapped and (any(signs_of_several_processes(module)) or launch_command(module) is not None):
         yield from mapped
 
 
 def _mapped_models(module: Module) -> Iterator[Call]:
     """Calls that load a model with a device map."""
     for call in module.all_calls:
-        if "device_map" in call.keywords and "model" in module.flow.kinds(call.node):
+        if "device_map" in call.keywords and "model" in module.flow.types(call.node):
             yield call
 
 
@@ -89,21 +89,22 @@ class DeviceMapInADistributedScript(SourceRule):
         if not any(_maps_of_several(module)):
             return
         sign = next(
-            (module.text_of(node) for node in signs_of_several(module)), None
+            (module.text_of(node) for node in signs_of_several_processes(module)), None
         ) or launch_command(module)
         trains = any(
-            {"trainer", "optimizer"} & module.flow.kinds(call.node) for call in module.all_calls
+            {"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls
         )
-        if sign is None or not trains or refuses_several(module):
+        if sign is None or not trains or refuses_several_processes(module):
             return
         is_the_only = len(list(_mapped_models(module))) == 1
         for call in _mapped_models(module):
             value = call.keywords["device_map"]
             given = module.flow.value(value)
-            if given not in SPREADS and not (is_the_only and _names_one_gpu(given)):
+            if given not in SPREADING_DEVICE_MAPS and not (is_the_only and _names_one_gpu(given)):
                 continue  # of several models, one may have a GPU of its own
             if any(
-                is_under_count(module, node) for node in (call.node, *_spellings(module, value))
+                is_under_process_count(module, node)
+                for node in (call.node, *_spellings(module, value))
             ):
                 continue
             if _names_one_gpu(given):
@@ -111,14 +112,14 @@ class DeviceMapInADistributedScript(SourceRule):
                     f"device_map={given!r} puts the model of every process on GPU {_gpu_of(given)}",
                     'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or PartialState().process_index)',
                     evidence=[f"several processes: {sign}"],
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
                 continue
             yield self.finding(
                 f'device_map="{given}" in a script that runs as several processes',
                 'leave device_map out, or give {"": local_rank}',
                 evidence=[f"several processes: {sign}"],
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 

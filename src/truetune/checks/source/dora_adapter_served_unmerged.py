@@ -48,8 +48,8 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import places_of_training
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -84,14 +84,14 @@ class DoraAdapterServedUnmerged(SourceRule):
                     " computed in each forward pass",
                     "merge it once after loading: model = model.merge_and_unload()",
                     evidence=[says],
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
 def _says_dora(module: Module, call: Call) -> str | None:
     """What says that the adapter has DoRA: its configuration in the file, or the one in its folder."""
     if call.named("peft.get_peft_model"):
-        config = module.flow.made(call.argument(1, "peft_config"))
+        config = module.flow.producing_call(call.argument(1, "peft_config"))
         has_dora = config is not None and module.flow.value(config.keywords.get("use_dora")) is True
         return "use_dora=True" if has_dora else None
     is_auto = call.named(*LOADS[1:])

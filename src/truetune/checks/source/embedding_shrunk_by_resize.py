@@ -43,9 +43,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import families
-from truetune.checks.source.generation import encodes_apart
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import encodes_apart
+from truetune.checks.source.evidence.published_families import families
 from truetune.source.module import Module
 
 ADDS = (
@@ -86,7 +86,7 @@ class EmbeddingShrunkByResize(SourceRule):
                 and isinstance(length, ast.Call)
                 and module.flow.name(length.func) == "len"
                 and length.args
-                and "tokenizer" in module.flow.kinds(length.args[0])
+                and "tokenizer" in module.flow.types(length.args[0])
                 and _is_padded(module, length.args[0])
             ):
                 yield self.finding(
@@ -94,7 +94,7 @@ class EmbeddingShrunkByResize(SourceRule):
                     " rows are cut off",
                     "leave the call out, or resize only where the tokenizer is longer than the"
                     " embedding",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 

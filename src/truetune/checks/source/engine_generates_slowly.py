@@ -41,8 +41,8 @@ from typing import Any, NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -77,7 +77,7 @@ class EngineGeneratesSlowly(SourceRule):
                     f"this engine answers slowly: {'; '.join(one.why for one in slow)}",
                     "; ".join(one.instead for one in slow),
                     severity="warning" if any(one.is_certain for one in slow) else "info",
-                    cases=[at(self.subject, call.node, one.spelled) for one in slow],
+                    cases=[case_at(self.subject, call.node, one.spelled) for one in slow],
                 )
 
 

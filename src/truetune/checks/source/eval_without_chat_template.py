@@ -41,7 +41,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import set_keyword
 
 CHAT = re.compile(r"instruct|[-_/]chat|[-_]it\b", re.I)
@@ -66,8 +66,8 @@ class EvalWithoutChatTemplate(SourceRule):
                     "a chat model is evaluated without its chat template",
                     "give apply_chat_template=True (and fewshot_as_multiturn=True with few-shot"
                     " examples)",
-                    cases=[at(module, call.node)],
-                    fix=fix(
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
                         module, set_keyword(module, call, "apply_chat_template", "True"), safe=False
                     ),
                 )

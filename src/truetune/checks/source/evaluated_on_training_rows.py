@@ -42,7 +42,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -85,7 +85,7 @@ class EvaluatedOnTrainingRows(SourceRule):
                 yield self.finding(
                     "the evaluation rows are training rows",
                     "split them off first: dataset.train_test_split(...), and train on the rest",
-                    cases=[at(module, held)],
+                    cases=[case_at(module, held)],
                 )
                 continue
             slices = _overlapping_slices(module, train, held)
@@ -94,7 +94,7 @@ class EvaluatedOnTrainingRows(SourceRule):
                 yield self.finding(
                     f"{of_train} and {of_held} overlap: evaluation rows are training rows",
                     "let the second slice begin where the first one ends",
-                    cases=[at(module, held), at(module, train)],
+                    cases=[case_at(module, held), case_at(module, train)],
                 )
 
 

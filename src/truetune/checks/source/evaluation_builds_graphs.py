@@ -73,8 +73,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import FUNCTIONS, LOOPS
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import FUNCTIONS, LOOPS
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -94,7 +94,7 @@ def _forwards(module: Module) -> Iterator[ast.Call]:
         return
     for node in module.nodes(ast.Call):
         if isinstance(node.func, ast.Name | ast.Attribute) and _loops(module, node):
-            if "model" in module.flow.kinds(node.func) or _is_of_callback(module, node):
+            if "model" in module.flow.types(node.func) or _is_of_callback(module, node):
                 yield node
 
 
@@ -121,7 +121,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"the evaluation calls {name} without no_grad: each pass keeps the activations of all layers",
                     "put @torch.no_grad() on the function, or `with torch.no_grad():` around the loop; eval() alone"
                     " keeps them",
-                    cases=[at(module, node)],
+                    cases=[case_at(module, node)],
                 )
             elif _is_second_model(module, node):
                 seen.add(name)
@@ -129,7 +129,7 @@ class EvaluationBuildsGraphs(SourceRule):
                     f"{name} is not trained, and its forward pass keeps a graph: its activations stay in memory until"
                     " the backward pass, which computes gradients for all its weights",
                     f"call it under `with torch.no_grad():`, and {name}.requires_grad_(False) once",
-                    cases=[at(module, node)],
+                    cases=[case_at(module, node)],
                 )
 
 
@@ -233,7 +233,7 @@ def _is_second_model(module: Module, node: ast.Call) -> bool:
 
 def _without_moves(module: Module, model: ast.expr) -> Call | None:
     """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
-    made = module.flow.made(model)
+    made = module.flow.producing_call(model)
     while made is not None and made.method in MOVES and isinstance(made.receiver, ast.Call):
         made = module.flow.call(made.receiver)
     return made
@@ -256,7 +256,7 @@ def _trained(module: Module) -> set[ast.AST]:
             if not any(isinstance(node, ast.Call) for node in origins):
                 return set()
             found |= origins
-            made = module.flow.made(read.value)
+            made = module.flow.producing_call(read.value)
             if made is not None and made.args:
                 found |= {origin.node for origin in module.flow.origins(made.args[0])}
     return found

@@ -50,8 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metrics_unshifted import trainers_of_causal
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.causal_model_metrics import trainers_of_causal
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -127,7 +127,7 @@ class EvaluationKeepsAllLogits(SourceRule):
                     evidence=[
                         "each layer adds rows x length x width, attentions rows x heads x length x length"
                     ],
-                    cases=[at(module, outputs), at(module, given)],
+                    cases=[case_at(module, outputs), case_at(module, given)],
                 )
             else:
                 yield self.finding(
@@ -136,5 +136,5 @@ class EvaluationKeepsAllLogits(SourceRule):
                     "give preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1) "
                     "(compute_metrics then takes none)",
                     evidence=["they take rows x length x vocabulary x 4 bytes"],
-                    cases=[at(module, given)],
+                    cases=[case_at(module, given)],
                 )

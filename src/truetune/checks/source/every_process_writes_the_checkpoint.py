@@ -47,8 +47,12 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import BY_RANK, is_for_some_processes, wrapped_models
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import (
+    BY_RANK,
+    is_for_some_processes,
+    wrapped_models,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -75,7 +79,7 @@ class EveryProcessWritesTheCheckpoint(SourceRule):
             yield self.finding(
                 "every process writes the same file at the same time",
                 "write it on one process (if torch.distributed.get_rank() == 0), with a barrier behind it",
-                cases=[at(module, call.node) for call in places],
+                cases=[case_at(module, call.node) for call in places],
             )
 
 

@@ -43,11 +43,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.weight_dtypes import FLOAT16, made_narrow, may_shard
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.optimized_weight_dtypes import (
+    FLOAT16,
+    may_shard,
+    narrow_weights_source,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.prepared import freezes_parameters
+from truetune.source.script_preparation import freezes_parameters
 
 SMALLEST = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
@@ -71,14 +75,16 @@ class Float16WeightsUnderAdam(SourceRule):
         for call in module.calls(*ADAMS):
             if not _loses_eps(module, call):
                 continue
-            casts = [made_narrow(module, model, FLOAT16) for model in _models(module, call)]
+            casts = [
+                narrow_weights_source(module, model, FLOAT16) for model in _models(module, call)
+            ]
             if casts and casts[0] is not None:
                 yield self.finding(
                     "float16 weights are updated by Adam, whose eps is 0 in float16: NaN after the"
                     " first step",
                     "load the weights as float32 and run the forward pass under autocast, or load"
                     " them as bfloat16",
-                    cases=[at(module, call.node), at(module, casts[0])],
+                    cases=[case_at(module, call.node), case_at(module, casts[0])],
                 )
 
 
@@ -102,4 +108,4 @@ def _models(module: Module, call: Call) -> list[ast.expr]:
         for node in (*ast.walk(params), *nodes)
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters")
     ]
-    return [owner for owner in owners if "peft-model" not in module.flow.kinds(owner)]
+    return [owner for owner in owners if "peft-model" not in module.flow.types(owner)]

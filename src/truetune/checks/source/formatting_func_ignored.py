@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 
@@ -85,8 +85,8 @@ class FormattingFuncIgnored(SourceRule):
                     ["the function renders the same template: the text is the same"] if same else []
                 ),
                 cases=[
-                    at(module, given, "formatting_func=" + module.text_of(given)),
-                    at(module, seen),
+                    case_at(module, given, "formatting_func=" + module.text_of(given)),
+                    case_at(module, seen),
                 ],
             )
 
@@ -120,7 +120,7 @@ def _only_renders(module: Module, function: ast.AST) -> bool:
     nodes = [origin.node for value in returned for origin in module.flow.origins(value)]
     return bool(nodes) and all(
         isinstance(node, ast.Call)
-        and "chat" in module.flow.kinds(node)
+        and "chat" in module.flow.types(node)
         and not module.flow.call(node).keywords.keys() - {"tokenize", "add_generation_prompt"}
         for node in nodes
     )

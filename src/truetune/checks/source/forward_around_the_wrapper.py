@@ -59,10 +59,14 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.loss_forced_to_require_grad import backward_calls, losses_of
-from truetune.checks.source.places import at
-from truetune.checks.source.value_slices import made_of, records_gradient
-from truetune.checks.source.wrapped_models import called_inside, objects_of, wrapped_models
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.value_slices import backward_slice, records_gradient
+from truetune.checks.source.evidence.wrapped_models import (
+    called_inside,
+    model_objects,
+    wrapped_models,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.project_commands import launches_of_several
@@ -72,7 +76,7 @@ REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\
 
 
 def _is_of_accelerate(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver)
+    return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
 
 def _prepared_without_model(module: Module) -> Iterator[Call]:
@@ -80,7 +84,7 @@ def _prepared_without_model(module: Module) -> Iterator[Call]:
     methods = module.methods("prepare", "prepare_model")
     calls = [call for call in methods if _is_of_accelerate(module, call)]
     arguments = [argument for call in calls for argument in call.node.args]
-    kinds = [module.flow.kinds(argument) for argument in arguments]
+    kinds = [module.flow.types(argument) for argument in arguments]
     if all(kinds) and not any("model" in kind for kind in kinds):
         yield from (call for call in calls if _gets_optimizer(module, call))
 
@@ -88,7 +92,7 @@ def _prepared_without_model(module: Module) -> Iterator[Call]:
 def _gets_optimizer(module: Module, call: Call) -> bool:
     """Is an optimizer among the arguments of a call, all of which are seen?"""
     return not call.open and any(
-        "optimizer" in module.flow.kinds(argument) for argument in call.node.args
+        "optimizer" in module.flow.types(argument) for argument in call.node.args
     )
 
 
@@ -106,12 +110,14 @@ class ForwardAroundTheWrapper(SourceRule):
         module = self.subject
         yield from self._never_synchronised()
         yield from self._never_prepared()
-        bare = [made for model in wrapped_models(module) for made in objects_of(module, model)]
+        bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
         if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
             return
         seen: set[ast.AST] = set()
         for backward in backward_calls(module):
-            parts = (part for loss in losses_of(backward) for part in made_of(module, loss))
+            parts = (
+                part for loss in possible_losses(backward) for part in backward_slice(module, loss)
+            )
             for part in parts:
                 if part in seen or not isinstance(part, ast.Call):
                     continue
@@ -129,7 +135,7 @@ class ForwardAroundTheWrapper(SourceRule):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
                 "leave no_sync for the last micro-batch of each optimizer step",
-                cases=[at(module, node) for node in around[:1] if node is not None],
+                cases=[case_at(module, node) for node in around[:1] if node is not None],
             )
 
     def _never_prepared(self) -> Iterator[Finding]:
@@ -147,7 +153,7 @@ class ForwardAroundTheWrapper(SourceRule):
                     severity="error"
                     if next(launches_of_several(Path(module.path)), None)
                     else "warning",
-                    cases=[at(module, call.node), at(module, backward.node)],
+                    cases=[case_at(module, call.node), case_at(module, backward.node)],
                 )
                 return
 
@@ -157,7 +163,7 @@ class ForwardAroundTheWrapper(SourceRule):
             f"{module.text_of(forward.func)} is called inside its wrapper: gradients are not averaged"
             " between the processes",
             f"call {wrapper}(...) itself in training, not the module inside it",
-            cases=[at(module, forward), at(module, backward)],
+            cases=[case_at(module, forward), case_at(module, backward)],
         )
 
 

@@ -40,11 +40,11 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.quantized import CONFIG, quantization_configs
+from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, find_quantization_configs
 
 LOADERS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 DTYPE = "bnb_4bit_compute_dtype"
@@ -52,8 +52,8 @@ DTYPE = "bnb_4bit_compute_dtype"
 
 def _loads_in_4bit(module: Module) -> Iterator[Call]:
     """Calls that say that a model is loaded in 4 bits."""
-    for call in (*quantization_configs(module), *module.calls(*LOADERS)):
-        position = 1 if call.named(CONFIG) else -1
+    for call in (*find_quantization_configs(module), *module.calls(*LOADERS)):
+        position = 1 if call.named(BITSANDBYTES_CONFIG) else -1
         if module.flow.value(call.argument(position, "load_in_4bit")) is True:
             yield call
 
@@ -74,7 +74,7 @@ class FourBitComputedInFloat32(SourceRule):
         if module.imports_unsloth or _is_set_afterwards(module):
             return
         for call in _loads_in_4bit(module):
-            given = call.argument(6 if call.named(CONFIG) else -1, DTYPE)
+            given = call.argument(6 if call.named(BITSANDBYTES_CONFIG) else -1, DTYPE)
             is_none = given is not None and module.flow.value(given) is None
             if is_none or (
                 given is None and not call.open and "quantization_config" not in call.keywords
@@ -83,6 +83,8 @@ class FourBitComputedInFloat32(SourceRule):
                     f"the 4-bit model computes in float32, for {DTYPE} is not set: several times"
                     " slower than bfloat16",
                     f'set {DTYPE}="bfloat16" ("float16" on a GPU without bfloat16, such as a T4)',
-                    cases=[at(module, call.node)],
-                    fix=fix(module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False),
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
+                        module, set_keyword(module, call, DTYPE, '"bfloat16"'), safe=False
+                    ),
                 )

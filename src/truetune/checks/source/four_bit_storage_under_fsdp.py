@@ -57,12 +57,12 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.errors import SpecError
 from truetune.source.calls import Call
-from truetune.source.config import configs_of_source
 from truetune.source.module import Module
-from truetune.source.quantized import quantization_configs
+from truetune.source.quantization_configs import find_quantization_configs
+from truetune.source.script_configs import extract_configs
 from truetune.spec import located_document
 from truetune.spec.stacks.project_commands import launches_of
 
@@ -72,7 +72,7 @@ CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 
 def _four_bit(module: Module) -> Iterator[Call]:
-    for call in quantization_configs(module):
+    for call in find_quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call
 
@@ -93,7 +93,7 @@ class FourBitStorageUnderFsdp(SourceRule):
         command = _fsdp_command(module) if calls else None
         in_code = IN_CODE.search(module.text)
         sign = command or (in_code[0] if in_code is not None else None)
-        if sign is None or any(config.spec.training.fsdp for config in configs_of_source(module)):
+        if sign is None or any(config.spec.training.fsdp for config in extract_configs(module)):
             return
         for call in calls:
             yield self.finding(
@@ -102,7 +102,7 @@ class FourBitStorageUnderFsdp(SourceRule):
                 " from_pretrained",
                 severity="error" if command is not None else "warning",
                 evidence=[f"FSDP: {sign}"],
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -64,7 +64,7 @@ CUTS = re.compile(
 def _gathers(module: Module) -> Iterator[Call]:
     """Calls of an Accelerator that gather what processes have."""
     for call in module.methods("gather", "gather_for_metrics"):
-        if call.receiver is not None and "accelerator" in module.flow.kinds(call.receiver):
+        if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
             yield call
 
 
@@ -85,7 +85,7 @@ class GatheredRowsCountTwice(SourceRule):
                 yield self.finding(
                     "rows that fill up the last batch of each process are gathered too, and count twice",
                     "call accelerator.gather_for_metrics(...) in place of gather",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 

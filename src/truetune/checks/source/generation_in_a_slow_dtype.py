@@ -44,19 +44,19 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import (
+from truetune.checks.source.evidence.answering_models import (
     ModelChain,
     billions_of,
     dtypes_given,
     model_chains,
 )
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import GENERATIONS, generations
-from truetune.checks.source.places import at
-from truetune.checks.source.weight_dtypes import WIDE
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations
+from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 BYTES = 2
 """Of a weight in bfloat16"""
@@ -89,7 +89,7 @@ class GenerationInASlowDtype(SourceRule):
                     f"set dtype=torch.bfloat16 in from_pretrained where that fits the GPU{size}; 4 bits with"
                     " bnb_4bit_compute_dtype=torch.bfloat16 take less",
                     severity="warning" if _is_float32_by_default(module, chain.load) else "info",
-                    cases=[at(module, chain.load.node), at(module, call.node)],
+                    cases=[case_at(module, chain.load.node), case_at(module, call.node)],
                 )
 
 
@@ -135,7 +135,7 @@ def _is_in_8_bits(module: Module, load: Call) -> bool:
     """Does a call load a model by LLM.int8?"""
     if module.flow.value(load.keywords.get(OPTION)) is True:
         return True
-    config = module.flow.made(load.keywords.get("quantization_config"))
+    config = module.flow.producing_call(load.keywords.get("quantization_config"))
     return (
         config is not None
         and config.named("transformers.BitsAndBytesConfig")

@@ -48,9 +48,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import engine_prompts, raw_prompts
-from truetune.checks.source.generation import generations, is_causal, lacks
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations, is_causal, lacks
+from truetune.checks.source.evidence.text_generation_calls import (
+    VLLM_SAMPLING,
+    engine_prompts,
+    raw_prompts,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.scopes import Scope
@@ -66,7 +70,6 @@ AGAIN = (
     ast.DictComp,
 )
 """Code that runs more than once, or elsewhere than it stands"""
-SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
 LENGTHS = ("max_new_tokens", "max_length", "max_time", "stopping_criteria", "generation_config")
 
 
@@ -76,7 +79,7 @@ class GenerationLengthNotSet(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "calls that generate",
-        lambda module: (*generations(module), *module.calls(*SAMPLING), *_completions(module)),
+        lambda module: (*generations(module), *module.calls(*VLLM_SAMPLING), *_completions(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -104,13 +107,13 @@ class GenerationLengthNotSet(SourceRule):
                 " config says more",
                 "give max_new_tokens",
                 severity="warning" if causal else "info",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
     def _of_vllm(self) -> Iterator[Finding]:
         """Sampling parameters of vLLM that leave the length to its default of 16 tokens."""
         module = self.subject
-        for call in module.calls(*SAMPLING):
+        for call in module.calls(*VLLM_SAMPLING):
             if (
                 _reaches_vllm(module, call)
                 and call.lacks("max_tokens")
@@ -119,7 +122,7 @@ class GenerationLengthNotSet(SourceRule):
                 yield self.finding(
                     "SamplingParams is given no max_tokens: vLLM cuts every answer after 16 tokens",
                     "give max_tokens",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
     def _of_completions(self) -> Iterator[Finding]:
@@ -131,7 +134,7 @@ class GenerationLengthNotSet(SourceRule):
             yield self.finding(
                 "a completion is asked for without max_tokens: it ends after 16 tokens",
                 "give max_tokens: chats run to the end of the context, completions have this default",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 
@@ -156,11 +159,11 @@ def _has_limit_of_16(module: Module, call: Call) -> bool:
 def _reaches_vllm(module: Module, sampling: Call) -> bool:
     """Are these sampling parameters given to vLLM's `generate` or `chat`? A trainer that gets them sets the length."""
     for call in module.methods("generate", "chat"):
-        engine = module.flow.made(call.receiver) if call.receiver is not None else None
+        engine = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         if engine is None or not engine.named("vllm.LLM"):
             continue
         for given in (*call.args, *call.keywords.values()):
-            made = module.flow.made(given)
+            made = module.flow.producing_call(given)
             if made is not None and made.node is sampling.node:
                 return True
     return False

@@ -47,13 +47,13 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import dtypes_given, model_chains
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import generations
-from truetune.checks.source.loaded_models import NAME_ARGUMENTS
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
-from truetune.checks.source.weight_dtypes import FLOAT16, OTHERS
+from truetune.checks.source.evidence.answering_models import dtypes_given, model_chains
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
+from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
+from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.errors import TruetuneError
 from truetune.parsing.json_reader import read_json
 from truetune.parsing.limits import SETTINGS
@@ -91,7 +91,7 @@ class GenerationOverflowsFloat16(SourceRule):
                 f"{family} generates in float16, whose largest number is 65,504: its activations overflow, the"
                 " logits are NaN, and nothing but <pad> comes out",
                 "load it with dtype=torch.bfloat16; on a GPU without bfloat16 (T4, V100) with torch.float32",
-                cases=[at(module, load.node)],
+                cases=[case_at(module, load.node)],
             )
 
 

@@ -57,7 +57,9 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.text_generation_calls import (
     FUNCTIONS,
     OF_CLIENT,
     PIPELINE,
@@ -66,9 +68,7 @@ from truetune.checks.source.asking import (
     Question,
     questions,
 )
-from truetune.checks.source.places import at
-from truetune.checks.source.repeats import Repeat, repeats_of, takes_element
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -111,7 +111,10 @@ class GenerationRowByRow(SourceRule):
                 "serve the model by vLLM (vllm serve FOLDER), which puts requests into one batch; here, write def in"
                 " place of async def, or await asyncio.to_thread(...)",
                 severity="warning",
-                cases=[at(module, blocking.call), at(module, blocking.handler, blocking.line)],
+                cases=[
+                    case_at(module, blocking.call),
+                    case_at(module, blocking.handler, blocking.line),
+                ],
             )
         for question in questions(module):
             repeat = _repeated_by(module, question)
@@ -122,8 +125,10 @@ class GenerationRowByRow(SourceRule):
                     instead,
                     severity="warning" if asks == OF_ENGINE else "info",
                     cases=[
-                        at(module, question.call.node),
-                        at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
+                        case_at(module, question.call.node),
+                        case_at(
+                            module, repeat.node, module.text_of(repeat.node).partition("\n")[0]
+                        ),
                     ],
                 )
 
@@ -183,7 +188,7 @@ def _is_count(iterated: ast.AST) -> bool:
 
 def _goes_on(module: Module, question: Question) -> bool:
     """Is the question a chat to which turns are added?"""
-    names = (part for part in made_of(module, question.text) if isinstance(part, ast.Name))
+    names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
     return any(_holds_turn(added) for name in names for added in module.additions_to(name))
 
 
@@ -201,14 +206,14 @@ def _asks_server(call: Call) -> bool:
 def _described(module: Module, question: Question) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
-    made = module.flow.made(call.node.func)
+    made = module.flow.producing_call(call.node.func)
     if made is not None and made.named(PIPELINE):
         return (
             "the pipeline is called",
             "give the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer that"
             " pads on the left",
         )
-    if call.method == "generate" and "model" in module.flow.kinds(call.receiver or call.node):
+    if call.method == "generate" and "model" in module.flow.types(call.receiver or call.node):
         return (
             "generate runs",
             "tokenize a list of prompts with padding on the left, and generate in batches",

@@ -48,8 +48,12 @@ from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.ranged_arguments import generating_calls, has_number, named_arguments
+from truetune.checks.source.evidence.arguments_with_limits import (
+    generating_calls,
+    has_number,
+    named_arguments,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.value_limits import GENERATION
 from truetune.source.module import Module
 
@@ -122,5 +126,5 @@ class GenerationSettingsDistortAnswers(SourceRule):
                     f" {chats.path.name}: they are cut off there",
                     "leave it out: the model ends by the stop token that it was trained on; or take a mark that no"
                     " answer holds",
-                    cases=[at(module, stop.node)],
+                    cases=[case_at(module, stop.node)],
                 )

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 EMPTY = re.compile(r"^not (any|sum)\(|(any|sum)\(.*\) == 0$|\.(any|sum)\(\)( == 0)?$")
@@ -89,7 +89,7 @@ class GenerationTagMissingMaskAllOnes(SourceRule):
                     "where the template marks no answer, all tokens are supervised",
                     "raise an error there: a mask without a mark means that the template has no"
                     " generation tags",
-                    cases=[at(module, made)],
+                    cases=[case_at(module, made)],
                 )
 
 

@@ -41,8 +41,8 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, generations, ids_of, padded
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations, ids_of, padded
 from truetune.source.edits import set_keyword
 
 
@@ -71,9 +71,9 @@ class GenerationWithoutAttentionMask(SourceRule):
                 "give it the attention_mask that the tokenizer made, or the whole encoding"
                 " (**encoding)",
                 evidence=[f"the ids come from line {module.place(encoding.call.node)[0]}"],
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
                 fix=(
-                    fix(module, set_keyword(module, call, "attention_mask", mask))
+                    fix_of_changes(module, set_keyword(module, call, "attention_mask", mask))
                     if encoding.direct
                     else None
                 ),

@@ -49,8 +49,12 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import OPTIMIZER_STEPS, is_backward, steps
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.backward_and_steps import (
+    OPTIMIZER_STEPS,
+    is_backward,
+    optimizer_steps,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import insert_after
 
 CLEARED = ("zero_grad", ".grad = None", ".grad=None", ".grad.zero_(")
@@ -67,7 +71,7 @@ class GradientsNeverCleared(SourceRule):
         module = self.subject
         if module.mentions(*CLEARED):
             return
-        for call, optimizer in steps(module):
+        for call, optimizer in optimizer_steps(module):
             loop = next(
                 (
                     node
@@ -82,6 +86,8 @@ class GradientsNeverCleared(SourceRule):
                 yield self.finding(
                     f"{name} steps in a loop, and nothing clears the gradients",
                     f"call {name}.zero_grad() after each step",
-                    cases=[at(module, call.node)],
-                    fix=fix(module, insert_after(module, statement, f"{name}.zero_grad()")),
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
+                        module, insert_after(module, statement, f"{name}.zero_grad()")
+                    ),
                 )

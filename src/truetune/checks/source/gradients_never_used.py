@@ -53,10 +53,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import is_backward
-from truetune.checks.source.generation import is_causal
-from truetune.checks.source.held_weights import other_weights
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.backward_and_steps import is_backward
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import is_causal
+from truetune.checks.source.evidence.optimizer_weights import other_weights
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -106,7 +106,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "the loss is differentiated, and the optimizer never steps: no weight moves",
                 "call optimizer.step() behind loss.backward()",
-                cases=[at(module, made[0].node)],
+                cases=[case_at(module, made[0].node)],
             )
         wrapped = _wrapped_after(module, made[0])
         if wrapped is not None:
@@ -114,12 +114,14 @@ class GradientsNeverUsed(SourceRule):
                 "the optimizer is made before get_peft_model: it holds the base's weights, which are frozen then,"
                 " and none of the adapter",
                 "make the optimizer behind get_peft_model",
-                cases=[at(module, made[0].node), at(module, wrapped.node)],
+                cases=[case_at(module, made[0].node), case_at(module, wrapped.node)],
             )
         other = other_weights(module, made[0])
         if other is not None and wrapped is None:
             yield self.finding(
-                other.text, other.fix, cases=[at(module, made[0].node), at(module, other.place)]
+                other.text,
+                other.fix,
+                cases=[case_at(module, made[0].node), case_at(module, other.place)],
             )
         head = _head_alone(module, made[0])
         if head is not None:
@@ -128,14 +130,14 @@ class GradientsNeverUsed(SourceRule):
                 "give it model.parameters(), or put an adapter on the model and give it the parameters that"
                 " require gradients",
                 severity="warning",
-                cases=[at(module, made[0].node)],
+                cases=[case_at(module, made[0].node)],
             )
         for cleared, step in _cleared_before_steps(module):
             yield self.finding(
                 "zero_grad() stands between backward() and step(): each step sees cleared gradients, and no"
                 " weight moves",
                 "call zero_grad() behind step(), or before backward()",
-                cases=[at(module, cleared), at(module, step)],
+                cases=[case_at(module, cleared), case_at(module, step)],
             )
 
     def _of_engines(self) -> Iterator[Finding]:
@@ -159,7 +161,7 @@ class GradientsNeverUsed(SourceRule):
                     evidence=[
                         "engine.step() updates the weights that the engine holds, and clears the gradients"
                     ],
-                    cases=[at(module, passes[0].node), at(module, engine.node)],
+                    cases=[case_at(module, passes[0].node), case_at(module, engine.node)],
                 )
 
     def _of_lightning(self) -> Iterator[Finding]:
@@ -171,7 +173,7 @@ class GradientsNeverUsed(SourceRule):
             yield self.finding(
                 "automatic_optimization is off, and nothing calls manual_backward: no weight moves",
                 "remove the line, or call self.manual_backward(loss), step() and zero_grad() in training_step",
-                cases=[at(module, switched[0])],
+                cases=[case_at(module, switched[0])],
             )
 
 
@@ -224,7 +226,7 @@ def _steps(module: Module) -> Iterator[Call]:
     """Calls that may step an optimizer: any `step` that is not known to be a schedule's."""
     for part in module.with_linked:
         for call in part.methods("step", "optimizer_step", "train_batch"):
-            made = module.flow.made(call.receiver)
+            made = module.flow.producing_call(call.receiver)
             if module.flow.function(call.node.func) is not None:
                 continue  # a function of the files, whose own calls are looked at
             if made is None or not made.named("torch.optim.lr_scheduler.*", "transformers.get_*"):

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -73,14 +73,14 @@ class KbitPreparationOfPlainWeights(SourceRule):
                 "prepare_model_for_kbit_training casts all weights to float32: the model is loaded without a"
                 " quantization",
                 "load it with quantization_config, or leave prepare_model_for_kbit_training out",
-                cases=[at(module, call.node), at(module, loaded.node)],
+                cases=[case_at(module, call.node), case_at(module, loaded.node)],
             )
 
 
 def casts_to_float32(module: Module) -> Iterator[tuple[Call, Call]]:
     """The calls that prepare a model of plain weights, and what loads it."""
     for call in module.calls(*PREPARES):
-        loaded = module.flow.made(call.argument(0, "model"))
+        loaded = module.flow.producing_call(call.argument(0, "model"))
         if loaded is not None and _is_plain(module, loaded):
             yield call, loaded
 

@@ -48,11 +48,11 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.generation import generations
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
+from truetune.checks.source.evidence.generate_inputs import generations
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 CHECKPOINTING = (
@@ -123,9 +123,9 @@ class KvCacheLeftOff(SourceRule):
                 yield self.finding(
                     "generation runs without the key-value cache",
                     "set use_cache = True for generation; training alone does without it",
-                    cases=[at(module, module.statement(value) or value)],
+                    cases=[case_at(module, module.statement(value) or value)],
                     fix=(
-                        fix(module, replace(module, value, "True"))
+                        fix_of_changes(module, replace_expression(module, value, "True"))
                         if isinstance(value, ast.Constant)
                         else None
                     ),
@@ -135,7 +135,7 @@ class KvCacheLeftOff(SourceRule):
                 "a decoding loop runs the whole text through the model again for each token: it keeps no"
                 " past_key_values",
                 "call model.generate, or keep out.past_key_values, and give the model the new token alone with it",
-                cases=[at(module, called), at(module, grown)],
+                cases=[case_at(module, called), case_at(module, grown)],
             )
         yield from self._of_callbacks()
         trained = _still_in_training_mode(module)
@@ -144,7 +144,7 @@ class KvCacheLeftOff(SourceRule):
                 "the model generates after its training with gradient checkpointing on and no eval(): layers in"
                 " training mode leave the key-value cache out, and each token runs the whole text again",
                 "call model.eval() and model.gradient_checkpointing_disable() before generate",
-                cases=[at(module, trained.call), at(module, trained.switch)],
+                cases=[case_at(module, trained.call), case_at(module, trained.switch)],
             )
 
     def _of_callbacks(self) -> Iterator[Finding]:
@@ -156,7 +156,7 @@ class KvCacheLeftOff(SourceRule):
                 " the key-value cache out, and each token runs the whole text again",
                 "call model.eval() before generate and model.train() behind it, or generate in on_evaluate, where the"
                 " model is in eval mode",
-                cases=[at(module, one.call), at(module, one.switch)],
+                cases=[case_at(module, one.call), case_at(module, one.switch)],
             )
 
 
@@ -188,7 +188,7 @@ def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
         given = call.argument(0, "input_ids")
         if not isinstance(given, ast.Name) or "past_key_values" in call.keywords or call.open:
             continue
-        if "model" not in module.flow.kinds(call.node.func):
+        if "model" not in module.flow.types(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
         grown = _lengthened(module, loop, given.id) if loop is not None else None

@@ -47,10 +47,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
-from truetune.checks.source.generation import generations
-from truetune.checks.source.label_orders import LabelOrder, label_orders, orders_beside
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.label_orders import LabelOrder, label_orders, orders_beside
+from truetune.checks.source.evidence.text_generation_calls import questions
 from truetune.source.module import Module
 
 
@@ -80,7 +80,7 @@ class LabelNamesInAnotherOrder(SourceRule):
                     f"label {number} is {first[0]!r} here and {first[1]!r} in"
                     f" {_where(module, other)}: the names are in another order",
                     "keep one list of the names, in the order of the data, and use it in both places",
-                    cases=[at(module, order.node), at(other.module, other.node)],
+                    cases=[case_at(module, order.node), case_at(other.module, other.node)],
                 )
 
 

@@ -61,7 +61,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.copied_ids import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.evaluation_only_code import evaluates_alone, function_around
+from truetune.checks.source.evidence.generate_inputs import encodings, pads
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    masks_by_id,
+)
+from truetune.checks.source.evidence.labels_copied_from_ids import (
     Copied,
     copied_ids,
     ignored_off_prompt,
@@ -69,13 +77,9 @@ from truetune.checks.source.copied_ids import (
     may_be_changed,
     uncopied,
 )
-from truetune.checks.source.evaluating_code import evaluates_alone, function_around
-from truetune.checks.source.generation import encodings, pads
-from truetune.checks.source.labels import column, holds_ignored_label, masks_by_id
-from truetune.checks.source.made_labels import label_values
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.calls import Call
-from truetune.source.edits import Changes, replace
+from truetune.source.edits import Changes, replace_expression
 from truetune.source.module import Module
 
 REBUILT = (
@@ -101,7 +105,7 @@ class LabelsCopyInputIds(SourceRule):
             yield from self._of_evaluation()
             return
         calls = [call for part in module.with_linked for call in part.all_calls]
-        trained = any({"trainer", "optimizer"} & module.flow.kinds(call.node) for call in calls)
+        trained = any({"trainer", "optimizer"} & module.flow.types(call.node) for call in calls)
         told: set[ast.AST] = set()
         for node, value in _labels(module):
             copied = copied_ids(module, value)
@@ -121,9 +125,9 @@ class LabelsCopyInputIds(SourceRule):
                     if by_position
                     else [pads]
                 ),
-                cases=[at(module, node), at(module, copied.call.node)],
+                cases=[case_at(module, node), case_at(module, copied.call.node)],
                 fix=(
-                    fix(module, _masked(module, value, copied, around))
+                    fix_of_changes(module, _masked(module, value, copied, around))
                     if copied.plain and not by_position
                     else None
                 ),
@@ -136,7 +140,7 @@ class LabelsCopyInputIds(SourceRule):
             return
         for call in module.all_calls:
             labels = call.keywords.get("labels")
-            if labels is None or "model" not in module.flow.kinds(call.node.func):
+            if labels is None or "model" not in module.flow.types(call.node.func):
                 continue
             padding = _padding_of(module, labels)
             if padding is not None:
@@ -145,7 +149,7 @@ class LabelsCopyInputIds(SourceRule):
                     "set labels to -100 where attention_mask is 0",
                     severity="warning",
                     evidence=[f"line {module.place(padding.node)[0]} pads"],
-                    cases=[at(module, labels), at(module, padding.node)],
+                    cases=[case_at(module, labels), case_at(module, padding.node)],
                 )
 
 
@@ -175,7 +179,7 @@ def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
     """Values of a `labels` column, and `labels=value` given to a model."""
     yield from label_values(module)
     for call in module.all_calls:
-        if "labels" in call.keywords and "model" in module.flow.kinds(call.node.func):
+        if "labels" in call.keywords and "model" in module.flow.types(call.node.func):
             yield call.keywords["labels"], call.keywords["labels"]
 
 
@@ -186,7 +190,7 @@ def _masked(module: Module, value: ast.expr, copied: Copied, function: ast.AST) 
     )
     ids, mask = f'{text}["input_ids"]', f'{text}["attention_mask"]'
     if kind == "pt":
-        return replace(module, value, f"{ids}.masked_fill({mask} == 0, -100)")
+        return replace_expression(module, value, f"{ids}.masked_fill({mask} == 0, -100)")
     batched = [
         module.flow.value(c.keywords.get("batched")) is True
         for c in module.methods("map")
@@ -197,7 +201,7 @@ def _masked(module: Module, value: ast.expr, copied: Copied, function: ast.AST) 
         return ()
     one = "[token if seen else -100 for token, seen in zip({}, {})]"
     if not batched[0]:
-        return replace(module, value, one.format(ids, mask))
-    return replace(
+        return replace_expression(module, value, one.format(ids, mask))
+    return replace_expression(
         module, value, f"[{one.format('ids', 'mask')} for ids, mask in zip({ids}, {mask})]"
     )

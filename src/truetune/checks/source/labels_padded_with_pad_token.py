@@ -48,8 +48,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
@@ -90,6 +90,6 @@ class LabelsPaddedWithPadToken(SourceRule):
             yield self.finding(
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",
-                cases=[at(module, node)],
-                fix=fix(module, replace(module, filler, "-100")),
+                cases=[case_at(module, node)],
+                fix=fix_of_changes(module, replace_expression(module, filler, "-100")),
             )

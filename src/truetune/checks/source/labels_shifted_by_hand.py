@@ -54,7 +54,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 OTHER_LOSSES = (
@@ -89,13 +89,13 @@ class LabelsShiftedByHand(SourceRule):
                     " learns the token after the next",
                     "give labels that stand where their tokens stand (a copy of the ids, -100 where"
                     " nothing is learned)",
-                    cases=[at(module, labels)],
+                    cases=[case_at(module, labels)],
                 )
 
 
 def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
     """Labels with the ids beside them: in a row for a trainer of transformers, or in a call of its model."""
-    trains = any("trainer" in module.flow.kinds(call.node) for call in module.all_calls)
+    trains = any("trainer" in module.flow.types(call.node) for call in module.all_calls)
     for node in module.nodes(ast.Dict) if trains or _takes_own_loss(module) else ():
         entries = {
             k.value: v
@@ -105,7 +105,7 @@ def _pairs(module: Module) -> Iterator[tuple[ast.expr, ast.expr | None]]:
         if "labels" in entries and "input_ids" in entries:
             yield entries["labels"], entries["input_ids"]
     for call in module.all_calls:
-        if "labels" in call.keywords and "model" in module.flow.kinds(call.node.func):
+        if "labels" in call.keywords and "model" in module.flow.types(call.node.func):
             yield call.keywords["labels"], call.argument(0, "input_ids")
 
 
@@ -114,8 +114,8 @@ def _takes_own_loss(module: Module) -> bool:
     if not module.mentions(".backward(") or any(module.calls(*OTHER_LOSSES)):
         return False
     for node in module.nodes(ast.Attribute):
-        call = module.flow.made(node.value) if node.attr == "loss" else None
-        if call is not None and "model" in module.flow.kinds(call.node.func):
+        call = module.flow.producing_call(node.value) if node.attr == "loss" else None
+        if call is not None and "model" in module.flow.types(call.node.func):
             return any(word.arg is None for word in call.node.keywords)
     return False
 

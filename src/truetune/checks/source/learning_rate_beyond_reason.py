@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.model_names import possible_numbers
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -103,7 +103,7 @@ class LearningRateBeyondReason(SourceRule):
                     f"the learning rate is {rates[0]:g}: {fault}",
                     "give lr=2e-5, or ten times as much for an adapter"
                     + (", to AdamW" if call.named(*PLAIN) else ""),
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -126,7 +126,7 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
     for node in (part for whole in nodes for part in ast.walk(whole)):
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
-            if "model" in module.flow.kinds(node.value) and not any(
+            if "model" in module.flow.types(node.value) and not any(
                 _is_new(module, one) for one in made
             ):
                 return True

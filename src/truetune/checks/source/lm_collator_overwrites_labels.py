@@ -56,11 +56,15 @@ from pathlib import Path
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import LM_COLLATORS_MADE, lm_collators
-from truetune.checks.source.made_labels import masked_in_other_files, masked_labels, unit
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.labels_and_padding import LM_COLLATORS_MADE, lm_collators
+from truetune.checks.source.evidence.masked_labels import (
+    enclosing_unit,
+    masked_labels,
+    masked_labels_in_linked_files,
+)
 from truetune.source.calls import Call
-from truetune.source.edits import Change, Changes, insert_after, replace
+from truetune.source.edits import Change, Changes, insert_after, replace_expression
 from truetune.source.module import Module
 
 KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
@@ -78,12 +82,12 @@ class LmCollatorOverwritesLabels(SourceRule):
         module = self.subject
         collators = list(lm_collators(module))
         masked = list(masked_labels(module)) if collators else []
-        elsewhere = list(masked_in_other_files(module)) if collators else []
+        elsewhere = list(masked_labels_in_linked_files(module)) if collators else []
         for call in collators:
             made = [
                 node
                 for node, used in masked + elsewhere
-                if unit(module, used) in (None, unit(module, call.node))
+                if enclosing_unit(module, used) in (None, enclosing_unit(module, call.node))
             ]
             if not made:
                 continue
@@ -92,8 +96,8 @@ class LmCollatorOverwritesLabels(SourceRule):
                 " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
                 evidence=[_masks_at(module, made[0])],
-                cases=[at(module, call.node), at(module, made[0])],
-                fix=fix(module, _mended(module, call), safe=False),
+                cases=[case_at(module, call.node), case_at(module, made[0])],
+                fix=fix_of_changes(module, _mended(module, call), safe=False),
             )
 
 
@@ -109,7 +113,7 @@ def _mended(module: Module, call: Call) -> Changes:
     mlm = next((k for k in call.node.keywords if k.arg == "mlm"), None)
     if mlm is None or not call.named("transformers.*") or not call.keywords.keys() <= KEPT:
         return ()
-    padding = replace(module, mlm, "padding=True")
+    padding = replace_expression(module, mlm, "padding=True")
     if isinstance(function, ast.Attribute):
         end = module.span(function)[1]
         return (*padding, Change(end - len(function.attr), end, name))
@@ -120,7 +124,7 @@ def _mended(module: Module, call: Call) -> Changes:
     )
     if not imports:
         return ()
-    changes = (*padding, *replace(module, function, name))
+    changes = (*padding, *replace_expression(module, function, name))
     if name in {alias.name for alias in imports[0].names}:
         return changes
     added = insert_after(module, imports[0], f"from transformers import {name}")

@@ -55,8 +55,8 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import speaks_of_processes
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import speaks_of_processes
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.project_commands import launches_of_several
@@ -107,7 +107,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     "every process trains on all rows: the loader has no DistributedSampler",
                     "give it sampler=DistributedSampler(rows, shuffle=True) in place of shuffle;"
                     " call sampler.set_epoch(epoch) in each epoch",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
     def _left_out_of_prepare(self) -> Iterator[Finding]:
@@ -124,7 +124,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
                     " divides it",
                     "give it to accelerator.prepare beside the model and the optimizer",
                     severity="error" if is_several else "warning",
-                    cases=[at(module, call.node), at(module, prepared[0].node)],
+                    cases=[case_at(module, call.node), case_at(module, prepared[0].node)],
                 )
 
 

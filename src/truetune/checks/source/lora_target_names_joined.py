@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes
 from truetune.source.module import Module
@@ -47,7 +47,7 @@ LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_paramet
 
 
 def _configs(module: Module) -> Iterator[Call]:
-    return (call for call in module.all_calls if "lora" in module.flow.kinds(call.node))
+    return (call for call in module.all_calls if "lora" in module.flow.types(call.node))
 
 
 class LoraTargetNamesJoined(SourceRule):
@@ -67,8 +67,8 @@ class LoraTargetNamesJoined(SourceRule):
                         yield self.finding(
                             f"a comma is missing in {name}: {node.value!r} is one name",
                             "put a comma between the names",
-                            cases=[at(module, node), at(module, call.node)],
-                            fix=fix(module, changes),
+                            cases=[case_at(module, node), case_at(module, call.node)],
+                            fix=fix_of_changes(module, changes),
                         )
 
 

@@ -50,26 +50,13 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.source.calls import Call
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
 """Calls that make a new leaf: what they are given keeps its value, and loses its graph"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-
-
-def backward_calls(module: Module) -> Iterator[Call]:
-    """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
-    yield from module.methods("backward", "manual_backward")
-
-
-def losses_of(call: Call) -> Iterator[ast.expr]:
-    """What a call of backward may take as the loss."""
-    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    yield from (part for part in (owner, *call.node.args) if part is not None)
-    if isinstance(owner, ast.Call):
-        yield from owner.args
 
 
 class LossForcedToRequireGrad(SourceRule):
@@ -82,7 +69,7 @@ class LossForcedToRequireGrad(SourceRule):
         losses = {
             (_function(module, loss), ast.unparse(loss))
             for call in backward_calls(module)
-            for loss in losses_of(call)
+            for loss in possible_losses(call)
         }
         for forced in _forced(module):
             if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
@@ -91,7 +78,7 @@ class LossForcedToRequireGrad(SourceRule):
                     "remove the line that gives the loss requires_grad; then find what cuts the"
                     " graph: frozen weights, no_grad, detach(), item()",
                     severity="error" if forced.is_leaf else "warning",
-                    cases=[at(module, forced.node)],
+                    cases=[case_at(module, forced.node)],
                 )
 
 

@@ -47,7 +47,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 FUNCTIONS = (
@@ -72,7 +72,7 @@ def _losses(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
     yield from (call.node for call in module.calls(*FUNCTIONS))
     for call in module.all_calls:
-        made = module.flow.made(call.node.func)
+        made = module.flow.producing_call(call.node.func)
         if made is not None and made.named(*CLASSES):
             yield call.node
 
@@ -93,7 +93,7 @@ class LossOfProbabilities(SourceRule):
                     "the cross-entropy gets probabilities: it takes logits, applies softmax or sigmoid once more, and"
                     " hardly falls",
                     "give it the logits: leave softmax and sigmoid out of what the loss gets",
-                    cases=[at(module, loss), at(module, source)],
+                    cases=[case_at(module, loss), case_at(module, source)],
                 )
 
 
@@ -109,9 +109,9 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
         return None
     if _is_softmax(module, node):
         return node
-    model = module.flow.made(node.func)
+    model = module.flow.producing_call(node.func)
     while model is not None and model.method in PLACES and model.receiver is not None:
-        model = module.flow.made(model.receiver)
+        model = module.flow.producing_call(model.receiver)
     owners = [one.node for one in module.flow.origins(model.node.func)] if model is not None else []
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None
@@ -140,7 +140,7 @@ def _is_softmax(module: Module, node: ast.Call) -> bool:
     call = module.flow.call(node)
     if call.named(*SQUASHES):
         return True
-    layer = module.flow.made(node.func)
+    layer = module.flow.producing_call(node.func)
     if layer is not None and layer.named(*LAYERS):
         return True
     return call.method in METHODS and not call.named("torch.*")

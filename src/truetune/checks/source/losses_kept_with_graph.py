@@ -57,15 +57,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_losses import (
+from truetune.checks.source.evidence.accumulated_losses import (
     backward_of,
     has_graph,
     is_bounded,
     kept_losses,
     reaches_backward,
 )
-from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -94,10 +94,10 @@ class LossesKeptWithGraph(SourceRule):
                 f"keep {detached}{also}",
                 severity="error" if whole else "warning",
                 cases=[
-                    at(module, kept.node),
-                    *([at(module, backward)] if backward is not None and retains else []),
+                    case_at(module, kept.node),
+                    *([case_at(module, backward)] if backward is not None and retains else []),
                 ],
-                fix=fix(module, replace(module, kept.value, detached)),
+                fix=fix_of_changes(module, replace_expression(module, kept.value, detached)),
             )
 
 

@@ -46,10 +46,15 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.checks.source.schedules import SCHEDULES, expressions, lengths, schedules
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.learning_rate_schedules import (
+    SCHEDULES,
+    expressions_within,
+    length_calls,
+    schedules_with_length,
+)
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -62,11 +67,13 @@ class LrSchedulerSteppedPerProcess(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, total in schedules(module):
+        for call, total in schedules_with_length(module):
             accelerator = _prepared_by(module, call)
             if accelerator is None or _knows_processes(module, total):
                 continue
-            prepared = [node for node in lengths(module, total) if _prepared(module, node.args[0])]
+            prepared = [
+                node for node in length_calls(module, total) if _prepared(module, node.args[0])
+            ]
             if prepared:
                 text = f"{module.text_of(accelerator)}.num_processes"
                 whole = module.text_of(total)
@@ -77,10 +84,12 @@ class LrSchedulerSteppedPerProcess(SourceRule):
                     "the schedule is as long as the prepared loader, and a prepared scheduler steps"
                     " once for each process: on N GPUs it ends after 1/N of the run",
                     f"multiply its length by {text}, or do not prepare the scheduler",
-                    cases=[at(module, total), at(module, prepared[0])],
-                    fix=fix(
+                    cases=[case_at(module, total), case_at(module, prepared[0])],
+                    fix=fix_of_changes(
                         module,
-                        replace(module, total, f"{whole if product else f'({whole})'} * {text}"),
+                        replace_expression(
+                            module, total, f"{whole if product else f'({whole})'} * {text}"
+                        ),
                     ),
                 )
 
@@ -88,13 +97,13 @@ class LrSchedulerSteppedPerProcess(SourceRule):
 def _prepared_by(module: Module, schedule: Call) -> ast.expr | None:
     """The accelerator that a schedule is given to, where it steps the schedule for each process."""
     for call in module.methods("prepare", "prepare_scheduler"):
-        if call.receiver is None or "accelerator" not in module.flow.kinds(call.receiver):
+        if call.receiver is None or "accelerator" not in module.flow.types(call.receiver):
             continue
         if not any(
             o.node is schedule.node for argument in call.args for o in module.flow.origins(argument)
         ):
             continue
-        made = module.flow.made(call.receiver)
+        made = module.flow.producing_call(call.receiver)
         if (
             made is not None
             and not made.open
@@ -109,7 +118,7 @@ def _knows_processes(module: Module, total: ast.expr) -> bool:
     return any(
         (isinstance(n, ast.Attribute) and n.attr in words)
         or (isinstance(n, ast.Name) and n.id in words)
-        for node in expressions(module, total)
+        for node in expressions_within(module, total)
         for n in ast.walk(node)
     )
 
@@ -121,6 +130,6 @@ def _prepared(module: Module, node: ast.expr) -> bool:
         isinstance(o.node, ast.Call)
         and isinstance(o.node.func, ast.Attribute)
         and o.node.func.attr in ("prepare", "prepare_data_loader")
-        and "accelerator" in module.flow.kinds(o.node.func.value)
+        and "accelerator" in module.flow.types(o.node.func.value)
         for o in origins
     )

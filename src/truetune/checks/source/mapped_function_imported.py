@@ -42,15 +42,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.names import FLAT
+from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
 
 LIBRARIES = frozenset(
     (
-        *FLAT,
+        *LIBRARIES_WITH_SHORT_NAMES,
         "torch",
         "numpy",
         "pandas",
@@ -71,7 +71,7 @@ def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
         if (
             function is not None
             and call.receiver is not None
-            and "dataset" in module.flow.kinds(call.receiver)
+            and "dataset" in module.flow.types(call.receiver)
         ):
             yield call, function
 
@@ -97,6 +97,8 @@ class MappedFunctionImported(SourceRule):
                     f"the cache of datasets knows {name} by its name alone: rows stay old when its"
                     " module changes",
                     "give load_from_cache_file=False while that module changes",
-                    cases=[at(module, call.node)],
-                    fix=fix(module, set_keyword(module, call, "load_from_cache_file", "False")),
+                    cases=[case_at(module, call.node)],
+                    fix=fix_of_changes(
+                        module, set_keyword(module, call, "load_from_cache_file", "False")
+                    ),
                 )

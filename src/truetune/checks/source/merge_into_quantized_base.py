@@ -41,16 +41,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.adapted_models import MERGES
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
 DEPTH = 4
-
-
-MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
 
 
 class MergeIntoQuantizedBase(SourceRule):
@@ -68,7 +65,7 @@ class MergeIntoQuantizedBase(SourceRule):
                 yield self.finding(
                     "an adapter is merged into a quantized base: most of it is rounded away",
                     "load the base in float32 or bfloat16 (on a CPU if need be) and merge there",
-                    cases=[at(module, call.node), at(module, loaded)],
+                    cases=[case_at(module, call.node), case_at(module, loaded)],
                 )
 
 

@@ -39,9 +39,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.merge_into_quantized_base import MERGES
-from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.checks.source.evidence.adapted_models import MERGES
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -66,8 +66,10 @@ class MergeResultDropped(SourceRule):
                 f"the model that {name}.merge_and_unload() returns is dropped; {name} is still the"
                 " wrapper",
                 f"write {kept}",
-                cases=[at(module, call.node)],
-                fix=fix(module, replace(module, call.node, kept)) if simple else None,
+                cases=[case_at(module, call.node)],
+                fix=fix_of_changes(module, replace_expression(module, call.node, kept))
+                if simple
+                else None,
             )
 
 

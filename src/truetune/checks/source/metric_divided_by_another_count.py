@@ -61,11 +61,11 @@ from typing import Literal
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.averages import Mean, means, terms
-from truetune.checks.source.loop_counts import last_batches, skipped_rows
-from truetune.checks.source.loss_values import is_loss
-from truetune.checks.source.places import at
-from truetune.checks.source.value_slices import records_gradient
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loop_score_counts import last_batches, skipped_rows
+from truetune.checks.source.evidence.loss_expressions import is_loss
+from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
+from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -97,7 +97,10 @@ class MetricDividedByAnotherCount(SourceRule):
                 f"`{counted_alone.name}` is counted anew by each batch and read behind the loop: the figure is that of"
                 " the last batch alone",
                 f"add it up: {counted_alone.name} = 0 before the loop, and += in it",
-                cases=[at(module, counted_alone.assigned), at(module, counted_alone.read)],
+                cases=[
+                    case_at(module, counted_alone.assigned),
+                    case_at(module, counted_alone.read),
+                ],
             )
         for skipped in skipped_rows(module):
             yield self.finding(
@@ -107,7 +110,7 @@ class MetricDividedByAnotherCount(SourceRule):
                 f"count every row: move `{skipped.counter} += 1` above the `continue`, so that an answer which is not"
                 " read is a wrong one, and print how many these are",
                 severity="warning",
-                cases=[at(module, skipped.skip), at(module, skipped.counting)],
+                cases=[case_at(module, skipped.skip), case_at(module, skipped.counting)],
             )
         if not any(module.calls(*LOADERS)):
             return
@@ -123,7 +126,7 @@ class MetricDividedByAnotherCount(SourceRule):
                         f"right answers are counted one by one and divided by {divisor}, the number of"
                         f" batches: with {size} rows a batch the figure goes far beyond 1",
                         "divide by the number of rows: len(loader.dataset)",
-                        cases=[at(module, mean.node), at(module, term)],
+                        cases=[case_at(module, mean.node), case_at(module, term)],
                     )
                 elif (
                     unit == "rows" and is_loss(module, term) and not records_gradient(module, term)
@@ -132,7 +135,7 @@ class MetricDividedByAnotherCount(SourceRule):
                         f"the mean losses of batches are added up and divided by {divisor}, the number of"
                         f" rows: the figure is about {size} times too small",
                         "divide by the number of batches, or add up loss * rows of the batch",
-                        cases=[at(module, mean.node), at(module, term)],
+                        cases=[case_at(module, mean.node), case_at(module, term)],
                     )
 
 

@@ -43,8 +43,8 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import scripts_beside
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import scripts_beside
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -74,7 +74,7 @@ def averaged(module: Module) -> Iterator[Averaged]:
         if average not in AVERAGES:
             continue
         name = ast.unparse(call.node.func)
-        made = module.flow.made(call.receiver) if call.receiver is not None else None
+        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
         whole = f"{name} {ast.unparse(made.node) if made is not None else ''}"
         figure = FIGURES.search(whole)
         if figure is not None:
@@ -97,7 +97,7 @@ class MetricNamedAsAnother(SourceRule):
                 yield self.finding(
                     f"a figure is called {other} and averaged by {one.average}: {MEANINGS[one.average]}",
                     f"give average={other!r}, or call it {one.average}",
-                    cases=[at(module, one.call.node)],
+                    cases=[case_at(module, one.call.node)],
                 )
         if not named:
             yield from self._of_two_files(found)
@@ -118,7 +118,7 @@ class MetricNamedAsAnother(SourceRule):
                     f" {own.average}: {MEANINGS[own.average]}",
                     "take one average in both, and write its name beside each figure",
                     severity="info",
-                    cases=[at(module, own.call.node), at(other, theirs.call.node)],
+                    cases=[case_at(module, own.call.node), case_at(other, theirs.call.node)],
                 )
 
 

@@ -62,21 +62,21 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.labels import holds_ignored_label
-from truetune.checks.source.metric_functions import (
-    comparisons,
-    functions_given,
-    picks_tokens,
-    with_called,
-)
-from truetune.checks.source.metrics_unshifted import (
-    NOT_COMPARED,
-    NOT_SEEN,
-    own_steps,
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.causal_model_metrics import (
+    COMPARISON_NOT_SEEN,
+    METRICS_NOT_SEEN,
+    token_picking_scopes,
     trainers_of_causal,
 )
-from truetune.checks.source.metrics_unshifted import PLACES as COMPARISONS
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.causal_model_metrics import TOKEN_COMPARISONS as COMPARISONS
+from truetune.checks.source.evidence.labels_and_padding import holds_ignored_label
+from truetune.checks.source.evidence.metric_functions import (
+    functions_in_argument,
+    label_comparisons,
+    picks_tokens,
+    with_called_functions,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -146,17 +146,17 @@ class MetricsCountIgnoredLabels(SourceRule):
             return missing
         module = self.subject
         for call in trainers_of_causal(module):
-            functions = functions_given(module, call)
+            functions = functions_in_argument(module, call)
             if functions is None:
-                return NOT_SEEN
+                return METRICS_NOT_SEEN
             if not _masks(module, functions) and _compared(module, functions) is None:
-                return NOT_COMPARED
+                return COMPARISON_NOT_SEEN
         return None
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in trainers_of_causal(module):
-            functions = functions_given(module, call)
+            functions = functions_in_argument(module, call)
             if functions is None or _masks(module, functions):
                 continue
             where = _ignored_labels(module, call, functions)
@@ -168,7 +168,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 " -100 are not left out",
                 "compare predictions[labels != -100] with labels[labels != -100]",
                 evidence=[where],
-                cases=[at(module, compared)],
+                cases=[case_at(module, compared)],
             )
         yield from self._in_own_steps()
         yield from self._of_decoded()
@@ -186,7 +186,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                 " are no references",
                 "replace it first: labels = labels.masked_fill(labels == -100, tokenizer.pad_token_id), or"
                 " np.where(labels != -100, labels, tokenizer.pad_token_id)",
-                cases=[at(module, call.node), at(module, kept[0].node)],
+                cases=[case_at(module, call.node), case_at(module, kept[0].node)],
             )
             return
 
@@ -195,8 +195,8 @@ class MetricsCountIgnoredLabels(SourceRule):
         module = self.subject
         if module.mentions("ignore_index"):
             return  # a metric of torchmetrics leaves these places out by itself
-        for step in own_steps(module):
-            functions = with_called(module, [step])
+        for step in token_picking_scopes(module):
+            functions = with_called_functions(module, [step])
             compared = _compared(module, functions)
             where = _ignored_labels(module, None, functions)
             if compared is not None and where is not None and not _masks(module, functions):
@@ -204,7 +204,7 @@ class MetricsCountIgnoredLabels(SourceRule):
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
                     "count the positions where labels != -100 alone, above and below the line",
                     evidence=[where],
-                    cases=[at(module, compared)],
+                    cases=[case_at(module, compared)],
                 )
 
 
@@ -226,7 +226,9 @@ def _compared(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
-    return next((node for function in functions for node in comparisons(module, function)), None)
+    return next(
+        (node for function in functions for node in label_comparisons(module, function)), None
+    )
 
 
 def _ignored_labels(
@@ -240,7 +242,7 @@ def _ignored_labels(
     if module.mentions(*OF_ONE_LENGTH):
         return None
     given = trainer.keywords.get("data_collator") if trainer is not None else None
-    collator = module.flow.made(given) if given is not None else None
+    collator = module.flow.producing_call(given) if given is not None else None
     if collator is not None and collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -85,13 +85,13 @@ class ModelLeftInTrainingMode(SourceRule):
             yield self.finding(
                 "the model is used for evaluation in training mode: dropout is on",
                 "call model.eval() before, and model.train() after",
-                cases=[at(module, used.node), at(module, switched.node)],
+                cases=[case_at(module, used.node), case_at(module, switched.node)],
             )
 
 
 def _is_model(module: Module, call: Call) -> bool:
     return (
-        call.receiver is not None and "model" in module.flow.kinds(call.receiver) and not call.args
+        call.receiver is not None and "model" in module.flow.types(call.receiver) and not call.args
     )
 
 
@@ -103,8 +103,8 @@ def _of(module: Module, call: Call) -> set[ast.AST]:
 
 def _evaluates(module: Module, call: Call) -> bool:
     if call.method == "generate" and call.receiver is not None:
-        return "model" in module.flow.kinds(call.receiver)
-    return "model" in module.flow.kinds(call.node.func) and any(
+        return "model" in module.flow.types(call.receiver)
+    return "model" in module.flow.types(call.node.func) and any(
         isinstance(node, ast.With)
         and any(_is_no_gradient(module, item.context_expr) for item in node.items)
         for node in module.parents(call.node)

@@ -48,15 +48,15 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import (
+from truetune.checks.source.evidence.answering_models import (
     ModelChain,
     billions_of,
     dtypes_given,
     model_chains,
 )
-from truetune.checks.source.generation import generations
-from truetune.checks.source.places import at
-from truetune.checks.source.weight_dtypes import BFLOAT16, FLOAT16
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.optimized_weight_dtypes import BFLOAT16, FLOAT16
 from truetune.source.module import Module
 
 PLACES = (
@@ -108,7 +108,7 @@ class ModelLeftOnTheCpu(SourceRule):
                     f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and every answer is generated"
                     " there",
                     f"give {LAYERS}=-1, with a build that has CUDA (CMAKE_ARGS=-DGGML_CUDA=on)",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
         if module.mentions(*PLACES) or any(module.calls("accelerate.*")) or _moves_models(module):
             return
@@ -125,7 +125,7 @@ class ModelLeftOnTheCpu(SourceRule):
                         " generated there",
                         'give device_map="auto" to from_pretrained, and move the inputs with'
                         " .to(model.device)",
-                        cases=[at(module, chain.load.node), at(module, call.node)],
+                        cases=[case_at(module, chain.load.node), case_at(module, call.node)],
                     )
 
 

@@ -53,10 +53,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import questions
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.places import at
-from truetune.checks.source.repeats import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
+from truetune.checks.source.evidence.text_generation_calls import questions
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -73,7 +73,7 @@ def _loads(module: Module) -> Iterator[Call]:
     """Calls that load the weights of a model."""
     for call in module.calls(*LOADS):
         is_model = call.named("transformers.pipeline", "vllm.LLM", "unsloth.*")
-        if is_model or "model" in module.flow.kinds(call.node):
+        if is_model or "model" in module.flow.types(call.node):
             yield call
 
 
@@ -129,13 +129,13 @@ class ModelLoadedForEachAnswer(SourceRule):
                 "keep_alive is 0: Ollama takes the model off the GPU after each answer, and loads it again for"
                 " the next",
                 'leave keep_alive out (5 minutes), or keep the model for longer: "keep_alive": "24h", or -1 for ever',
-                cases=[at(module, body)],
+                cases=[case_at(module, body)],
             )
         for context in _changing_contexts(module):
             yield self.finding(
                 "num_ctx is another one in each request: Ollama loads the model again whenever it changes",
                 "set one num_ctx that holds the longest prompt and its answer, in every request",
-                cases=[at(module, context)],
+                cases=[case_at(module, context)],
             )
         told: set[ast.AST] = set()
         for load in _loads(module):
@@ -149,8 +149,8 @@ class ModelLoadedForEachAnswer(SourceRule):
                 "load it once, where the process starts, and use that object in the "
                 + ("handler" if repeat.kind == "request" else "loop"),
                 cases=[
-                    at(module, load.node),
-                    at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
+                    case_at(module, load.node),
+                    case_at(module, repeat.node, module.text_of(repeat.node).partition("\n")[0]),
                 ],
             )
 

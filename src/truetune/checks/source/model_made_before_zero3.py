@@ -43,9 +43,9 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import routes, runs_before
-from truetune.checks.source.places import at
-from truetune.checks.source.sharding import sharding_of
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import routes, runs_before
+from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.project_commands import launches_of
@@ -56,7 +56,7 @@ LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_p
 def _arguments(module: Module) -> Iterator[Call]:
     """Arguments of a trainer that name a DeepSpeed configuration."""
     for call in module.all_calls:
-        if "deepspeed" in call.keywords and "arguments" in module.flow.kinds(call.node):
+        if "deepspeed" in call.keywords and "arguments" in module.flow.types(call.node):
             yield call
 
 
@@ -85,5 +85,5 @@ class ModelMadeBeforeZero3(SourceRule):
                     "every process loads the whole model: it is made before TrainingArguments, from which"
                     " transformers learns of ZeRO-3 (zero.Init)",
                     "make the arguments first, then load the model",
-                    cases=[at(module, call.node), at(module, arguments[0].node)],
+                    cases=[case_at(module, call.node), case_at(module, arguments[0].node)],
                 )

@@ -53,8 +53,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import places_of_training, routes, runs_before
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_before
 from truetune.source.module import Module
 
 SAVES = (
@@ -80,7 +80,7 @@ def _saves(module: Module) -> Iterator[ast.Call]:
     if not any(places_of_training(module)):
         return
     for call in module.methods(*SAVES):
-        if call.receiver is not None and not NOT_WEIGHTS & module.flow.kinds(call.receiver):
+        if call.receiver is not None and not NOT_WEIGHTS & module.flow.types(call.receiver):
             yield call.node
     for call in module.calls(*OF_TORCH):
         yield call.node
@@ -107,7 +107,7 @@ class ModelSavedBeforeTraining(SourceRule):
             yield self.finding(
                 f"{name} runs before the training, and nothing saves the weights after it",
                 f"call {name} after the training",
-                cases=[at(module, model), at(module, trainings[0][0].node)],
+                cases=[case_at(module, model), case_at(module, trainings[0][0].node)],
             )
 
 
@@ -121,14 +121,14 @@ def _is_model(module: Module, save: ast.Call) -> bool:
             for node in ast.walk(argument)
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
         ]
-    return any("model" in module.flow.kinds(part) for part in parts)
+    return any("model" in module.flow.types(part) for part in parts)
 
 
 def _saves_by_itself(module: Module) -> bool:
     """Does a trainer save checkpoints, or may it?"""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         given = call.argument(1, "args")
-        arguments = module.flow.made(given) if given is not None else None
+        arguments = module.flow.producing_call(given) if given is not None else None
         strategy = arguments.keywords.get("save_strategy") if arguments is not None else None
         if module.flow.value(strategy) != "no":
             return True

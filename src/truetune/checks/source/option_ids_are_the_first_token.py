@@ -48,9 +48,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import likely_names
-from truetune.checks.source.places import at
-from truetune.checks.source.vocabularies import vocabulary_group
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.published_families import likely_names
+from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -90,7 +90,7 @@ class OptionIdsAreTheFirstToken(SourceRule):
             "the first id of each option is that of the tokenizer's BOS: all options are one token",
             "encode them with add_special_tokens=False, with the space that the prompt's end leaves"
             " to them, and take the last id",
-            cases=[at(module, node) for node, _ in found],
+            cases=[case_at(module, node) for node, _ in found],
         )
 
 

@@ -52,9 +52,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_outputs import kept_outputs
-from truetune.checks.source.places import at, fix
-from truetune.source.edits import replace
+from truetune.checks.source.evidence.accumulated_outputs import kept_outputs
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 
@@ -80,8 +80,10 @@ class OutputsKeptOnTheDevice(SourceRule):
                 "keep only what is needed of it, each tensor with .detach().cpu()"
                 if whole
                 else f"keep {moved}",
-                cases=[at(module, kept.node), at(module, kept.forward)],
-                fix=None if whole else fix(module, replace(module, kept.value, moved)),
+                cases=[case_at(module, kept.node), case_at(module, kept.forward)],
+                fix=None
+                if whole
+                else fix_of_changes(module, replace_expression(module, kept.value, moved)),
             )
 
 

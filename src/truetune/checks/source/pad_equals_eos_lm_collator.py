@@ -45,11 +45,11 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.eos_pads import pads_that_are_eos, with_repeats
-from truetune.checks.source.free_pads import pad_advice
-from truetune.checks.source.pad_masking import what_masks
-from truetune.checks.source.pads import PADS_SET, mend
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.pad_candidates import pad_advice
+from truetune.checks.source.evidence.pad_masking import maskings_of_pads
+from truetune.checks.source.evidence.pad_set_to_eos import pads_that_are_eos, with_repeats
+from truetune.checks.source.evidence.pad_settings import PADS_SET, changes_for_pad_token
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 
@@ -64,7 +64,7 @@ class PadEqualsEosLmCollator(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         settings = pads_that_are_eos(module)
-        masking = what_masks(module, settings) if settings else []
+        masking = maskings_of_pads(module, settings) if settings else []
         reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
         if not reached:
             return
@@ -72,7 +72,10 @@ class PadEqualsEosLmCollator(SourceRule):
         advice = pad_advice(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
         only_missing = all(one.if_missing for one in reached)
-        changes = [mend(module, one, advice.token) for one in with_repeats(module, reached)]
+        changes = [
+            changes_for_pad_token(module, one, advice.token)
+            for one in with_repeats(module, reached)
+        ]
         if not all(changes):
             changes = []
         yield self.finding(
@@ -84,9 +87,11 @@ class PadEqualsEosLmCollator(SourceRule):
             ),
             evidence=[*(sink.told(module) for sink in sinks[:3]), *[IF_MISSING] * only_missing],
             cases=[
-                *(at(module, one.node) for one in reached),
-                *(at(module, sink.node) for sink in sinks[:2]),
+                *(case_at(module, one.node) for one in reached),
+                *(case_at(module, sink.node) for sink in sinks[:2]),
             ],
             count=len(reached),
-            fix=fix(module, tuple(change for part in changes for change in part), safe=advice.sure),
+            fix=fix_of_changes(
+                module, tuple(change for part in changes for change in part), safe=advice.sure
+            ),
         )

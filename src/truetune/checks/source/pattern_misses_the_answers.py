@@ -76,9 +76,13 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answer_patterns import AnswerReader, answer_readers, runs_of_answers
-from truetune.checks.source.places import at
-from truetune.checks.source.scored_rows import Row, scored_rows
+from truetune.checks.source.evidence.answer_patterns import (
+    AnswerReader,
+    answer_readers,
+    runs_of_answers,
+)
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.scored_rows import Row, scored_rows
 from truetune.source.module import Module
 
 MIN_ROWS = 8
@@ -135,7 +139,7 @@ class PatternMissesTheAnswers(SourceRule):
                         f"rows of {rows.source}",
                         f"one of them ends: {_end_of(rows.rows, missed.column)!r}",
                     ],
-                    cases=[at(module, reader.node)],
+                    cases=[case_at(module, reader.node)],
                     count=missed.of - missed.read,
                     total=missed.of,
                 )
@@ -157,7 +161,7 @@ class PatternMissesTheAnswers(SourceRule):
                 f"take what is between the fences first: re.search(r'{FENCE}\\w*\\n(.*?){FENCE}', text, re.S).group(1),"
                 " and the text itself where there is none",
                 evidence=[f"rows of {rows.source}", f"one of them begins: {texts[0][:60]!r}"],
-                cases=[at(module, run.node)],
+                cases=[case_at(module, run.node)],
             )
             return
 

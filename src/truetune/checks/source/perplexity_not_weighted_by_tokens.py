@@ -55,11 +55,16 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.averages import Mean, means, terms
-from truetune.checks.source.loss_values import exponent_of, exponential_in, is_loss, is_mean
-from truetune.checks.source.places import at
-from truetune.checks.source.text_windows import overlapping_windows
-from truetune.checks.source.value_slices import records_gradient
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.loss_expressions import (
+    exponent_of,
+    exponential_in,
+    is_loss,
+    is_mean,
+)
+from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
+from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
+from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.module import Module
 
 EXPONENTIALS = ("torch.exp", "math.exp", "numpy.exp", "numpy.exp2")
@@ -91,7 +96,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 " twice, and those at the beginning of a window are predicted from next to nothing",
                 "set labels[:, :-new] = -100, where new is the number of tokens that the window before did not have,"
                 " and weigh its loss by them",
-                cases=[at(module, window.call), at(module, window.loop.iter)],
+                cases=[case_at(module, window.call), case_at(module, window.loop.iter)],
             )
         exponentials = {node: exponent_of(module, node) for node in _exponentials(module)}
         if not exponentials:
@@ -104,7 +109,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                         "perplexities are averaged, and the worst texts decide the mean: exp is taken"
                         " before it",
                         REMEDY,
-                        cases=[at(module, mean.node), at(module, node)],
+                        cases=[case_at(module, mean.node), case_at(module, node)],
                     )
             yield from self._of_batches(mean, exponentials)
 
@@ -125,5 +130,5 @@ class PerplexityNotWeightedByTokens(SourceRule):
                     " that",
                     REMEDY,
                     severity="info",
-                    cases=[at(module, mean.node), at(module, node)],
+                    cases=[case_at(module, mean.node), case_at(module, node)],
                 )

@@ -56,8 +56,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.metric_functions import functions_given, picks_tokens
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.metric_functions import functions_in_argument, picks_tokens
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -75,8 +75,8 @@ class PredictionsAreNotGenerated(SourceRule):
         module = self.subject
         for call in module.calls(*TRAINERS):
             given = call.argument(1, "args")
-            made = module.flow.made(given) if given is not None else None
-            functions = functions_given(module, call)
+            made = module.flow.producing_call(given) if given is not None else None
+            functions = functions_in_argument(module, call)
             if made is None or not functions or not _lacks_generation(module, made):
                 continue
             decoded = next(_decoding(module, functions), None)
@@ -89,7 +89,7 @@ class PredictionsAreNotGenerated(SourceRule):
                 + (": each token is picked behind the right ones" if picks else ""),
                 "set predict_with_generate=True (and generation_max_length to the longest answer)",
                 severity="info" if picks else "error",
-                cases=[at(module, decoded), at(module, made.node)],
+                cases=[case_at(module, decoded), case_at(module, made.node)],
             )
 
 

@@ -50,8 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import wrapped_models
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import wrapped_models
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -79,7 +79,7 @@ class ProcessesShareAGpu(SourceRule):
             yield self.finding(
                 "every process puts its model on GPU 0: `cuda` is the current device, and nothing sets it",
                 'call torch.cuda.set_device(int(os.environ["LOCAL_RANK"])) before the first tensor on a GPU',
-                cases=[at(module, moved.node), at(module, wrapped[0].node)],
+                cases=[case_at(module, moved.node), case_at(module, wrapped[0].node)],
             )
 
 
@@ -114,4 +114,4 @@ def _moves(module: Module) -> Iterator[Call]:
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
-    return call.receiver is not None and "model" in module.flow.kinds(call.receiver)
+    return call.receiver is not None and "model" in module.flow.types(call.receiver)

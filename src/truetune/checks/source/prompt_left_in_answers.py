@@ -53,8 +53,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.kept_answers import decodes_of_generations, kept_as_answer
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.decoded_answers import decodes_of_generations, kept_as_answer
 from truetune.source.module import Module
 
 
@@ -76,5 +76,5 @@ class PromptLeftInAnswers(SourceRule):
                     "an answer is used with its prompt in front: generate returns both, and nothing"
                     " cuts the prompt",
                     'decode what follows the prompt: out[:, inputs["input_ids"].shape[1]:]',
-                    cases=[at(module, call.node), at(module, use)],
+                    cases=[case_at(module, call.node), case_at(module, use)],
                 )

@@ -42,14 +42,14 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import (
     GENERATIONS,
     encodes_apart,
     encodings,
     generations,
     ids_of,
 )
-from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -78,7 +78,7 @@ class PromptsLoseTheirEnd(SourceRule):
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
                     'set truncation_side="left" on the tokenizer, or shorten the document before the prompt is made',
-                    cases=[at(module, batch.node), at(module, call.node)],
+                    cases=[case_at(module, batch.node), case_at(module, call.node)],
                 )
 
 

@@ -42,12 +42,17 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import GENERATIONS, encodings, generations, ids_of
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATIONS,
+    encodings,
+    generations,
+    ids_of,
+)
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 
 LONG = 1_024
 """Tokens; most prompts of chats and of benchmarks stay below, and at this length pads cost a GPU some tens of
@@ -83,8 +88,8 @@ class PromptsPaddedToAFixedLength(SourceRule):
             yield self.finding(
                 f"every prompt is padded to {to} before generation",
                 "set padding=True, which pads to the longest prompt of the batch",
-                cases=[at(module, batch.node), at(module, call.node)],
-                fix=fix(module, set_keyword(module, batch, "padding", "True")),
+                cases=[case_at(module, batch.node), case_at(module, call.node)],
+                fix=fix_of_changes(module, set_keyword(module, batch, "padding", "True")),
             )
 
 

@@ -38,23 +38,23 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.source.quantized import CONFIG, is_unused
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.quantization_configs import BITSANDBYTES_CONFIG, is_unused_config
 
 
 class QuantizationConfigUnused(SourceRule):
     code = "SRC039"
     severity = "error"
-    looks_at = calls_of("settings of bitsandbytes that are built", CONFIG)
+    looks_at = calls_of("settings of bitsandbytes that are built", BITSANDBYTES_CONFIG)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in module.calls(CONFIG):
-            if is_unused(module, call):
+        for call in module.calls(BITSANDBYTES_CONFIG):
+            if is_unused_config(module, call):
                 yield self.finding(
                     "a BitsAndBytesConfig is built and given to no model: weights are loaded"
                     " without it",
                     "give it to from_pretrained as quantization_config (for a trainer that loads"
                     " by name: in model_init_kwargs)",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )

@@ -50,8 +50,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.sampled_answers_scored_once import REFERENCE
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
 from truetune.source.module import Module
 
 THINKS = re.compile(
@@ -93,17 +93,16 @@ class ReasoningScoredWithTheAnswer(SourceRule):
         if model is None or not module.mentions("apply_chat_template", ".chat(", "completions"):
             return
         for compare in module.nodes(ast.Compare):
-            sides = [compare.left, *compare.comparators]
-            is_equal = len(compare.ops) == 1 and isinstance(compare.ops[0], ast.Eq)
-            if not is_equal or not any(REFERENCE.search(ast.unparse(side)) for side in sides):
+            if not is_equality_with_reference(compare):
                 continue
+            sides = [compare.left, *compare.comparators]
             if any(_is_whole_answer(module, side) for side in sides):
                 yield self.finding(
                     f"{model.value!r} thinks before it answers, and its whole text, <think> with it, is"
                     " compared with the reference",
                     "give apply_chat_template enable_thinking=False, or compare what stands behind"
                     " </think>",
-                    cases=[at(module, compare), at(module, model)],
+                    cases=[case_at(module, compare), case_at(module, model)],
                 )
                 return
 

@@ -67,13 +67,13 @@ from collections.abc import Iterator, Sequence
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.model_uses import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.logprob_model_uses import (
     ModelUse,
     is_in_one_pass,
     is_one_object,
     model_uses,
 )
-from truetune.checks.source.places import at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -121,6 +121,6 @@ class ReferenceIsThePolicy(SourceRule):
                     " stays at 0.6931",
                     "load the reference a second time, or copy.deepcopy the policy before training;"
                     " with LoRA, compute it under policy.disable_adapter()",
-                    cases=[at(module, reference.call), at(module, policy.call)],
+                    cases=[case_at(module, reference.call), case_at(module, policy.call)],
                 )
                 return

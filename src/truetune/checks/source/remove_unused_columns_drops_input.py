@@ -55,8 +55,12 @@ from collections.abc import Iterator
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.keys import FORWARD, read_by_collator, read_by_loss
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.columns_read_by_loss import (
+    FORWARD,
+    read_by_collator,
+    read_by_loss,
+)
 from truetune.source.edits import set_keyword
 
 TEXT_MODELS = tuple(
@@ -85,8 +89,8 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module, value = self.subject, self.subject.flow.value
         for call in module.calls(*READS_ARGUMENTS):
-            settings = module.flow.made(call.argument(1, "args"))
-            model = module.flow.made(call.argument(0, "model"))
+            settings = module.flow.producing_call(call.argument(1, "args"))
+            model = module.flow.producing_call(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
             flag, names = (
@@ -120,10 +124,10 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                         " kept"
                     ],
                     cases=[
-                        *(at(module, node) for node in list(lost.values())[:2]),
-                        at(module, settings.node),
+                        *(case_at(module, node) for node in list(lost.values())[:2]),
+                        case_at(module, settings.node),
                     ],
-                    fix=fix(
+                    fix=fix_of_changes(
                         module,
                         set_keyword(module, settings, "remove_unused_columns", "False"),
                         safe=False,

@@ -45,9 +45,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.bos import Bos, Template, second_bos
-from truetune.checks.source.made_rows import makes_rows
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.double_bos import Bos, Template, second_bos
+from truetune.checks.source.evidence.training_row_code import makes_training_rows
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
@@ -93,7 +93,9 @@ class RenderedTextTokenizedAgain(SourceRule):
             bos = second_bos(
                 module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template
             )
-            if bos is Bos.ONE or (bos is Bos.UNKNOWN and not makes_rows(module, call.node)):
+            if bos is Bos.ONE or (
+                bos is Bos.UNKNOWN and not makes_training_rows(module, call.node)
+            ):
                 continue
             yield self.finding(
                 "text rendered by apply_chat_template is tokenized with special tokens added: a"
@@ -110,8 +112,10 @@ class RenderedTextTokenizedAgain(SourceRule):
                         else "it is not known what this model's tokenizer and template write"
                     ),
                 ],
-                cases=[at(module, call.node), at(module, rendered)],
-                fix=fix(module, set_keyword(module, call, "add_special_tokens", "False")),
+                cases=[case_at(module, call.node), case_at(module, rendered)],
+                fix=fix_of_changes(
+                    module, set_keyword(module, call, "add_special_tokens", "False")
+                ),
             )
 
     def _sent_as_messages(self) -> Iterator[Finding]:
@@ -125,7 +129,7 @@ class RenderedTextTokenizedAgain(SourceRule):
                     " chat template around it once more",
                     "send the messages themselves to chat.completions, or the rendered text to completions",
                     severity="error",
-                    cases=[at(module, content), at(module, rendered)],
+                    cases=[case_at(module, content), case_at(module, rendered)],
                 )
 
 
@@ -144,7 +148,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
 
 def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
-    kinds = module.flow.kinds(called)
+    kinds = module.flow.types(called)
     return (
         called is not None
         and "tokenizer" in kinds
@@ -178,7 +182,7 @@ def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:
                 made = source.node
                 if (
                     isinstance(made, ast.Call)
-                    and module.flow.kinds(made) == {"chat"}
+                    and module.flow.types(made) == {"chat"}
                     and not source.path
                 ):
                     if module.flow.value(module.flow.call(made).keywords.get("tokenize")) is False:

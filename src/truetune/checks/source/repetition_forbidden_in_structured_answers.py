@@ -52,9 +52,9 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.structured_answers import ASKS, MIN_WORDS, structured_answers
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.structured_answers import ASKS, MIN_WORDS, structured_answers
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -113,7 +113,7 @@ def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AS
     prompts = {
         part.value
         for argument in given
-        for part in made_of(module, argument)
+        for part in backward_slice(module, argument)
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     }
     instructions = [prompt for prompt in prompts if len(prompt.split()) >= MIN_WORDS]
@@ -148,5 +148,5 @@ class RepetitionForbiddenInStructuredAnswers(SourceRule):
                 " brackets that structured answers repeat",
                 f"leave {setting.name} out for these answers",
                 severity="error" if forbids else "warning",
-                cases=[at(module, setting.node), at(module, structured)],
+                cases=[case_at(module, setting.node), case_at(module, structured)],
             )

@@ -59,12 +59,18 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import likely_names, plain_name
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.published_families import likely_names, plain_name
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.source.responses import REPLACES_TEMPLATE, TRL, UNSLOTH, sets_template, writes
+from truetune.source.response_masking import (
+    TRL_COMPLETION_COLLATOR,
+    UNSLOTH_RESPONSE_MASKING,
+    UNSLOTH_TEMPLATE_CALL,
+    assigns_chat_template,
+    writes_marker_in_own_text,
+)
 
 OPENINGS = (
     (r"(qwen|qwq)", "<|im_start|>assistant\n"),
@@ -106,7 +112,7 @@ class Marker(NamedTuple):
 
 def _markers(module: Module) -> Iterator[Marker]:
     """The markers that a script which sets labels encodes or searches for."""
-    by_library = any(True for _ in module.calls(*UNSLOTH, TRL))
+    by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     if not by_library and not module.mentions("-100"):
         return
     for call in module.all_calls:
@@ -161,14 +167,14 @@ def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
 
 def _searched(module: Module, call: Call) -> list[ast.expr]:
     """What a call searches for."""
-    if call.named(*UNSLOTH):
+    if call.named(*UNSLOTH_RESPONSE_MASKING):
         part = call.argument(2, "response_part")
-    elif call.named(TRL):
+    elif call.named(TRL_COMPLETION_COLLATOR):
         part = call.argument(0, "response_template")
     elif (
         call.method in SEARCHES
         or call.method in TOKENIZERS
-        or (call.receiver is None and "tokenizer" in module.flow.kinds(call.node.func))
+        or (call.receiver is None and "tokenizer" in module.flow.types(call.node.func))
     ):
         part = call.args[0] if call.args else None
     else:
@@ -183,7 +189,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if sets_template(module) or any(True for _ in module.calls(REPLACES_TEMPLATE)):
+        if assigns_chat_template(module) or any(True for _ in module.calls(UNSLOTH_TEMPLATE_CALL)):
             return
         if not any(part.mentions("apply_chat_template") for part in module.with_linked):
             return
@@ -192,7 +198,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
         for marker in _markers(module):
             mark = next(mark for mark in MARKS if mark in marker.text)
             is_other = all(opening is not None and mark not in opening for opening in openings)
-            if not openings or not is_other or writes(module, mark):
+            if not openings or not is_other or writes_marker_in_own_text(module, mark):
                 continue
             yield self.finding(
                 f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
@@ -201,7 +207,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
                 evidence=[
                     "where a row without the marker is masked, no label is left: the loss is 0.0 or NaN"
                 ],
-                cases=[at(module, marker.place)],
+                cases=[case_at(module, marker.place)],
             )
             return
 

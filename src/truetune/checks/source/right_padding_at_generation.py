@@ -44,8 +44,8 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answers import reads_one_answer_or_none
-from truetune.checks.source.generation import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import (
     GENERATIONS,
     encodes_apart,
     encodings,
@@ -54,8 +54,8 @@ from truetune.checks.source.generation import (
     padded,
     pads,
 )
-from truetune.checks.source.pads import sides_set
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
+from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -93,7 +93,7 @@ class RightPaddingAtGeneration(SourceRule):
                 f"a batch is padded {said}, and generated from: new tokens would follow the pads",
                 'set padding_side="left" on the tokenizer (or in its call) before generation',
                 severity="error" if side else "warning",
-                cases=[at(module, call.node), at(module, batch.node)],
+                cases=[case_at(module, call.node), case_at(module, batch.node)],
             )
 
 
@@ -126,7 +126,9 @@ def _side(module: Module, batch: Call) -> str | None:
     if not module.mentions("padding_side"):
         return None
     sides = {
-        str(module.flow.value(value)) for part in module.with_linked for value in sides_set(part)
+        str(module.flow.value(value))
+        for part in module.with_linked
+        for value in padding_sides_set(part)
     }
     if not sides:
         return None

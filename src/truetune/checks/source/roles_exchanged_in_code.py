@@ -43,8 +43,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import trains
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import trains_a_model
 from truetune.source.module import Module
 
 ASKERS = frozenset(("human", "user", "customer", "client", "prompter", "caller"))
@@ -59,7 +59,7 @@ ANSWERED = re.compile(
 
 def _places(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
-    if trains(module):
+    if trains_a_model(module):
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
         yield from (node for node in module.nodes(ast.List) if len(_spoken(node)) > 1)
@@ -77,7 +77,7 @@ class RolesExchangedInCode(SourceRule):
                 yield self.finding(
                     f"the roles are exchanged: {said}",
                     "give who asks the role user, and who answers the role assistant",
-                    cases=[at(self.subject, node)],
+                    cases=[case_at(self.subject, node)],
                 )
 
 

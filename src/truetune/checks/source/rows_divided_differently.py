@@ -51,13 +51,13 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import (
     FUNCTIONS,
     speaks_of_processes,
     wrapped_models,
 )
-from truetune.checks.source.places import at
-from truetune.checks.source.value_slices import made_of
+from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -105,7 +105,7 @@ class RowsDividedDifferently(SourceRule):
                     evidence=[
                         "every process starts with a random state of its own, and no seed is set"
                     ],
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -113,7 +113,7 @@ def _is_sampled(module: Module, split: Call) -> bool:
     """Does a DistributedSampler deal out a part of the split?"""
     for sampler in module.calls("torch.*.DistributedSampler"):
         rows = sampler.argument(0, "dataset")
-        if rows is not None and any(part is split.node for part in made_of(module, rows)):
+        if rows is not None and any(part is split.node for part in backward_slice(module, rows)):
             return True
     return False
 

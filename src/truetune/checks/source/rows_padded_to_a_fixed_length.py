@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -91,5 +91,5 @@ class RowsPaddedToAFixedLength(SourceRule):
                     f'padding="max_length": each row takes the memory and time of {length:,} tokens',
                     "leave padding out here, and let the collator pad to the longest row of a batch"
                     " (DataCollatorForSeq2Seq, DataCollatorWithPadding)",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )

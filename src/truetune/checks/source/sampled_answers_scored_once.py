@@ -49,18 +49,17 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.asking import posted_body
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.generation import generations
-from truetune.checks.source.generation_length_not_set import SAMPLING
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, posted_body
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
 MIN_TEMPERATURE = 0.5
 """From here on answers of tuned models differ between draws in more than a few rows"""
 SCORES = re.compile(r"\b(?:acc|accuracy|em|exact_match|correct|hits|right|f1)\b", re.I)
-REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solution", re.I)
 SEEDS = ("set_seed", "manual_seed", "seed=", "seed_everything")
 SEVERAL = ("n", "num_return_sequences", "best_of")
 DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\(k\)", re.I)
@@ -69,7 +68,7 @@ DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\
 def _sampled(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generations(module)
-    yield from module.calls(*SAMPLING)
+    yield from module.calls(*VLLM_SAMPLING)
     yield from _requests(module)
 
 
@@ -120,9 +119,9 @@ class SampledAnswersScoredOnce(SourceRule):
                     " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
                     "send temperature=0",
                     severity="warning",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
-        for call in (*generations(module), *module.calls(*SAMPLING)):
+        for call in (*generations(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(
@@ -131,7 +130,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     "set do_sample=False"
                     if call.method == "generate"
                     else "set temperature=0, or n=8 and report the mean with its interval",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -151,8 +150,7 @@ def _temperature(module: Module, call: Call) -> float | None:
 def _compares(module: Module) -> bool:
     """Is something compared with a reference by `==`?"""
     for node in module.nodes(ast.Compare):
-        sides = [node.left, *node.comparators]
-        is_equal = len(node.ops) == 1 and isinstance(node.ops[0], ast.Eq)
-        if is_equal and any(REFERENCE.search(ast.unparse(side)) for side in sides):
+        if is_equality_with_reference(node):
+            sides = [node.left, *node.comparators]
             return not all(isinstance(side, ast.Constant) for side in sides)
     return False

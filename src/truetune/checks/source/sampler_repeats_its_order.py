@@ -52,8 +52,8 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces, calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.own_processes import LOOPS, STEERED
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.multi_process_loops import LOOPS, STEERED
 from truetune.source.module import Module
 
 SAMPLERS: CodePlaces = calls_of(
@@ -83,7 +83,7 @@ class SamplerRepeatsItsOrder(SourceRule):
                 yield self.finding(
                     "the sampler gives the same order in every epoch: nothing calls set_epoch",
                     "call sampler.set_epoch(epoch) at the beginning of each epoch",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 
@@ -117,7 +117,7 @@ def _reads(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:
     for part in ast.walk(iterated):
         if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
             continue
-        made = module.flow.made(part)
+        made = module.flow.producing_call(part)
         given = made.argument(3, "sampler") if made is not None else None
         if given is not None and any(one.node is sampler for one in module.flow.origins(given)):
             return True

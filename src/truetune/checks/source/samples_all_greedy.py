@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -82,7 +82,7 @@ class SamplesAllGreedy(SourceRule):
                 yield self.finding(
                     f"several answers are asked for with {said}: they are all the same",
                     "give temperature=0.9; for generate, do_sample=True",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 

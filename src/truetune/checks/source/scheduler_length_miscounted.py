@@ -51,20 +51,20 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.model_names import possible_numbers
-from truetune.checks.source.places import at, fix
-from truetune.checks.source.schedules import (
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.learning_rate_schedules import (
     BY_NAME,
-    Pace,
-    divided,
-    expressions,
-    lengths,
-    pace,
-    schedules,
+    SchedulerPace,
+    expressions_within,
+    is_divided,
+    length_calls,
+    scheduler_pace,
+    schedules_with_length,
     stepped_every,
 )
+from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.calls import Call
-from truetune.source.edits import replace
+from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
 BY_STEPS = ("torch.optim.lr_scheduler.StepLR",)
@@ -77,7 +77,7 @@ AT_ONCE = 200
 
 def _places(module: Module) -> Iterator[object]:
     """Schedules with a length, and those that multiply the rate by a factor."""
-    yield from schedules(module)
+    yield from schedules_with_length(module)
     yield from module.calls(*DECAYS)
 
 
@@ -91,16 +91,16 @@ class SchedulerLengthMiscounted(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._decayed_away()
-        for call, total in schedules(module):
-            rows = [node for node in lengths(module, total) if _is(module, node, "dataset")]
-            step = pace(module, call)
-            if rows and not divided(module, total):
+        for call, total in schedules_with_length(module):
+            rows = [node for node in length_calls(module, total) if _is(module, node, "dataset")]
+            step = scheduler_pace(module, call)
+            if rows and not is_divided(module, total):
                 yield self.finding(
                     "the schedule counts rows, not steps",
                     "use len(loader) * epochs // accumulation steps",
                     cases=[
-                        at(module, total),
-                        *(at(module, node) for node in rows[:1] if node is not total),
+                        case_at(module, total),
+                        *(case_at(module, node) for node in rows[:1] if node is not total),
                     ],
                 )
             elif step is not None and step.is_by_epoch:
@@ -110,7 +110,7 @@ class SchedulerLengthMiscounted(SourceRule):
                     "the schedule counts epochs, and scheduler.step() comes at each batch: it ends after"
                     f" {module.text_of(total)} batches",
                     "give it len(loader) * epochs steps, or step it once an epoch",
-                    cases=[at(module, total), at(module, step.call.node)],
+                    cases=[case_at(module, total), case_at(module, step.call.node)],
                 )
             elif _is_stepped_by_lightning(module, call, total):
                 yield self.finding(
@@ -118,7 +118,7 @@ class SchedulerLengthMiscounted(SourceRule):
                     " learning rate hardly leaves the beginning",
                     'return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler,'
                     ' "interval": "step"}}',
-                    cases=[at(module, total)],
+                    cases=[case_at(module, total)],
                 )
             else:
                 yield from self._by_accumulation(call, total)
@@ -130,7 +130,7 @@ class SchedulerLengthMiscounted(SourceRule):
             gamma = module.flow.value(call.argument(2 if call.named(*BY_STEPS) else 1, "gamma"))
             every = module.flow.value(call.argument(1, "step_size")) if call.named(*BY_STEPS) else 1
             gamma = 0.1 if call.lacks("gamma", 2) and call.named(*BY_STEPS) else gamma
-            step = pace(module, call)
+            step = scheduler_pace(module, call)
             if step is None or step.is_by_epoch:
                 continue
             if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
@@ -141,10 +141,10 @@ class SchedulerLengthMiscounted(SourceRule):
                     f"the rate is multiplied by {gamma:g} at every {f'{every} batches' if every > 1 else 'batch'}:"
                     f" after {batches} batches a thousandth of it is left",
                     "step it once an epoch, behind the loop over batches, or count its steps in batches",
-                    cases=[at(module, call.node), at(module, step.call.node)],
+                    cases=[case_at(module, call.node), case_at(module, step.call.node)],
                 )
 
-    def _by_epoch(self, call: Call, total: ast.expr, step: Pace) -> Iterator[Finding]:
+    def _by_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Iterator[Finding]:
         """A schedule over batches that is stepped once an epoch."""
         module = self.subject
         epochs = next(iter(possible_numbers(module, _count(step.epochs))), None)
@@ -163,14 +163,14 @@ class SchedulerLengthMiscounted(SourceRule):
             " rate " + ("never gets through its warm-up" if is_too_long else "hardly changes"),
             "call scheduler.step() behind each optimizer.step()",
             evidence=why,
-            cases=[at(module, step.call.node), at(module, total)],
+            cases=[case_at(module, step.call.node), case_at(module, total)],
         )
 
     def _by_accumulation(self, call: Call, total: ast.expr) -> Iterator[Finding]:
         """A schedule over batches that is stepped once for several of them."""
         module, every = self.subject, stepped_every(self.subject, call)
-        counted = lengths(module, total)
-        if every is None or divided(module, total):
+        counted = length_calls(module, total)
+        if every is None or is_divided(module, total):
             return
         if not any(_is(module, node, "loader") for node in counted):
             return
@@ -181,14 +181,16 @@ class SchedulerLengthMiscounted(SourceRule):
             "the schedule counts every batch, and scheduler.step() comes only every"
             f" {shown} batches",
             f"divide its length by {shown}",
-            cases=[at(module, total), at(module, every)],
-            fix=fix(module, replace(module, total, text), safe=False) if simple else None,
+            cases=[case_at(module, total), case_at(module, every)],
+            fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
+            if simple
+            else None,
         )
 
 
 def _is(module: Module, length: ast.Call, kind: str) -> bool:
     """Is it the length of such an object?"""
-    return kind in module.flow.kinds(length.args[0])
+    return kind in module.flow.types(length.args[0])
 
 
 def _warmup(call: Call) -> ast.expr | None:
@@ -211,21 +213,21 @@ def _count(loop: ast.For) -> ast.expr | None:
 
 def _counts_batches(module: Module, total: ast.expr) -> bool:
     """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
-    counted = list(lengths(module, total))
+    counted = list(length_calls(module, total))
     if not any(_is(module, node, "loader") for node in counted):
         return any(_is(module, node, "dataset") for node in counted)
-    for node in expressions(module, total):
+    for node in expressions_within(module, total):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
-            below = lengths(module, node.right)
+            below = length_calls(module, node.right)
             if any(_is(module, part, "loader") for part in below):
                 return False
     return True
 
 
-def _counts_epochs(module: Module, total: ast.expr, step: Pace) -> bool:
+def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool:
     """Is the length what the loop over epochs goes to?"""
     epochs = _count(step.epochs)
-    if epochs is None or any(True for _ in lengths(module, total)):
+    if epochs is None or any(True for _ in length_calls(module, total)):
         return False
     if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
         return isinstance(total, ast.Constant) and ast.unparse(total) == ast.unparse(epochs)
@@ -242,7 +244,9 @@ def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> boo
         return False
     of_lightning = any(name.endswith("LightningModule") for name in module.flow.bases(owner))
     told = any(word in module.text for word in TELL_LIGHTNING)
-    counts_epochs = "epoch" in ast.unparse(total) and not any(True for _ in lengths(module, total))
+    counts_epochs = "epoch" in ast.unparse(total) and not any(
+        True for _ in length_calls(module, total)
+    )
     return of_lightning and not told and not counts_epochs
 
 

@@ -40,10 +40,8 @@ There is no automatic fix: a script may put an adapter on another model on purpo
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
@@ -55,41 +53,9 @@ from truetune.checks.model_identity import (
     other_weights,
 )
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.tokenizer_of_another_family import loaded_as
+from truetune.checks.source.evidence.adapted_models import adapted_models, name_of_model
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
-from truetune.source.module import Module
-
-LOADS = ("peft.PeftModel*.from_pretrained",)
-ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "vllm.EngineArgs")
-REQUESTS = ("vllm.lora.request.LoRARequest",)
-
-
-class Adapted(NamedTuple):
-    """A model that is given an adapter."""
-
-    call: Call
-    model: ast.expr
-    """The model, or its name"""
-    adapter: ast.expr
-
-
-def adapted_models(module: Module) -> Iterator[Adapted]:
-    """The models of a file that are given an adapter which is loaded."""
-    for call in module.calls(*LOADS):
-        model, adapter = call.argument(0, "model"), call.argument(1, "model_id")
-        if model is not None and adapter is not None:
-            yield Adapted(call, model, adapter)
-    for call in module.methods("load_adapter"):
-        adapter = call.argument(0, "model_id") or call.keywords.get("peft_model_id")
-        if call.receiver is not None and adapter is not None:
-            yield Adapted(call, call.receiver, adapter)
-    engines = [call.argument(0, "model") for call in module.calls(*ENGINES)]
-    if len(engines) == 1 and engines[0] is not None:
-        for call in module.calls(*REQUESTS):
-            adapter = call.argument(2, "lora_path")
-            if adapter is not None:
-                yield Adapted(call, engines[0], adapter)
 
 
 class ScriptLoadsAnotherBase(SourceRule):
@@ -116,7 +82,7 @@ class ScriptLoadsAnotherBase(SourceRule):
                 f'load the model that it was trained on: from_pretrained("{base}")',
                 severity="error" if apart else "warning",
                 cases=[
-                    at(module, call.node),
+                    case_at(module, call.node),
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )
@@ -129,13 +95,7 @@ class ScriptLoadsAnotherBase(SourceRule):
             f'load what it was trained on: from_pretrained("{base}")',
             severity="warning",
             cases=[
-                at(self.subject, call.node),
+                case_at(self.subject, call.node),
                 Case(f"base_model_name_or_path: {base}", file=str(file)),
             ],
         )
-
-
-def name_of_model(module: Module, model: ast.expr) -> str | None:
-    """The name that a model was loaded under; None where the file does not say one."""
-    value = module.flow.value(model)
-    return value if isinstance(value, str) else loaded_as(module, model)

@@ -57,14 +57,18 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.answering_models import billions_of, billions_of_name
-from truetune.checks.source.device_map_in_a_distributed_script import SPREADS
-from truetune.checks.source.places import at
-from truetune.checks.source.plain_starts import ONE_PROCESS, PlainStart, plain_starts
-from truetune.checks.source.spread_models import may_fit_one_gpu, spread_load
+from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
+from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
+from truetune.checks.source.evidence.single_process_starts import (
+    ONE_PROCESS,
+    PlainStart,
+    plain_starts,
+)
 from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
-from truetune.source.values import UNKNOWN
 from truetune.spec.stacks.project_commands import launches_of
 
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
@@ -130,7 +134,10 @@ class SeveralGpusInOneProcess(SourceRule):
             " `accelerate launch`; a model that one GPU can't hold is shared out by FSDP instead"
             " (`accelerate launch --use_fsdp`)",
             evidence=[start.where] if start is not None else [],
-            cases=[at(module, load.node), *([at(module, shown)] if shown is not None else [])],
+            cases=[
+                case_at(module, load.node),
+                *([case_at(module, shown)] if shown is not None else []),
+            ],
         )
 
     def _finding(
@@ -138,7 +145,10 @@ class SeveralGpusInOneProcess(SourceRule):
     ) -> Finding:
         module = self.subject
         gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
-        cases = [at(module, trainer.node), *([at(module, shown)] if shown is not None else [])]
+        cases = [
+            case_at(module, trainer.node),
+            *([case_at(module, shown)] if shown is not None else []),
+        ]
         return self.finding(
             f"{gpus} GPUs are shown to one process: {_what_happens(module, trainer)}",
             f"start it with `torchrun --nproc-per-node {gpus}`, or show it one GPU with {VARIABLE}=0",
@@ -169,7 +179,7 @@ def _spreads(module: Module) -> bool:
     for call in module.all_calls:
         if "device_map" in call.keywords:
             value = module.flow.value(call.keywords["device_map"])
-            if value is UNKNOWN or value in SPREADS:
+            if value is UNKNOWN or value in SPREADING_DEVICE_MAPS:
                 return True
     return module.mentions("use_cpu=True", "no_cuda=True", "place_model_on_device")
 

@@ -56,9 +56,9 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
-from truetune.checks.source.sharding import Sharding, sharding_of
-from truetune.checks.source.wrapped_models import UNWRAPS
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_of
+from truetune.checks.source.evidence.wrapped_models import UNWRAPS
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -106,7 +106,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
     def _finding(self, call: Call, sharding: Sharding) -> Finding:
         module = self.subject
-        by_trainer = any("trainer" in module.flow.kinds(one.node) for one in module.all_calls)
+        by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (
             "save with trainer.save_model(), which gathers them"
             if by_trainer
@@ -118,7 +118,7 @@ class ShardedWeightsNotGathered(SourceRule):
             remedy,
             severity="error" if sharding.certain else "warning",
             evidence=[f"{sharding.how}: {sharding.where}"],
-            cases=[at(module, call.node)],
+            cases=[case_at(module, call.node)],
         )
 
 
@@ -129,7 +129,7 @@ def _is_inside(module: Module, model: ast.expr) -> bool:
     for origin in module.flow.origins(model):
         node = origin.node
         if isinstance(node, ast.Attribute):
-            is_of_trainer = node.attr == "model" and "trainer" in module.flow.kinds(node.value)
+            is_of_trainer = node.attr == "model" and "trainer" in module.flow.types(node.value)
             if node.attr == "module" or is_of_trainer:
                 return True
         elif isinstance(node, ast.Call):

@@ -74,4 +74,4 @@ class SourceNotParsed(SourceRule):
 
 def cell_number(module: Module, offset: int) -> str:
     """`cell 3`"""
-    return f"cell {notebook.cell_at(module.cells, offset).number}"
+    return f"cell {notebook.find_cell(module.cells, offset).number}"

@@ -44,7 +44,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.source.edits import delete_statement
 from truetune.source.module import Module
 
@@ -72,8 +72,8 @@ class StateDictOverwritten(SourceRule):
                     " when it saves",
                     "remove the assignment; save_pretrained of a peft model saves the adapter"
                     " alone",
-                    cases=[at(module, node)],
-                    fix=fix(module, delete_statement(module, node)),
+                    cases=[case_at(module, node)],
+                    fix=fix_of_changes(module, delete_statement(module, node)),
                 )
 
 

@@ -48,7 +48,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -102,18 +102,18 @@ class StreamReadWholeByEveryRank(SourceRule):
                     "every process reads the whole stream: the IterableDataset gives all rows to each",
                     "let its __iter__ skip the rows of other processes: every world_size-th row from the rank on,"
                     " and of workers too (torch.utils.data.get_worker_info)",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
                 continue
             if (
                 streams
                 and rows is not None
-                and "dataset" in module.flow.kinds(rows)
+                and "dataset" in module.flow.types(rows)
                 and call.lacks("sampler")
             ):
                 yield self.finding(
                     "every process reads the whole stream: all train on the same rows",
                     "give it to datasets.distributed.split_dataset_by_node, with the rank and the"
                     " number of processes",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )

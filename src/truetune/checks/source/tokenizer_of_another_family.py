@@ -44,9 +44,10 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.generation import encodings, ids_of
-from truetune.checks.source.places import at
-from truetune.checks.source.vocabularies import vocabulary_group
+from truetune.checks.source.evidence.adapted_models import loaded_name
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.generate_inputs import encodings, ids_of
+from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -70,7 +71,7 @@ def _pairs(module: Module) -> Iterator[Pair]:
             yield Pair(call, model, tokenizer)
     for call in module.all_calls:
         model = call.receiver if call.method == "generate" else call.node.func
-        if model is None or "model" not in module.flow.kinds(model):
+        if model is None or "model" not in module.flow.types(model):
             continue
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
         given += [ids for ids in (ids_of(call),) if ids is not None]
@@ -90,7 +91,7 @@ class TokenizerOfAnotherFamily(SourceRule):
         if any(module.methods(*WRITES_EMBEDDING)):
             return
         for pair in _pairs(module):
-            model, tokenizer = loaded_as(module, pair.model), loaded_as(module, pair.tokenizer)
+            model, tokenizer = loaded_name(module, pair.model), loaded_name(module, pair.tokenizer)
             if model is None or tokenizer is None:
                 continue
             groups = vocabulary_group(model), vocabulary_group(tokenizer)
@@ -99,7 +100,7 @@ class TokenizerOfAnotherFamily(SourceRule):
                     f"the model {model} has the vocabulary of {groups[0]}, "
                     f"the tokenizer {tokenizer} that of {groups[1]}",
                     f'load the tokenizer of this model: from_pretrained("{model}")',
-                    cases=[at(module, pair.where.node)],
+                    cases=[case_at(module, pair.where.node)],
                 )
                 return
 
@@ -109,34 +110,3 @@ def _whole(value: ast.expr) -> ast.expr:
     while isinstance(value, ast.Attribute | ast.Subscript):
         value = value.value
     return value
-
-
-def loaded_as(module: Module, expression: ast.expr) -> str | None:
-    """The one name that it is loaded under; None where there are several, or one is not written in the file."""
-    names: set[object] = set()
-    for origin in module.flow.origins(expression):
-        name = (
-            module.flow.value(origin.node)
-            if isinstance(origin.node, ast.Constant)
-            else _name_of_load(module, origin.node)
-        )
-        names.add(name)
-    if len(names) != 1:
-        return None
-    (only,) = names
-    return only if isinstance(only, str) else None
-
-
-def _name_of_load(module: Module, node: ast.AST) -> object:
-    while isinstance(node, ast.Call):
-        call = module.flow.call(node)
-        if call.named("*.from_pretrained") and not call.named("peft.*"):
-            return module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
-        wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
-        inner = (
-            [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []
-        )
-        if len(inner) != 1 or inner[0] is node:
-            return None
-        node = inner[0]
-    return None

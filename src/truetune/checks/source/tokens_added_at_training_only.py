@@ -55,16 +55,16 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.families import names_of
-from truetune.checks.source.new_tokens import added_tokens
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import (
-    asks,
+from truetune.checks.source.evidence.added_tokens import added_tokens
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.prompt_forms import (
+    asks_a_model,
     is_written,
     loaded_names,
     trainings_beside,
     written_folders,
 )
+from truetune.checks.source.evidence.published_families import names_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -87,7 +87,7 @@ class AddedElsewhere(NamedTuple):
 def _tokenizers(module: Module) -> Iterator[Call]:
     """Where a file that trains nothing, and asks a model, loads its tokenizer."""
     adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
-    if asks(module) and not adds:
+    if asks_a_model(module) and not adds:
         yield from module.calls(*TOKENIZERS)
 
 
@@ -135,9 +135,9 @@ class TokensAddedAtTrainingOnly(SourceRule):
                 "load the tokenizer that the training saved, and call model.resize_token_embeddings(len(tokenizer))"
                 " before the adapter is put on the base",
                 cases=[
-                    at(module, found.loads.node),
-                    at(module, found.written),
-                    at(found.training, found.adds.node),
+                    case_at(module, found.loads.node),
+                    case_at(module, found.written),
+                    case_at(found.training, found.adds.node),
                 ],
             )
             return

@@ -43,9 +43,9 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.free_pads import pad_advice
-from truetune.checks.source.new_tokens import TOKENS_ADDED, AddedTokens, added_tokens
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -98,13 +98,13 @@ class TokensAddedWithoutResize(SourceRule):
                         else "it is not known how many rows this model's embedding has"
                     )
                 ],
-                cases=[at(module, added.call.node)],
+                cases=[case_at(module, added.call.node)],
             )
 
 
 def _loads_model(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
-    if "model" in module.flow.kinds(call.node):
+    if "model" in module.flow.types(call.node):
         return True
     given = call.argument(0, "model") if call.named("trl.*Trainer") else None
     return given is not None and isinstance(module.flow.value(given), str)
@@ -126,4 +126,4 @@ def _has_room(added: AddedTokens, count: int) -> bool:
 
 def _trains(module: Module) -> bool:
     calls = (call for part in module.with_linked for call in part.all_calls)
-    return any(not module.flow.kinds(call.node).isdisjoint(TRAIN) for call in calls)
+    return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)

@@ -57,7 +57,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -68,7 +68,7 @@ PICKS = ("argmax", "multinomial", "topk")
 def _decodes(module: Module) -> Iterator[Call]:
     """Calls of a tokenizer's `decode` in a loop that picks tokens."""
     for call in module.methods("decode"):
-        if call.receiver is None or "tokenizer" not in module.flow.kinds(call.receiver):
+        if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
         if loop is not None and any(f".{name}(" in module.text_of(loop) for name in PICKS):
@@ -92,7 +92,7 @@ class TokensDecodedOneByOne(SourceRule):
                     " the pieces are joined",
                     "keep the ids, decode all of them at each step and give what is new; or generate with"
                     " TextIteratorStreamer",
-                    cases=[at(module, call.node)],
+                    cases=[case_at(module, call.node)],
                 )
 
 

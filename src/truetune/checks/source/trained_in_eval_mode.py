@@ -59,7 +59,7 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -99,7 +99,7 @@ class TrainedInEvalMode(SourceRule):
                         "the model is put into eval() mode in the training loop, and nothing puts"
                         " it back",
                         "call model.train() at the beginning of each epoch",
-                        cases=[at(module, call.node)],
+                        cases=[case_at(module, call.node)],
                     )
                     break
 

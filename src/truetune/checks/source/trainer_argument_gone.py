@@ -62,13 +62,14 @@ from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.checks.source.renamed_arguments import given_at, renames
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.checks.source.evidence.renamed_arguments import place_of_argument, rename_changes
 from truetune.source.calls import Call
-from truetune.source.guards import excused_arguments, possible_names
 from truetune.source.module import Module
+from truetune.source.version_guards import find_guarded_arguments, find_possible_names
 from truetune.spec.run_evidence import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
+from truetune.spec.stacks.removed_arguments import RemovedArgument
+from truetune.spec.stacks.removed_arguments import find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 
@@ -106,11 +107,14 @@ class TrainerArgumentGone(SourceRule):
             "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
             severity=severity,
             evidence=[module.pins.told(package)],
-            cases=[at(module, given_at(call, one.name), f"{one.name}=...") for one in gone],
+            cases=[
+                case_at(module, place_of_argument(call, one.name), f"{one.name}=...")
+                for one in gone
+            ],
             count=len(gone),
             is_loud=module.pins.of(package) is None,
             fix=(
-                fix(module, renames(module, call, gone), safe=severity == "error")
+                fix_of_changes(module, rename_changes(module, call, gone), safe=severity == "error")
                 if all(one.renamed for one in gone)
                 else None
             ),
@@ -125,14 +129,14 @@ def _class_name(module: Module, call: Call) -> str:
 def _refused(module: Module, call: Call) -> Iterator[RemovedArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _class_name(module, call).partition(".")
-    of_one_class = len(possible_names(module, call.node.func)) == 1
+    of_one_class = len(find_possible_names(module, call.node.func)) == 1
     if (
         package not in ("trl", "transformers")
         or not of_one_class
         or "experimental" in module.text_of(call.node.func)
     ):
         return
-    excused = excused_arguments(module, call)
+    excused = find_guarded_arguments(module, call)
     for name in call.keywords:
         gone = find_removed_argument(package, trainer, name) if name not in excused else None
         if gone is not None and module.pins.age(package, *gone.taken) != "older":

@@ -47,12 +47,13 @@ from packaging.version import Version
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.places import at, fix
-from truetune.source.edits import Changes, insert_before, replace
-from truetune.source.guards import is_conditional
+from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
+from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
+from truetune.source.version_guards import is_behind_version_check
 from truetune.spec.run_evidence import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
+from truetune.spec.stacks.removed_arguments import RemovedExport
+from truetune.spec.stacks.removed_arguments import find_removed_export
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (
@@ -116,10 +117,10 @@ class TrlNameGone(SourceRule):
             "; ".join(remedies),
             severity=severity,
             evidence=[pins.told("trl")],
-            cases=[at(self.subject, use.node, use.name) for use in gone],
+            cases=[case_at(self.subject, use.node, use.name) for use in gone],
             count=len(gone),
             is_loud=pins.of("trl") is None,
-            fix=fix(
+            fix=fix_of_changes(
                 self.subject, _imports_from_new_homes(self.subject, gone), safe=severity == "error"
             ),
         )
@@ -141,7 +142,10 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, RemovedExport]) -
     lines = [
         f"from {home} import {', '.join(map(ast.unparse, aliases))}" for home, aliases in imports
     ]
-    return (*insert_before(module, statement, *lines[:-1]), *replace(module, statement, lines[-1]))
+    return (
+        *insert_before(module, statement, *lines[:-1]),
+        *replace_expression(module, statement, lines[-1]),
+    )
 
 
 def _remedy(name: str, gone: RemovedExport) -> str:
@@ -160,4 +164,4 @@ def _is_tried(module: Module, use: Use) -> bool:
         and use.statement is not None
     ):
         return True
-    return is_conditional(module, node)
+    return is_behind_version_check(module, node)

@@ -46,10 +46,10 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import trains
-from truetune.checks.source.families import family
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.published_families import family
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -78,7 +78,7 @@ def _saves(module: Module) -> Iterator[Call]:
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
     if makes or trains(module):
         for call in module.methods(*OF_MODELS):
-            if call.receiver is not None and not NO_MODELS & module.flow.kinds(call.receiver):
+            if call.receiver is not None and not NO_MODELS & module.flow.types(call.receiver):
                 yield call
 
 
@@ -101,7 +101,7 @@ class UntouchedBaseSaved(SourceRule):
                 f"{module.text_of(saves[0].node.func)} saves the base as it was loaded: nothing was trained in it,"
                 " and no adapter is on it",
                 f"call {saves[0].method} of the model that was trained or merged",
-                cases=[at(module, saves[0].node), at(module, loads[0].node)],
+                cases=[case_at(module, saves[0].node), case_at(module, loads[0].node)],
             )
 
 

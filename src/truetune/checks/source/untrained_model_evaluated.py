@@ -54,9 +54,14 @@ from collections.abc import Iterator
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.execution_order import Route, places_of_training, routes, runs_after
-from truetune.checks.source.loaded_models import Asked, asked_by, is_base, trained_bases
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    places_of_training,
+    routes,
+    runs_after,
+)
+from truetune.checks.source.evidence.loaded_models import Asked, asked_by, is_base, trained_bases
 from truetune.source.module import Module
 
 TAKES_UP = (
@@ -84,7 +89,7 @@ def _generations(module: Module) -> Iterator[Asked]:
         if call.receiver is not None:
             yield asked_by(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
-        made = module.flow.made(node.func)
+        made = module.flow.producing_call(node.func)
         if made is not None and made.named("transformers.pipeline"):
             yield asked_by(module, node, node.func)
 
@@ -113,7 +118,11 @@ class UntrainedModelEvaluated(SourceRule):
             " trained",
             'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
             " whole weights",
-            cases=[at(module, asked.node), at(module, asked.loads[0]), at(module, base)],
+            cases=[
+                case_at(module, asked.node),
+                case_at(module, asked.loads[0]),
+                case_at(module, base),
+            ],
         )
 
 

@@ -58,11 +58,11 @@ import re
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.config.vllm_takes_the_training_memory import HIGHEST_SHARE
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.accumulated_loss_not_divided import steps
-from truetune.checks.source.places import at
+from truetune.checks.source.evidence.backward_and_steps import optimizer_steps
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.value_limits import MAX_VLLM_SHARE
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -79,14 +79,14 @@ SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.de
 
 def _engines(module: Module) -> Iterator[Call]:
     """vLLM's engines in code that trains."""
-    if any(True for _ in steps(module)) or any(
+    if any(True for _ in optimizer_steps(module)) or any(
         call for call in module.methods("train") if _is_trainer(module, call)
     ):
         yield from module.calls("vllm.LLM", "vllm.entrypoints.llm.LLM")
 
 
 def _is_trainer(module: Module, call: Call) -> bool:
-    return "trainer" in module.flow.kinds(call.receiver)
+    return "trainer" in module.flow.types(call.receiver)
 
 
 class VllmBesideTraining(SourceRule):
@@ -110,7 +110,7 @@ class VllmBesideTraining(SourceRule):
             } & call.keywords.keys()
             if (
                 not isinstance(share, int | float)
-                or share <= HIGHEST_SHARE
+                or share <= MAX_VLLM_SHARE
                 or open_ways
                 or _is_apart(module, call)
             ):
@@ -119,7 +119,7 @@ class VllmBesideTraining(SourceRule):
                 f"vLLM takes {share:.0%} of the GPU on which this script trains"
                 f"{', by default' if given is None else ''}",
                 "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
-                cases=[at(module, call.node)],
+                cases=[case_at(module, call.node)],
             )
 
 
@@ -130,7 +130,9 @@ def _is_apart(module: Module, call: Call) -> bool:
     functions = [
         node for node in around if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
-    trained_in = {id(node) for step, _ in steps(module) for node in module.parents(step.node)}
+    trained_in = {
+        id(node) for step, _ in optimizer_steps(module) for node in module.parents(step.node)
+    }
     is_conditional = any(
         "__name__" not in ast.unparse(getattr(node, "test", node)) for node in conditions
     )

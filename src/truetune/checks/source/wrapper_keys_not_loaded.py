@@ -53,9 +53,9 @@ from typing import NamedTuple
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.model_names import possible_texts
-from truetune.checks.source.places import at
-from truetune.checks.source.prompt_forms import trainings_beside
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import trainings_beside
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -109,14 +109,14 @@ class WrapperKeysNotLoaded(SourceRule):
                     " leaves them all out: nothing is loaded",
                     "save the state of the model inside the wrapper (model.module.state_dict(), of a compiled one"
                     " model._orig_mod), and load with strict=True",
-                    cases=[at(module, call.node), fitting.case],
+                    cases=[case_at(module, call.node), fitting.case],
                 )
 
 
 def _loaded_names(module: Module, load: Call) -> list[str]:
     """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
     state = load.argument(0, "state_dict")
-    made = module.flow.made(state) if state is not None else None
+    made = module.flow.producing_call(state) if state is not None else None
     if made is None or not made.named("torch.load") or load.receiver is None:
         return []
     if _prefix_of(module, load.receiver) is not None:
@@ -135,12 +135,12 @@ def _saved(module: Module) -> Iterator[Saved]:
 def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
     """The states that a file saves from wrappers, under names of which something is known."""
     for call in module.calls("torch.save"):
-        state = module.flow.made(call.argument(0, "obj"))
+        state = module.flow.producing_call(call.argument(0, "obj"))
         if state is None or state.method != "state_dict" or state.receiver is None:
             continue
         prefix, name = _prefix_of(module, state.receiver), _pattern(module, call.argument(1, "f"))
         if prefix is not None and name is not None:
-            yield Saved(at(module, call.node), prefix, name)
+            yield Saved(case_at(module, call.node), prefix, name)
 
 
 def _pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LAYER = re.compile(
+DEVICE_LINE = re.compile(
     r"load_tensors: layer +\d+ assigned to device (\w+)"
     r"|llama_kv_cache\w*: layer +\d+: dev = (\w+)"
     r"|(?:llama_kv_cache\w*|load_tensors|llm_load_tensors): +(\w+) (?:KV|model) buffer size"
 )
-IS_LOADING = re.compile(r"load_tensors|llama_kv_cache|llama_model_load")
-HOST = ("CPU", "CPU_Mapped", "CPU_REPACK", "CPU_AARCH64", "CPU_HBM", "BLAS", "AMX")
+LOADING_LINE = re.compile(r"load_tensors|llama_kv_cache|llama_model_load")
+CPU_DEVICES = ("CPU", "CPU_Mapped", "CPU_REPACK", "CPU_AARCH64", "CPU_HBM", "BLAS", "AMX")
 """Names of the machine's own memory; anything else is a GPU or another accelerator"""
-GPU = re.compile(
+GPU_MENTION = re.compile(
     r"\b(?:NVIDIA|GeForce|RTX|GTX|Tesla|Radeon|MI[23]\d\dX?)\b"
     r"|(?:\bn[-_]gpu[-_]layers|gpu_layers|-ngl)['\"]?\s{0,3}[=: ]\s{0,3}(?:-1|[1-9]\d*|all|auto)\b"
 )
@@ -45,7 +45,7 @@ class LayerDevices:
 
 
 @dataclass(slots=True)
-class LayerReader:
+class LayerDeviceReader:
     """Counts devices in the lines of one log."""
 
     _on_cpu: int = 0
@@ -54,21 +54,21 @@ class LayerReader:
     _text: str = ""
     _means_gpu: bool = False
 
-    def take(self, text: str, number: int) -> None:
+    def add_line(self, text: str, number: int) -> None:
         """One line."""
-        if IS_LOADING.search(text):
-            found = LAYER.search(text)
+        if LOADING_LINE.search(text):
+            found = DEVICE_LINE.search(text)
             if found is not None:
                 self._count(found[1] or found[2] or found[3], text, number)
         elif not self._means_gpu:
-            self._means_gpu = GPU.search(text) is not None
+            self._means_gpu = GPU_MENTION.search(text) is not None
 
-    def done(self) -> LayerDevices:
+    def finish(self) -> LayerDevices:
         """What was counted."""
         return LayerDevices(self._on_cpu, self._elsewhere, self._line, self._text, self._means_gpu)
 
     def _count(self, device: str, text: str, number: int) -> None:
-        if device not in HOST:
+        if device not in CPU_DEVICES:
             self._elsewhere += 1
             return
         if not self._on_cpu:

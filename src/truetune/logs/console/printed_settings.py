@@ -10,31 +10,35 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-COUNT = r"(?P<{}>[\d,]{{1,20}})"
-PATTERNS: tuple[tuple[str, str], ...] = (
-    ("batch", r"Instantaneous batch size per device ?= ?" + COUNT.format("batch")),
-    ("batch", r"Batch size per device ?= ?" + COUNT.format("batch")),
+COUNT_GROUP = r"(?P<{}>[\d,]{{1,20}})"
+SETTING_PATTERNS: tuple[tuple[str, str], ...] = (
+    ("batch", r"Instantaneous batch size per device ?= ?" + COUNT_GROUP.format("batch")),
+    ("batch", r"Batch size per device ?= ?" + COUNT_GROUP.format("batch")),
     (
         "batch",
-        r"(?:per_device_train_batch_size|micro_batch_size)['\"]?\s?[:=]\s?" + COUNT.format("batch"),
+        r"(?:per_device_train_batch_size|micro_batch_size)['\"]?\s?[:=]\s?"
+        + COUNT_GROUP.format("batch"),
     ),
-    ("accumulation", r"Gradient [Aa]ccumulation steps ?= ?" + COUNT.format("accumulation")),
-    ("world", r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT.format("world")),
+    ("accumulation", r"Gradient [Aa]ccumulation steps ?= ?" + COUNT_GROUP.format("accumulation")),
+    (
+        "world",
+        r"(?:[Ww]orld[ _]size|Num GPUs(?: used)?)['\"]?\s?[:=]\s?" + COUNT_GROUP.format("world"),
+    ),
     (
         "trained",
         r"trainable params: "
-        + COUNT.format("trained")
+        + COUNT_GROUP.format("trained")
         + r" \|\| all params: "
-        + COUNT.format("parameters"),
+        + COUNT_GROUP.format("parameters"),
     ),
     (
         "trained",
         r"Trainable parameters ?= ?"
-        + COUNT.format("trained")
+        + COUNT_GROUP.format("trained")
         + r"(?:/| of )"
-        + COUNT.format("parameters"),
+        + COUNT_GROUP.format("parameters"),
     ),
-    ("trained", r"Number of trainable parameters ?= ?" + COUNT.format("trained")),
+    ("trained", r"Number of trainable parameters ?= ?" + COUNT_GROUP.format("trained")),
     (
         "checkpointing",
         r"Gradient checkpointing enabled|Using gradient checkpointing"
@@ -53,17 +57,17 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         r"\bZeRO-?3\b|ZeRO stage 3|[Ss]tage3|Parameter Offload:|zero3_init"
         r"|FullyShardedDataParallel|\bFSDP\b|fully_shard|tensor[_ ]parallel[_ ]size['\"]?\s?[:=]\s?[2-9]",
     ),
-    ("examples", r"\bNum(?:ber of)? examples ?= ?" + COUNT.format("examples")),
+    ("examples", r"\bNum(?:ber of)? examples ?= ?" + COUNT_GROUP.format("examples")),
     (
         "steps",
         r"(?:Total optimization steps|Total steps) ?= ?"
-        + COUNT.format("steps")
+        + COUNT_GROUP.format("steps")
         + r"|\btotal_num_steps: "
-        + COUNT.format("steps_of_axolotl"),
+        + COUNT_GROUP.format("steps_of_axolotl"),
     ),
     (
         "rows_a_step",
-        r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT.format("rows_a_step"),
+        r"Total (?:train )?batch size(?: \([^)]{1,80}\))? ?= ?" + COUNT_GROUP.format("rows_a_step"),
     ),
     ("peer_copies", r"\bvia P2P/\w"),
     (
@@ -106,16 +110,19 @@ PATTERNS: tuple[tuple[str, str], ...] = (
         "learning_rate",
         r"--learning[_-]rate[\s=]{1,2}(?P<learning_rate>\d{0,3}\.?\d{1,12}(?:e-?\d{1,2})?)\b",
     ),
-    ("warmup_steps", r"--warmup[_-]steps[\s=]{1,2}" + COUNT.format("warmup_steps") + r"(?![\w.])"),
+    (
+        "warmup_steps",
+        r"--warmup[_-]steps[\s=]{1,2}" + COUNT_GROUP.format("warmup_steps") + r"(?![\w.])",
+    ),
     ("smoothing", r"\b(?:dpo_)?label_smoothing['\"]?\s?[:=]\s?(?P<smoothing>0?\.\d{1,4})"),
 )
 """What is printed -> how it reads; groups of a name hold its figure"""
-COMPILED = tuple((name, re.compile(pattern)) for name, pattern in PATTERNS)
-FIGURES = ("smoothing", "engine_cache", "learning_rate")
+COMPILED_PATTERNS = tuple((name, re.compile(pattern)) for name, pattern in SETTING_PATTERNS)
+DECIMAL_GROUPS = ("smoothing", "engine_cache", "learning_rate")
 """Groups that hold a number with a point"""
-NAMES = ("model", "old_gpu")
+NAME_GROUPS = ("model", "old_gpu")
 """Groups that hold a name; the first holds, as the command of a run stands above what it prints"""
-WORDS = (
+SETTING_WORDS = (
     "batch",
     "ccumulation",
     "orld",
@@ -162,7 +169,7 @@ WORDS = (
     "vLLM API",
     "VLLMClient",
 )  # what a line holds that any of them fits: a search for words costs a tenth of the patterns
-SERVERS: tuple[tuple[str, re.Pattern[str]], ...] = (
+SERVER_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "vLLM",
         re.compile(r"vLLM API server version|Engine \d{3}: Avg prompt throughput|vllm serve "),
@@ -271,19 +278,19 @@ class SettingsReader:
     _names: dict[str, str] = field(default_factory=dict)
     _server: str = ""
 
-    def take(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """One line without its prefixes."""
         if not self._server and any(word in text for word in SERVER_WORDS):
-            fitting = (name for name, pattern in SERVERS if pattern.search(text))
+            fitting = (name for name, pattern in SERVER_PATTERNS if pattern.search(text))
             self._server = next(fitting, "")
-        if not any(word in text for word in WORDS):
+        if not any(word in text for word in SETTING_WORDS):
             return
-        for name, pattern in COMPILED:
+        for name, pattern in COMPILED_PATTERNS:
             match = pattern.search(text)
             if match is not None:
                 self._keep(name, match)
 
-    def done(self) -> PrintedSettings:
+    def finish(self) -> PrintedSettings:
         """What was printed."""
         count = self._counts.get
         return PrintedSettings(
@@ -317,10 +324,10 @@ class SettingsReader:
         if not groups:
             self._flags.add(name)
         for group, value in groups.items():
-            if group in FIGURES:
+            if group in DECIMAL_GROUPS:
                 self._figures[group] = float(value)
                 continue
-            if group in NAMES:
+            if group in NAME_GROUPS:
                 self._names.setdefault(group, value)
                 continue
             digits = (value or "").replace(",", "")

@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from truetune.logs.console.lines import ConsoleLine
+from truetune.logs.console.line_prefixes import ConsoleLine
 
-HEADER = re.compile(
+TRACEBACK_HEADER = re.compile(
     r"^(?P<indent>\s*)(?:[+|]\s)?(?:Original )?Traceback \(most recent call last\):?$"
 )
-NOTEBOOK = re.compile(r"^(?P<type>[A-Za-z_]\w{2,60}) {3,}Traceback \(most recent call last\)$")
-BOX = re.compile(r"^\s*╭─+ Traceback \(most recent call last\) ─+╮$")
+NOTEBOOK_HEADER = re.compile(
+    r"^(?P<type>[A-Za-z_]\w{2,60}) {3,}Traceback \(most recent call last\)$"
+)
+BOX_HEADER = re.compile(r"^\s*╭─+ Traceback \(most recent call last\) ─+╮$")
 BOX_END = re.compile(r"^\s*╰─+╯$")
-FRAME = re.compile(
+FRAME_LINE = re.compile(
     r'^\s*File "(?P<file>[^"]{1,400})", line (?P<line>\d{1,7})(?:, in (?P<function>.{1,120}))?'
 )
 BOX_FRAME = re.compile(
@@ -28,34 +30,34 @@ BOX_FRAME = re.compile(
 CELL_FRAME = re.compile(
     r"^\s*(?P<file>\S{1,400}) in (?P<function>[\w<>. :]{1,120})\(.*\)$|^-+> ?(?P<line>\d{1,6}) "
 )
-RAISED = re.compile(r"^(?P<type>[A-Za-z_][\w.]{1,150})(?:: ?(?P<message>.*))?$")
-LINKS = {
+EXCEPTION_LINE = re.compile(r"^(?P<type>[A-Za-z_][\w.]{1,150})(?:: ?(?P<message>.*))?$")
+CHAIN_LINKS = {
     "The above exception was the direct cause of the following exception:": "raised from it",
     "During handling of the above exception, another exception occurred:": (
         "raised while it was handled"
     ),
 }
 """What Python prints between two exceptions of a chain"""
-IGNORED = (
+IGNORED_HEADERS = (
     "Exception ignored in",
     "--- Logging error ---",
     "Exception ignored on",
     "Error in atexit._run_exitfuncs",
 )
 """In front of tracebacks that end nothing"""
-NO_MESSAGE = re.compile(
+END_OF_MESSAGE = re.compile(
     r"^(?:wandb: |Traceback |Epoch |\{'|\s*\d{1,3}%\||srun: |slurmstepd: "
     r"|terminate called|frame #|\"{3}$|Exception ignored in)"
 )
 """Lines that are no part of an exception's message any more"""
 MAX_FRAMES = 400
-MAX_CODE = 300
+MAX_CODE_CHARACTERS = 300
 """Characters of a frame's source line that are kept"""
-MARKERS = re.compile(r"^[\s^~]*$")
+ERROR_MARKERS = re.compile(r"^[\s^~]*$")
 """What Python 3.11 draws under the part of a line that failed"""
-MAX_MESSAGE = 8_000
+MAX_MESSAGE_CHARACTERS = 8_000
 """Characters of a message that are kept: a state_dict of 1,000 keys is no shorter proof than one of 100"""
-INSTALLED = re.compile(
+INSTALLED_FILE = re.compile(
     r"(?:site|dist)-packages[\\/]|[\\/]lib[\\/]python\d|[\\/]python\d\.\d+[\\/]|^<frozen"
     r" |[\\/]bin[\\/]\w+$"
 )
@@ -78,11 +80,11 @@ class Frame:
     @property
     def is_installed(self) -> bool:
         """Does it belong to a package, or to Python itself?"""
-        return INSTALLED.search(self.file) is not None
+        return INSTALLED_FILE.search(self.file) is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class PrintedException:
     """One exception that was printed."""
 
     type: str
@@ -109,22 +111,22 @@ class Raised:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class ExceptionChain:
     """Exceptions of which each was raised from the one before, or while it was handled."""
 
-    raised: tuple[Raised, ...]
+    raised: tuple[PrintedException, ...]
 
     @property
-    def root(self) -> Raised:
+    def root(self) -> PrintedException:
         return self.raised[0]
 
     @property
-    def last(self) -> Raised:
+    def last(self) -> PrintedException:
         return self.raised[-1]
 
 
 @dataclass(slots=True)
-class _Open:
+class _OpenTraceback:
     """A traceback whose exception has not come yet, or whose message may have more lines."""
 
     indent: int
@@ -139,11 +141,15 @@ class _Open:
     line: int = 0
 
 
-def _add_code(open_: _Open, text: str) -> None:
+def _add_code(open_: _OpenTraceback, text: str) -> None:
     """Keeps the first line below a frame as its source."""
     last = open_.frames[-1]
-    if not last.code and len(text) - len(text.lstrip()) > open_.indent and not MARKERS.match(text):
-        open_.frames[-1] = replace(last, code=text.strip()[:MAX_CODE])
+    if (
+        not last.code
+        and len(text) - len(text.lstrip()) > open_.indent
+        and not ERROR_MARKERS.match(text)
+    ):
+        open_.frames[-1] = replace(last, code=text.strip()[:MAX_CODE_CHARACTERS])
 
 
 def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...]:
@@ -152,7 +158,7 @@ def frames_before(lines: Sequence[ConsoleLine], number: int) -> tuple[Frame, ...
     indented: list[str] = []
     while above and above[-1][:1].isspace():
         indented.append(above.pop())
-    found = (FRAME.match(text) for text in reversed(indented))
+    found = (FRAME_LINE.match(text) for text in reversed(indented))
     return tuple(
         Frame(match["file"], int(match["line"]), match["function"] or "")
         for match in found
@@ -164,8 +170,8 @@ class TracebackReader:
     """Takes the lines of one process, and gives the exceptions that they hold."""
 
     def __init__(self) -> None:
-        self._open: _Open | None = None
-        self._chain: list[Raised] = []
+        self._open: _OpenTraceback | None = None
+        self._chain: list[PrintedException] = []
         self._is_linked = False
         self._ignore_next = False
 
@@ -174,7 +180,7 @@ class TracebackReader:
         """Is a traceback open?"""
         return self._open is not None
 
-    def take(self, line: ConsoleLine) -> Iterator[Chain]:
+    def add_line(self, line: ConsoleLine) -> Iterator[ExceptionChain]:
         """The chains that this line ends."""
         if (began := self._begins(line)) is not None:
             if self._open is not None:
@@ -185,31 +191,31 @@ class TracebackReader:
             self._open = began
             return
         text = line.text.strip()
-        if text in LINKS:
+        if text in CHAIN_LINKS:
             self._close()
             self._is_linked = bool(self._chain)
             return
         if self._open is not None:
             self._add(line)
         if self._open is None and text:
-            self._ignore_next = text.startswith(IGNORED)
+            self._ignore_next = text.startswith(IGNORED_HEADERS)
             if self._chain and not self._is_linked:
                 yield self._end_chain()
 
-    def end(self) -> Iterator[Chain]:
+    def end(self) -> Iterator[ExceptionChain]:
         """What is open when the output ends."""
         self._close()
         if self._chain:
             yield self._end_chain()
 
-    def _begins(self, line: ConsoleLine) -> _Open | None:
+    def _begins(self, line: ConsoleLine) -> _OpenTraceback | None:
         ignored, text = self._ignore_next, line.text
-        if (match := HEADER.match(text)) is not None:
-            return _Open(len(match["indent"]), "python", line.process, ignored)
-        if (match := NOTEBOOK.match(text.strip())) is not None:
-            return _Open(0, "notebook", line.process, ignored, named=match["type"])
-        if BOX.match(text) is not None:
-            return _Open(0, "box", line.process, ignored)
+        if (match := TRACEBACK_HEADER.match(text)) is not None:
+            return _OpenTraceback(len(match["indent"]), "python", line.process, ignored)
+        if (match := NOTEBOOK_HEADER.match(text.strip())) is not None:
+            return _OpenTraceback(0, "notebook", line.process, ignored, named=match["type"])
+        if BOX_HEADER.match(text) is not None:
+            return _OpenTraceback(0, "box", line.process, ignored)
         return None
 
     def _add(self, line: ConsoleLine) -> None:
@@ -221,11 +227,11 @@ class TracebackReader:
         elif not self._add_frame(open_, line):
             self._add_exception(open_, line)
 
-    def _add_frame(self, open_: _Open, line: ConsoleLine) -> bool:
+    def _add_frame(self, open_: _OpenTraceback, line: ConsoleLine) -> bool:
         """Is the line a part of the frames?"""
         text = line.text
-        pattern = {"python": FRAME, "box": BOX_FRAME, "notebook": CELL_FRAME}[open_.form]
-        if (match := pattern.match(text) or FRAME.match(text)) is not None:
+        pattern = {"python": FRAME_LINE, "box": BOX_FRAME, "notebook": CELL_FRAME}[open_.form]
+        if (match := pattern.match(text) or FRAME_LINE.match(text)) is not None:
             found = match.groupdict()
             if found["file"] and len(open_.frames) < MAX_FRAMES:
                 open_.frames.append(
@@ -247,26 +253,26 @@ class TracebackReader:
             return not text.startswith(f"{open_.named}:") and text.strip() != open_.named
         return not text.strip() or len(text) - len(text.lstrip()) > open_.indent
 
-    def _add_exception(self, open_: _Open, line: ConsoleLine) -> None:
+    def _add_exception(self, open_: _OpenTraceback, line: ConsoleLine) -> None:
         """The line behind the frames: the exception, or something else that was printed in between."""
-        match = RAISED.match(line.text.strip().removeprefix("| "))
+        match = EXCEPTION_LINE.match(line.text.strip().removeprefix("| "))
         if match is None:
             self._open = open_ if open_.frames else None
             return
         open_.type, open_.line = match["type"], line.number
         open_.message.append(match["message"] or "")
 
-    def _add_to_message(self, open_: _Open, line: ConsoleLine) -> None:
+    def _add_to_message(self, open_: _OpenTraceback, line: ConsoleLine) -> None:
         text = line.text
         if (
             not text.strip()
             or line.level
-            or NO_MESSAGE.match(text)
+            or END_OF_MESSAGE.match(text)
             or line.number - open_.line > 80
         ):
             self._close()
             return
-        if open_.size < MAX_MESSAGE:
+        if open_.size < MAX_MESSAGE_CHARACTERS:
             open_.message.append(text)
             open_.size += len(text)
 
@@ -275,13 +281,15 @@ class TracebackReader:
         self._ignore_next = False
         if open_ is None or not open_.type:
             return
-        message = "\n".join(open_.message).strip()[:MAX_MESSAGE]
+        message = "\n".join(open_.message).strip()[:MAX_MESSAGE_CHARACTERS]
         frames = tuple(open_.frames)
         self._chain.append(
-            Raised(open_.type, message, frames, open_.line, open_.process, open_.is_ignored)
+            PrintedException(
+                open_.type, message, frames, open_.line, open_.process, open_.is_ignored
+            )
         )
 
-    def _end_chain(self) -> Chain:
-        chain, self._chain = Chain(tuple(self._chain)), []
+    def _end_chain(self) -> ExceptionChain:
+        chain, self._chain = ExceptionChain(tuple(self._chain)), []
         self._is_linked = False
         return chain

@@ -3,8 +3,8 @@
 A message is data: how it reads, what causes it, what to do next, and where that is known from. `MESSAGES` holds all.
 """
 
-from truetune.logs.console.messages.message import Message, Shown
-from truetune.logs.console.messages.table import (
+from truetune.logs.console.messages.known_message import Message, Shown
+from truetune.logs.console.messages.message_table import (
     MESSAGES,
     find_message,
     message_of_exception,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "longer-than-the-model",
         "a text is longer than the model has positions",
         r"Token indices sequence length is longer than the specified maximum sequence length",
@@ -17,7 +17,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "chat-template-missing",
         "the tokenizer has no chat template",
         r"chat_template is not set|no template argument was passed|does not have a chat template"
@@ -28,7 +28,7 @@ MESSAGES = (
         "other.chat_template, and check it with `truetune check DATA -t TOKENIZER --template FILE`",
         "transformers/tokenization_utils_base.py",
     ),
-    message(
+    define_message(
         "chat-template-refuses",
         "the chat template raises an error on a row",
         r"jinja2\.exceptions\.\w+|TemplateError|UndefinedError|Conversation roles must alternate"
@@ -42,7 +42,7 @@ MESSAGES = (
         "transformers/utils/chat_template_utils.py",
         "huggingface/alignment-handbook#93",
     ),
-    message(
+    define_message(
         "no-pad-token",
         "the tokenizer has no pad token",
         r"does not have a (?:padding|pad) token|Asking to pad but the tokenizer|pad_token_id (?:is"
@@ -53,7 +53,7 @@ MESSAGES = (
         "transformers/tokenization_utils_base.py",
         "huggingface/transformers#22312",
     ),
-    message(
+    define_message(
         "column-missing",
         "a column that the trainer reads is not in the rows, or was removed",
         r"No columns in the dataset match the model's forward|KeyError:"
@@ -72,7 +72,7 @@ MESSAGES = (
         "datasets/table.py",
         "trl/data_utils.py",
     ),
-    message(
+    define_message(
         "no-loss-returned",
         "the model got no labels, so it gives no loss",
         r"did not return a loss from the inputs|'NoneType' object has no attribute 'backward'|loss"
@@ -83,7 +83,7 @@ MESSAGES = (
         " (`truetune encode DATA -t TOKENIZER -o encoded`); `truetune lint SCRIPT`",
         "transformers/trainer.py",
     ),
-    message(
+    define_message(
         "empty-data",
         "there is no row to train on",
         r"num_samples should be a positive integer value, but got num_samples=0|iteration over"
@@ -100,7 +100,7 @@ MESSAGES = (
         "transformers/trainer.py",
         "datasets/exceptions.py",
     ),
-    message(
+    define_message(
         "rows-of-mixed-types",
         "the files of a data set do not agree on columns or types",
         r"ArrowInvalid|ArrowTypeError|DatasetGenerationError|DatasetGenerationCastError|JSON parse"
@@ -116,7 +116,7 @@ MESSAGES = (
         "datasets/packaged_modules/json/json.py",
         "datasets/exceptions.py",
     ),
-    message(
+    define_message(
         "text-that-is-no-text",
         "a row holds a number, a list or nothing where text is needed",
         r"InputSequence must be|TextEncodeInput must be Union|text input must (?:be )?of type `str`"
@@ -132,7 +132,7 @@ MESSAGES = (
         "Lightning-AI/litgpt#1759",
         "huggingface/transformers#21366",
     ),
-    message(
+    define_message(
         "not-utf-8",
         "a file is in another encoding than UTF-8",
         r"UnicodeDecodeError|codec can't (?:decode|encode)|invalid start byte",
@@ -141,7 +141,7 @@ MESSAGES = (
         " OUT`",
         "docs.python.org/3/library/exceptions.html#UnicodeDecodeError",
     ),
-    message(
+    define_message(
         "tokenizer-forked",
         "the tokenizer's threads were stopped by a fork",
         r"(?:huggingface/tokenizers: )?[Tt]he current process just got forked, after parallelism"
@@ -155,7 +155,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "right-padding-at-generation",
         "a batch of prompts is padded on the right, so the model continues padding",
         r"A decoder-only architecture is being used, but right-padding was detected",
@@ -165,7 +165,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "attention-mask-not-set",
         "generate() was given no attention mask, and could not infer one",
         r"The attention mask (?:and the pad token id were|is) not set",
@@ -176,7 +176,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "pad-token-of-generation",
         "generate() pads with the stop token, because no pad token is set",
         r"Setting `pad_token_id` to `eos_token_id`",
@@ -188,7 +188,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "stop-token-not-supervised",
         "the end of the turn is not learned, so that answers may never stop",
         r"(?:The chat template )?does not include the assistant turn's end-of-turn token in the"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "driver-too-old",
         "the NVIDIA driver is older than the CUDA that torch was built with",
         r"driver on your system is too old|CUDA driver version is insufficient"
@@ -19,7 +19,7 @@ MESSAGES = (
         "torch/cuda/__init__.py",
         "pytorch/pytorch#4546",
     ),
-    message(
+    define_message(
         "no-gpu-found",
         "torch sees no GPU",
         r"Found no NVIDIA driver|No CUDA GPUs are available|Torch not compiled with CUDA enabled"
@@ -33,7 +33,7 @@ MESSAGES = (
         " (--gres=gpu:1)",
         "torch/cuda/__init__.py",
     ),
-    message(
+    define_message(
         "gpu-not-supported",
         "torch, or a package, was not built for this GPU",
         r"no kernel image is available for execution|is not compatible with the current PyTorch"
@@ -46,7 +46,7 @@ MESSAGES = (
         "torch/cuda/__init__.py",
         "pytorch/pytorch#31285",
     ),
-    message(
+    define_message(
         "gpu-lost",
         "the GPU stopped answering",
         r"uncorrectable ECC error|GPU is lost|fallen off the bus|CUDA error: (?:the launch timed"
@@ -57,7 +57,7 @@ MESSAGES = (
         " `initialization error`: start workers with the spawn method",
         "docs.nvidia.com/deploy/xid-errors",
     ),
-    message(
+    define_message(
         "cuda-in-a-forked-process",
         "CUDA was used before a process was forked",
         r"Cannot re-initialize CUDA in forked subprocess|CUDA has been initialized before importing"
@@ -68,7 +68,7 @@ MESSAGES = (
         "torch/cuda/__init__.py",
         "accelerate/launchers.py",
     ),
-    message(
+    define_message(
         "main-guard-missing",
         "workers import the script again, and it starts again in each",
         r"An attempt has been made to start a new process before the current process has finished"
@@ -79,7 +79,7 @@ MESSAGES = (
         'put the training under `if __name__ == "__main__":`, or dataloader_num_workers=0',
         "docs.python.org/3/library/multiprocessing.html",
     ),
-    message(
+    define_message(
         "launcher-variables-missing",
         "the script was started as one process and expects several",
         r"environment variable (?:RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT) expected"
@@ -91,7 +91,7 @@ MESSAGES = (
         "start with `torchrun --nproc-per-node N train.py` or `accelerate launch train.py`",
         "torch/distributed/rendezvous.py",
     ),
-    message(
+    define_message(
         "tasks-differ-from-devices",
         "Slurm starts another number of processes on a node than Lightning is told to use GPUs",
         r"You set `(?:devices|--ntasks|num_nodes)=\d+`.{0,200}SLURM",
@@ -101,7 +101,7 @@ MESSAGES = (
         " the other GPUs idle",
         "lightning/fabric/plugins/environments/slurm.py",
     ),
-    message(
+    define_message(
         "deepspeed-ignores-visible-devices",
         "DeepSpeed ignores CUDA_VISIBLE_DEVICES, and takes the first GPUs of the machine",
         r"Detected (?:CUDA_)?VISIBLE_DEVICES=\S{1,80} but ignoring it",
@@ -113,7 +113,7 @@ MESSAGES = (
         "deepspeedai/DeepSpeed#3069",
         shown="notice",
     ),
-    message(
+    define_message(
         "file-not-found",
         "a file or folder that the run names is not there",
         r"FileNotFoundError|No such file or directory|NotADirectoryError|IsADirectoryError",
@@ -123,7 +123,7 @@ MESSAGES = (
         " called so",
         "docs.python.org/3/library/exceptions.html",
     ),
-    message(
+    define_message(
         "command-not-found",
         "the shell does not find the program or the script that was to be started",
         r"\S{1,80}: (?:line \d+: |\d+: )?\S{1,80}: (?:command )?not found$|python\S*: can't open"
@@ -137,7 +137,7 @@ MESSAGES = (
         "gnu.org/software/bash/manual: Exit Status (127)",
         shown="end",
     ),
-    message(
+    define_message(
         "permission-denied",
         "the run may not read or write a file",
         r"PermissionError|\[Errno 13\]|Read-only file system|\[Errno 30\]",

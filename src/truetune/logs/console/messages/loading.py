@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "weights-newly-initialized",
         "weights were not in the checkpoint and begin at random",
         r"Some weights of .{1,160} were not initialized from the model checkpoint"
@@ -21,7 +21,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "weights-not-used",
         "weights of the checkpoint were not used by the model",
         r"Some weights of the model checkpoint at .{1,200} were not used|[\w.{}, \[\]]{1,160}\|"
@@ -32,7 +32,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "adapter-weights-not-loaded",
         "the adapter's weights were not loaded where keys are missing: there the base answers alone",
         r"Found (?:missing|unexpected) adapter keys while loading the checkpoint",
@@ -46,7 +46,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "gated-or-private-repository",
         "the hub refuses the model or data set: no access, or no token",
         r"gated repo|GatedRepoError|RepositoryNotFoundError|401 Client Error|403 Client Error"
@@ -59,7 +59,7 @@ MESSAGES = (
         "transformers/utils/hub.py",
         "huggingface_hub/errors.py",
     ),
-    message(
+    define_message(
         "hub-not-reachable",
         "the hub can't be reached from this machine",
         r"We couldn't connect to|LocalEntryNotFoundError|OfflineModeIsEnabled|Max retries exceeded"
@@ -73,7 +73,7 @@ MESSAGES = (
         "transformers/utils/hub.py",
         "huggingface_hub/errors.py",
     ),
-    message(
+    define_message(
         "not-a-model",
         "the path is neither a local folder of a model nor a name on the hub",
         r"is not a local folder and is not a valid model identifier|Can't load tokenizer for"
@@ -90,7 +90,7 @@ MESSAGES = (
         "transformers/utils/hub.py",
         "transformers/modeling_utils.py",
     ),
-    message(
+    define_message(
         "architecture-not-known",
         "the installed transformers is too old for this model, or too new for this code",
         r"does not recognize this architecture|Tokenizer class \w+ (?:does not exist or )?is not"
@@ -107,7 +107,7 @@ MESSAGES = (
         "transformers/models/auto/configuration_auto.py",
         "huggingface/transformers#31789",
     ),
-    message(
+    define_message(
         "remote-code-refused",
         "the model brings code of its own, which was not allowed to run",
         r"trust_remote_code=True|execute (?:the )?custom code|contains custom code which must be"
@@ -118,7 +118,7 @@ MESSAGES = (
         " `pip install -U transformers`, which may know the model",
         "transformers/dynamic_module_utils.py",
     ),
-    message(
+    define_message(
         "safetensors-header",
         "a weights file is not what it says: cut off, empty, or a pointer of git-lfs",
         r"Error while deserializing"
@@ -135,7 +135,7 @@ MESSAGES = (
         "huggingface/diffusers#5520",
         "safetensors/safetensors#668",
     ),
-    message(
+    define_message(
         "adapter-targets-not-found",
         "the LoRA targets name no layer of this model",
         r"[Tt]arget modules .{1,400} not found in the base model|No modules were targeted for"
@@ -145,7 +145,7 @@ MESSAGES = (
         "target_modules='all-linear'; `truetune check SETTINGS` compares the names with the model",
         "peft/tuners/tuners_utils.py",
     ),
-    message(
+    define_message(
         "quantized-model-on-another-gpu",
         "every process loads the quantized model onto the same GPU, which is not its own",
         r"loaded in 8-bit or 4-bit precision on a different device than the one",
@@ -155,7 +155,7 @@ MESSAGES = (
         "accelerate/accelerator.py",
         "huggingface/accelerate#2713",
     ),
-    message(
+    define_message(
         "quantized-model-not-trainable",
         "a quantized model can't be trained as it is",
         r"cannot perform fine-tuning on purely quantized models"
@@ -170,7 +170,7 @@ MESSAGES = (
         "transformers/trainer_utils.py",
         "accelerate/accelerator.py",
     ),
-    message(
+    define_message(
         "adapter-on-an-adapter",
         "an adapter is put on a model that has one already",
         r"You are trying to modify a model with PEFT for a second time|already (?:has|found) a"
@@ -185,7 +185,7 @@ MESSAGES = (
         "peft/mapping_func.py",
         "trl/trainer/sft_trainer.py",
     ),
-    message(
+    define_message(
         "tokenizer-file-missing",
         "a file that the loader needs is missing beside the model",
         r"stat: path should be string, bytes, os\.PathLike or integer, not NoneType|not a string$"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "cuda-out-of-memory",
         "the GPU's memory is too small for this step",
         r"(?:CUDA|HIP|MPS backend|XPU) out of memory(?:\.|"
@@ -21,7 +21,7 @@ MESSAGES = (
         "pytorch/pytorch#16417",
         "c10/cuda/CUDACachingAllocator.cpp",
     ),
-    message(
+    define_message(
         "vllm-memory-not-free",
         "vLLM is to take a share of the GPU's memory that is not free",
         r"Free memory on device .{0,80}is less than desired GPU memory utilization"
@@ -35,7 +35,7 @@ MESSAGES = (
         "vllm/v1/worker/gpu_worker.py",
         "vllm/v1/core/kv_cache_utils.py",
     ),
-    message(
+    define_message(
         "host-memory-killed",
         "the operating system killed the process: the machine's memory (not the GPU's) was used up",
         r"(?:slurmstepd: |srun: )?(?:error: )?(?:Detected \d+ oom[-_ ]kill event|.{0,80}Out Of"
@@ -55,7 +55,7 @@ MESSAGES = (
         "osc.edu/documentation/knowledge_base",
         shown="end",
     ),
-    message(
+    define_message(
         "killed",
         "the process was killed from outside (SIGKILL, exit code 137): most often the machine's"
         " memory was used up",
@@ -77,7 +77,7 @@ MESSAGES = (
         "yangjianxin1/Firefly#171",
         shown="end",
     ),
-    message(
+    define_message(
         "logits-fill-host-memory",
         "the machine's memory (not the GPU's) was used up by logits: rows x length x vocabulary",
         # A vocabulary has 30,000 to 262,000 tokens; hidden states and images are narrower.
@@ -90,7 +90,7 @@ MESSAGES = (
         "transformers/trainer_pt_utils.py",
         "numpy/_core/_exceptions.py",
     ),
-    message(
+    define_message(
         "system-memory-error",
         "the machine's memory (not the GPU's) was used up",
         r"^MemoryError\b|numpy\._?core\._exceptions\.\w*MemoryError|DefaultCPUAllocator: (?:can't"
@@ -102,7 +102,7 @@ MESSAGES = (
         "c10/core/impl/alloc_cpu.cpp",
         "pytorch/pytorch#20618",
     ),
-    message(
+    define_message(
         "shared-memory-too-small",
         "a worker of the DataLoader died for want of shared memory (/dev/shm)",
         r"unable to (?:open|allocate|write to|mmap).{0,80}shared memory|insufficient shared memory"
@@ -117,7 +117,7 @@ MESSAGES = (
         "pytorch/pytorch#5040",
         "pytorch/pytorch#973",
     ),
-    message(
+    define_message(
         "dataloader-worker-killed",
         "a worker of the DataLoader was killed or ended by itself",
         r"DataLoader worker \(pid(?:\(s\))? [\d, ]+\) (?:is killed by signal|exited unexpectedly)",
@@ -130,7 +130,7 @@ MESSAGES = (
         "torch/utils/data/dataloader.py",
         "pytorch/pytorch#8976",
     ),
-    message(
+    define_message(
         "disk-full",
         "the disk, or the user's quota on it, is full",
         r"No space left on device|Disk quota exceeded|OSError: \[Errno 28\]|\[Errno 122\]"
@@ -145,7 +145,7 @@ MESSAGES = (
         "h2oai/h2o-llmstudio#214",
         refined_by=("nccl-shared-memory",),
     ),
-    message(
+    define_message(
         "too-many-open-files",
         "the process may open no more files",
         r"Too many open files",
@@ -155,7 +155,7 @@ MESSAGES = (
         " torch.multiprocessing.set_sharing_strategy('file_system')",
         "pytorch/pytorch#11201",
     ),
-    message(
+    define_message(
         "paged-optimizer-memory",
         "paged or pinned memory could not be had from the driver",
         r"CUDA error: (?:mapping of buffer object failed|an illegal memory access).{0,40}(?:paged"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 NCCL = r"(?:\S{1,80}\.(?:cc|cu|h):\d{1,5} )?(?:NCCL )?WARN "
 """How a warning of NCCL begins behind `host:pid:thread [device]`"""
 MESSAGES = (
-    message(
+    define_message(
         "gpu-peer-access-blocked",
         "the IOMMU stops copies from one GPU to another: the first exchange between the processes never ends",
         r".{0,120}(?:AMD-Vi: Event logged \[IO_PAGE_FAULT|amd_iommu_report_page_fault|iommu ivhd\d+: AMD-Vi)"
@@ -22,7 +22,7 @@ MESSAGES = (
         "pytorch/pytorch#1637",
         shown="notice",
     ),
-    message(
+    define_message(
         "nccl-no-interface",
         "NCCL finds no network interface that it may use: the processes can't meet",
         NCCL + r".{0,80}(?:[Nn]o socket interface found|No interface found in the same subnet"
@@ -35,7 +35,7 @@ MESSAGES = (
         "NVIDIA/nccl#929",
         shown="notice",
     ),
-    message(
+    define_message(
         "nccl-connection-failed",
         "NCCL can't connect to a process of another machine: the run waits before its first step",
         NCCL + r".{0,80}(?:Connect to .{1,60} failed|[Cc]all to connect .{0,40}(?:failed|timeout)"
@@ -53,7 +53,7 @@ MESSAGES = (
         "NVIDIA/nccl-tests#15",
         shown="notice",
     ),
-    message(
+    define_message(
         "nccl-local-interface",
         "NCCL talks over an interface that other machines can't reach (docker0, virbr0, lo)",
         r"(?:NCCL )?INFO (?:Bootstrap ?: Using|NET/Socket ?: Using|NET ?: Using interface) ?(?:\[\d\])?"
@@ -67,7 +67,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "nccl-infiniband-failed",
         "NCCL's InfiniBand or RoCE connection failed",
         NCCL + r".{0,60}(?:NET/IB ?:.{0,120}(?:error|failed|status=)|ibv_\w+ failed|Call to ibv_)",
@@ -79,7 +79,7 @@ MESSAGES = (
         "docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         shown="notice",
     ),
-    message(
+    define_message(
         "nccl-shared-memory",
         "NCCL has too little shared memory (/dev/shm)",
         NCCL + r".{0,80}(?:/dev/shm|shared memory|posix_fallocate)",
@@ -88,7 +88,7 @@ MESSAGES = (
         "docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
         shown="notice",
     ),
-    message(
+    define_message(
         "nccl-same-gpu-twice",
         "two processes of the run use the same GPU",
         NCCL + r".{0,40}Duplicate GPU detected",
@@ -99,7 +99,7 @@ MESSAGES = (
         "pytorch/pytorch#62316",
         shown="notice",
     ),
-    message(
+    define_message(
         "master-not-reached",
         "a process can't reach the first one (MASTER_ADDR:MASTER_PORT)",
         r"(?:\[c10d\] )?The (?:client socket has (?:failed to connect|timed out)|IPv[46] network"
@@ -114,7 +114,7 @@ MESSAGES = (
         "pytorch/pytorch#73320",
         shown="notice",
     ),
-    message(
+    define_message(
         "nodes-did-not-meet",
         "the nodes of the run did not meet within the time for it",
         r"RendezvousTimeoutError",
@@ -128,7 +128,7 @@ MESSAGES = (
         "ymcui/Chinese-LLaMA-Alpaca-2#274",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "ranks-did-not-join",
         "not all processes of the run came to the meeting: some never started, or can't reach it",
         r"waiting for clients\. \d+/\d+ clients joined|DistNetworkError: The client socket has"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "sampling-from-nan",
         "the model gives logits that are not finite, so nothing can be sampled",
         r"probability tensor contains either `inf`, `nan` or element < 0",
@@ -16,7 +16,7 @@ MESSAGES = (
         "aten/src/ATen/native/Distributions.cpp",
         "meta-llama/llama#380",
     ),
-    message(
+    define_message(
         "loss-scale-at-minimum",
         "the loss scale fell to its minimum: gradients overflow in float16 at every step",
         r"Current loss scale already at minimum|loss scale.{0,40}(?:at minimum|below)"
@@ -27,7 +27,7 @@ MESSAGES = (
         " the loss is not finite",
         "deepspeed/runtime/fp16/loss_scaler.py",
     ),
-    message(
+    define_message(
         "loss-is-nan",
         "the loss is not a number",
         r"(?:[Ll]oss|[Gg]radients?|[Gg]rad norm) (?:is|are|was|became|contains?) (?:nan|NaN|inf|not"
@@ -42,7 +42,7 @@ MESSAGES = (
         "torch/csrc/autograd/engine.cpp",
         "huggingface/transformers#14189",
     ),
-    message(
+    define_message(
         "all-labels-masked",
         "no token is supervised: all labels are -100",
         r"[Aa]ll labels in your dataset are -100|(?:[Ll]oss|[Aa]ssistant|label)[ _]masks? (?:is"
@@ -58,7 +58,7 @@ MESSAGES = (
         "unslothai/unsloth#2117",
         "unslothai/unsloth#3323",
     ),
-    message(
+    define_message(
         "all-labels-masked-warned",
         "rows without a supervised token",
         r"(?:Unsloth: )?(?:Most|All) labels in your dataset are -100|Could not find (?:response key"
@@ -72,7 +72,7 @@ MESSAGES = (
         "huggingface/trl#588",
         shown="notice",
     ),
-    message(
+    define_message(
         "no-gradient",
         "the loss does not depend on any trainable weight",
         r"does not require grad and does not have a grad_fn",
@@ -85,7 +85,7 @@ MESSAGES = (
         "torch/csrc/autograd/autograd.cpp",
         "huggingface/peft#137",
     ),
-    message(
+    define_message(
         "checkpointing-without-gradient",
         "checkpointed layers get inputs without gradients, so that nothing below them is trained",
         r"None of the inputs have requires_grad=True\. Gradients will be None",
@@ -99,7 +99,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "unscale-fp16",
         "mixed precision in float16 is given weights that are float16 themselves",
         r"Attempting to unscale FP16 gradients|No inf checks were recorded",
@@ -111,7 +111,7 @@ MESSAGES = (
         "torch/amp/grad_scaler.py",
         "huggingface/transformers#23165",
     ),
-    message(
+    define_message(
         "backward-twice",
         "the graph of a loss was used a second time",
         r"Trying to backward through the graph a second time|modified by an inplace operation",
@@ -121,7 +121,7 @@ MESSAGES = (
         " loops of one's own",
         "torch/csrc/autograd/saved_variable.cpp",
     ),
-    message(
+    define_message(
         "recomputed-values-differ",
         "gradient checkpointing recomputed other tensors than it saved",
         r"Recomputed values for the following tensors|A different number of tensors was saved",
@@ -131,7 +131,7 @@ MESSAGES = (
         " run --laws all -- CMD`",
         "torch/utils/checkpoint.py",
     ),
-    message(
+    define_message(
         "unused-parameters",
         "some trainable weights take no part in the loss",
         r"Expected to have finished reduction in the prior iteration|find_unused_parameters=True",
@@ -141,7 +141,7 @@ MESSAGES = (
         " names weights that get no gradient",
         "torch/csrc/distributed/c10d/reducer.cpp",
     ),
-    message(
+    define_message(
         "marked-ready-twice",
         "a weight was used twice in one step under DDP",
         r"Expected to mark a variable ready only once",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "bitsandbytes-without-gpu",
         "bitsandbytes has no GPU code here",
         r"bitsandbytes was compiled without GPU support|'NoneType' object has no attribute"
@@ -22,7 +22,7 @@ MESSAGES = (
         "bitsandbytes-foundation/bitsandbytes#26",
         "transformers/integrations/bitsandbytes.py",
     ),
-    message(
+    define_message(
         "bitsandbytes-warned",
         "bitsandbytes has no GPU code here: 4-bit, 8-bit and its optimizers will fail",
         r"The installed version of bitsandbytes was compiled without GPU support",
@@ -32,7 +32,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "flash-attention-not-usable",
         "flash-attn is not installed, or does not fit this torch",
         r"FlashAttention\d? has been toggled on|No module named 'flash_attn"
@@ -48,7 +48,7 @@ MESSAGES = (
         "transformers/modeling_utils.py",
         "Dao-AILab/flash-attention#966",
     ),
-    message(
+    define_message(
         "compile-failed",
         "torch.compile or Triton could not build a kernel",
         r"torch\._dynamo\.exc\.\w+|BackendCompilerFailed|InductorError|triton\.\w[\w.]*Error|TritonMissing"
@@ -64,7 +64,7 @@ MESSAGES = (
         "triton-lang/triton#8182",
         "pytorch/pytorch#103417",
     ),
-    message(
+    define_message(
         "undefined-symbol",
         "a package was compiled for another torch",
         r"undefined symbol:|DLL load failed|version `GLIBC\w*_[\d.]+' not found|cannot open shared"
@@ -77,7 +77,7 @@ MESSAGES = (
         "pytorch/pytorch#111469",
         "Dao-AILab/flash-attention#975",
     ),
-    message(
+    define_message(
         "numpy-abi",
         "a package was compiled for another NumPy",
         r"numpy\.dtype size changed|A module that was compiled using NumPy 1\.x cannot be run in"
@@ -88,7 +88,7 @@ MESSAGES = (
         " doctor`",
         "numpy/numpy#26191",
     ),
-    message(
+    define_message(
         "package-version",
         "two packages do not fit one another",
         r"is required for a normal functioning of this module|requires"
@@ -102,7 +102,7 @@ MESSAGES = (
         "`truetune doctor` lists versions that misbehave together; `pip check`",
         "transformers/utils/versions.py",
     ),
-    message(
+    define_message(
         "package-missing",
         "a package is not installed in the environment of the run",
         r"ModuleNotFoundError: No module named|ImportError: .{0,160}(?:requires? the .{1,60}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "llama-cpp-without-gpu",
         "llama.cpp was built without support for the GPU, or sees none: the whole model runs on the CPU",
         r"(?:warning: )?(?:no usable GPU found, --(?:n-)?gpu-layers"
@@ -22,7 +22,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "layers-left-on-the-cpu",
         "a part of the model's layers is computed on the CPU: every token waits for it",
         r"(?:llm_)?load_tensors: offloaded (?!(\d+)/\1 )\d+/\d+ layers to GPU"
@@ -35,7 +35,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "ollama-without-gpu",
         "Ollama finds no GPU that it can use: models run on the CPU",
         r'(?:time=\S+ )?(?:level=\w+ )?(?:source=\S+ )?msg="(?:no compatible GPUs were discovered'
@@ -48,7 +48,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "pipeline-called-row-by-row",
         "a pipeline is called for one row at a time: the GPU generates with a batch of one",
         r"You seem to be using the pipelines sequentially on GPU",
@@ -60,7 +60,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "pipeline-on-the-cpu",
         "the pipeline runs on the CPU",
         r"Device set to use cpu|Hardware accelerator e\.g\. GPU is available in the environment, but no `device`",
@@ -70,7 +70,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "weights-offloaded",
         "a part of the weights does not fit the GPU and was offloaded to the CPU or the disk: each"
         " step is slow",
@@ -88,7 +88,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "inputs-on-another-device",
         "the prompt is on another device than the model: generation is slower, or its results are"
         " wrong",
@@ -100,7 +100,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "generation-flags-ignored",
         "settings of generate() have no effect",
         r"The following generation flags are not valid and may be ignored",
@@ -112,7 +112,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "four-bit-computes-in-float32",
         "4-bit layers compute in float32, which is slow",
         r"Input type into Linear4bit is torch\.(?:float16|bfloat16), but"
@@ -123,7 +123,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "flash-attention-in-float32",
         "flash attention is asked for with weights that it does not support (float32)",
         r"Flash Attention [\d.]+ only supports torch\.float16 and torch\.bfloat16 dtypes, but"
@@ -135,7 +135,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "flash-attention-on-the-cpu",
         "the model is on the CPU, though flash attention is asked for",
         r"You are attempting to use Flash Attention [\d.]+ with a model not initialized on GPU",
@@ -146,7 +146,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "attention-falls-back",
         "another attention than the one asked for is used, which is slower and takes more memory",
         r"`?sdpa`? attention does not support `(?:output_attentions=True|head_mask|softcap)`"
@@ -161,7 +161,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "kernels-not-installed",
         "fast kernels of this model are not installed: a slow implementation in Python is used",
         r"(?:`?\w+`?: )?[Tt]he fast path (?:for \w+ )?is not available because (?:one? of)"
@@ -174,7 +174,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "unused-parameters-searched",
         "DDP looks for unused weights at every step, and there are none",
         r"(?:Warning: )?find_unused_parameters=True was specified in DDP constructor, but did not"
@@ -186,7 +186,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "gradient-strides-differ",
         "DDP copies gradients whose layout in memory differs from its buckets",
         r"(?:Warning: )?Grad strides do not match bucket view strides",
@@ -197,7 +197,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "fsdp-upcasts-weights",
         "FSDP holds the weights that the line names in float32, though they were loaded in 16 bits:"
         " twice their memory",
@@ -211,7 +211,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "recompiles-at-each-shape",
         "torch.compile gave up after too many recompilations: the code runs uncompiled",
         r"(?:\[\d+/\d+(?:_\d+)?\] )?torch\._dynamo hit config\.\w+",
@@ -222,7 +222,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "too-many-dataloader-workers",
         "the DataLoader starts more workers than the machine has processors for",
         r"This DataLoader will create \d+ worker processes in total\. Our suggested max number of"
@@ -234,7 +234,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "weights-not-tied",
         "accelerate plans the devices of a model whose tied weights are not tied yet",
         r"The model weights are not tied\. Please use the `tie_weights` method before",
@@ -247,7 +247,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "tied-weights-differ",
         "the config ties two weights, and the checkpoint holds different values for them: they are"
         " not tied",
@@ -260,7 +260,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "merged-into-quantized-weights",
         "an adapter is merged into 4-bit or 8-bit weights, which rounds it",
         r"Merge lora module to (?:4|8)-bit linear may get different generations due to rounding"
@@ -272,7 +272,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "vllm-without-cuda-graphs",
         "vLLM runs without CUDA graphs, so each token takes longer",
         r"Cudagraph is disabled under eager mode|Enforce eager set, disabling torch\.compile and"
@@ -287,7 +287,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "vllm-quantization-is-slow",
         "the quantization of this server has no fast kernel: it is slower than the plain weights",
         r"\S{1,40} quantization is not fully optimized yet\. The speed can be slower"
@@ -301,7 +301,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "quantization-kernels-not-installed",
         "the CUDA kernels of the quantized weights are not installed: each token is computed by a"
         " slow fallback",
@@ -316,7 +316,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "drafts-are-refused",
         "speculative decoding: next to no drafted token is accepted, so the drafts cost more than"
         " they save",
@@ -330,7 +330,7 @@ MESSAGES = (
         severity="warning",
         least=2,
     ),
-    message(
+    define_message(
         "vllm-preempts-requests",
         "vLLM interrupts requests and computes them again: its key-value cache is too small",
         r"Sequence group \S{1,80} is preempted by PreemptionMode\.",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "stopped-by-hand",
         "the run was interrupted by hand",
         r"^(?:error: )?KeyboardInterrupt\b|SignalException: Process \d+ got signal: 2\b",
@@ -15,7 +15,7 @@ MESSAGES = (
         "docs.python.org/3/library/exceptions.html",
         severity="info",
     ),
-    message(
+    define_message(
         "nccl-timeout",
         "one process waited for the others until NCCL's watchdog ended it",
         r".{0,60}Watchdog caught collective operation timeout"
@@ -34,7 +34,7 @@ MESSAGES = (
         shown="end",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "nccl-timeout-raised",
         "one process waited for the others until NCCL's watchdog ended it",
         r"Watchdog caught collective operation timeout|DistBackendError.{0,400}(?:timed"
@@ -51,7 +51,7 @@ MESSAGES = (
         "torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "ranks-on-one-gpu",
         "two processes of the run use the same GPU",
         r"Duplicate GPU detected",
@@ -63,7 +63,7 @@ MESSAGES = (
         "pytorch/pytorch#62316",
         refined_by=("nccl-same-gpu-twice",),
     ),
-    message(
+    define_message(
         "rank-device-mismatch",
         "the run starts more processes than there are GPUs",
         r"CUDA error: invalid device ordinal|device_id.{0,60}(?:out of"
@@ -74,7 +74,7 @@ MESSAGES = (
         " accelerate's num_processes",
         "c10/cuda/CUDAFunctions.cpp",
     ),
-    message(
+    define_message(
         "nccl-error",
         "NCCL could not connect the GPUs of the run",
         r"ncclUnhandledCudaError|ncclSystemError|ncclInternalError|ncclRemoteError|ncclInvalidUsage"
@@ -93,7 +93,7 @@ MESSAGES = (
             "nccl-same-gpu-twice",
         ),
     ),
-    message(
+    define_message(
         "map-process-died",
         "a process that prepares rows (datasets.map) was killed: most often the machine's memory was used up",
         r"One of the subprocesses has abruptly died",
@@ -104,7 +104,7 @@ MESSAGES = (
         "datasets/utils/py_utils.py",
         "huggingface/datasets#6357",
     ),
-    message(
+    define_message(
         "process-of-the-run-failed",
         "the launcher reports that one of its processes failed",
         r"ChildFailedError|Caught \w+ in (?:DataLoader worker|pin"
@@ -119,7 +119,7 @@ MESSAGES = (
         "apple/ml-recurrent-drafter#5",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "peer-gone",
         "another process of the run has ended, and this one noticed",
         r"[Cc]onnection (?:reset|closed|refused) by peer|Broken pipe|\[Errno 104\]"
@@ -133,7 +133,7 @@ MESSAGES = (
         "torch/csrc/distributed/c10d/socket.cpp",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "time-limit",
         "the scheduler ended the job at its time limit",
         r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO TIME"
@@ -147,7 +147,7 @@ MESSAGES = (
         "slurm.schedmd.com/sbatch.html",
         shown="end",
     ),
-    message(
+    define_message(
         "preempted",
         "the scheduler took the machine back for another job",
         r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO"
@@ -159,7 +159,7 @@ MESSAGES = (
         shown="end",
         severity="warning",
     ),
-    message(
+    define_message(
         "node-failed",
         "a machine of the job failed",
         r"(?:(?:slurmstepd|srun): (?:error|Force).{0,120}|.{0,60}(?:JOB|STEP) \d+.{0,80})DUE TO NODE"
@@ -170,7 +170,7 @@ MESSAGES = (
         shown="end",
         severity="warning",
     ),
-    message(
+    define_message(
         "cancelled",
         "the job was cancelled, and no reason is printed: by a person (scancel), or because another"
         " task of the job had failed",
@@ -185,7 +185,7 @@ MESSAGES = (
         severity="warning",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "terminated",
         "the process was asked to end (SIGTERM, exit code 143)",
         r"Terminated$|.{0,160}Signal 15 \(SIGTERM\)|.{0,120}\bexitcode {0,2}: -15\b|.{0,80}[Ee]xit"
@@ -201,7 +201,7 @@ MESSAGES = (
         severity="warning",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "segmentation-fault",
         "compiled code failed: the process ended without an exception",
         r"(?:Fatal Python error: )?Segmentation fault|\S{0,60}: line \d+: +\d+ Segmentation fault"
@@ -216,7 +216,7 @@ MESSAGES = (
         "docs.python.org/3/library/faulthandler.html",
         shown="end",
     ),
-    message(
+    define_message(
         "port-in-use",
         "the port of the run is taken, often by an earlier run that has not ended",
         r"[Aa]ddress already in use|EADDRINUSE|errno: 98\b|\[Errno 98\]|server socket has failed to"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "vllm-context-larger-than-cache",
         "vLLM's key-value cache is too small for one request of the full length",
         r"max seq len \(\d+\) is larger than the maximum number of tokens that can be stored"
@@ -17,7 +17,7 @@ MESSAGES = (
         "vllm-project/vllm#2418",
         "vllm-project/vllm#16118",
     ),
-    message(
+    define_message(
         "vllm-cache-below-one-request",
         "vLLM's cache holds less than one request of the full length: requests wait or are"
         " interrupted",
@@ -29,7 +29,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "vllm-lora-rank",
         "the adapter's rank is higher than what the server was started for",
         r"LoRA rank \d+ is greater than max_lora_rank",
@@ -38,7 +38,7 @@ MESSAGES = (
         " ADAPTER -o MERGED`",
         "vllm/lora/peft_helper.py",
     ),
-    message(
+    define_message(
         "prompt-cut-by-ollama",
         "Ollama cuts prompts that are longer than its context: the beginning of the text is lost, with the"
         " documents that stand there",
@@ -53,7 +53,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "request-longer-than-context",
         "a request is longer than the server's context",
         r"maximum context length is \d+ tokens. However, you requested",
@@ -62,7 +62,7 @@ MESSAGES = (
         " lengths",
         "vllm/entrypoints/openai/serving_engine.py",
     ),
-    message(
+    define_message(
         "engine-died",
         "the serving engine ended; its own exception stands above",
         r"Engine core initialization failed|EngineDeadError|AsyncEngineDeadError"
@@ -73,7 +73,7 @@ MESSAGES = (
         "vllm/v1/engine/core.py",
         is_consequence=True,
     ),
-    message(
+    define_message(
         "generation-length",
         "max_length counts the prompt too, and the prompt is as long already",
         r"Input length of (?:input_ids|decoder_input_ids|inputs_embeds) is \d+, but `max_length` is"
@@ -84,7 +84,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "generation-length-raised",
         "max_length counts the prompt too, and the prompt is as long already",
         r"Input length of (?:input_ids|decoder_input_ids|inputs_embeds) is \d+, but `max_length` is"
@@ -93,7 +93,7 @@ MESSAGES = (
         "give max_new_tokens instead of max_length",
         "transformers/generation/utils.py",
     ),
-    message(
+    define_message(
         "generation-beyond-positions",
         "the text grows beyond the positions that the model was trained for",
         r"This is a friendly reminder - the current text generation call (?:will|has) exceed",
@@ -105,7 +105,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "arguments-of-generate-not-used",
         "generate() is given inputs that the model does not know",
         r"`model_kwargs` are not used by the model",
@@ -115,7 +115,7 @@ MESSAGES = (
         " with GenerationConfig",
         "transformers/generation/utils.py",
     ),
-    message(
+    define_message(
         "flash-attention-padded-right",
         "flash attention refuses a batch that is padded on the right",
         r"batched generation with padding_side='right'",
@@ -123,7 +123,7 @@ MESSAGES = (
         "tokenizer.padding_side = 'left' before generate(); `truetune lint SCRIPT` finds it",
         "transformers/models/qwen2/modeling_qwen2.py",
     ),
-    message(
+    define_message(
         "code-of-the-model-too-old",
         "the model's own code (trust_remote_code) was written for an older transformers",
         r"'DynamicCache' object has no attribute|'DynamicCache' object is not subscriptable"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "ids-beyond-the-embedding",
         "a token id, or a position, lies beyond the rows of an embedding",
         r"index out of range in self|srcIndex < srcSelectDimSize|vectorized_gather_kernel"
@@ -20,7 +20,7 @@ MESSAGES = (
         "aten/src/ATen/native/TensorAdvancedIndexing.cpp",
         "huggingface/transformers#11102",
     ),
-    message(
+    define_message(
         "ids-beyond-the-embedding-on-the-gpu",
         "a token id, or a position, lies beyond the rows of an embedding",
         r".{0,120}(?:Indexing|IndexKernel|Embedding"
@@ -34,7 +34,7 @@ MESSAGES = (
         "huggingface/transformers#11008",
         shown="end",
     ),
-    message(
+    define_message(
         "masked-labels-decoded",
         "ids below 0 are decoded, which no tokenizer has a text for: -100 of the labels, or of padded predictions",
         r"OverflowError: (?:out of range integral type conversion attempted|can't convert negative int to"
@@ -47,7 +47,7 @@ MESSAGES = (
         "huggingface/transformers#22634",
         "huggingface/transformers#27714",
     ),
-    message(
+    define_message(
         "labels-beyond-the-classes-on-the-gpu",
         "a label lies beyond the vocabulary (or the classes) that the loss knows",
         r".{0,120}(?:Loss|ClassNLL|NLLLoss)\w*\.cu:\d+:.{0,200}Assertion `?.{0,160}failed",
@@ -59,7 +59,7 @@ MESSAGES = (
         "pytorch/pytorch#1204",
         shown="end",
     ),
-    message(
+    define_message(
         "labels-beyond-the-classes",
         "a label lies beyond the vocabulary (or the classes) that the loss knows",
         r"Target -?\d+ is out of bounds|Class values must be smaller than num_classes|t >= 0 && t <"
@@ -69,7 +69,7 @@ MESSAGES = (
         "compare tokenizer and model with `truetune check MODEL`; mask with -100; set num_labels",
         "aten/src/ATen/native/LossNLL.cpp",
     ),
-    message(
+    define_message(
         "device-side-assert",
         "a check inside a GPU kernel failed: an id or a label out of range, or numbers that are not"
         " finite",
@@ -84,7 +84,7 @@ MESSAGES = (
         "pytorch/pytorch#55027",
         refined_by=("ids-beyond-the-embedding-on-the-gpu", "labels-beyond-the-classes-on-the-gpu"),
     ),
-    message(
+    define_message(
         "illegal-memory-access",
         "a GPU kernel read outside its memory",
         r"illegal memory access was encountered|CUDA error: misaligned address"
@@ -95,7 +95,7 @@ MESSAGES = (
         " lists versions that do not fit",
         "pytorch/pytorch#21819",
     ),
-    message(
+    define_message(
         "embedding-size-mismatch",
         "the checkpoint has another number of tokens than the model that it is loaded into",
         r"size mismatch for [\w.]*(?:embed_tokens|lm_head|wte|word_embeddings|embed_in|embed_out"
@@ -108,7 +108,7 @@ MESSAGES = (
         "torch/nn/modules/module.py",
         "huggingface/peft#1457",
     ),
-    message(
+    define_message(
         "size-mismatch",
         "weights of another shape than the model's",
         r"size mismatch for [\w.]+|ignore_mismatched_sizes|Trying to set a tensor of shape .{0,80}"
@@ -120,7 +120,7 @@ MESSAGES = (
         "torch/nn/modules/module.py",
         "huggingface/peft#1443",
     ),
-    message(
+    define_message(
         "missing-or-unexpected-keys",
         "the names of the weights do not fit the model",
         r"Error\(s\) in loading state_dict|(?:Missing|Unexpected) key\(s\) in state_dict",
@@ -129,7 +129,7 @@ MESSAGES = (
         "`truetune check CHECKPOINT --base MODEL` names the keys and the prefix",
         "torch/nn/modules/module.py",
     ),
-    message(
+    define_message(
         "batch-rows-of-different-length",
         "rows of one batch have different lengths, and nothing pads them",
         r"Unable to create tensor, you should probably activate truncation"
@@ -145,7 +145,7 @@ MESSAGES = (
         "transformers/tokenization_utils_base.py",
         "huggingface/transformers#15505",
     ),
-    message(
+    define_message(
         "batch-size-of-logits-and-labels",
         "logits and labels have different lengths",
         r"Expected input batch_size \(\d+\) to match target batch_size|Expected target size \[",
@@ -155,7 +155,7 @@ MESSAGES = (
         " labels that are shifted by hand, `truetune run -- CMD` shows a batch",
         "torch/nn/functional.py",
     ),
-    message(
+    define_message(
         "matrix-shapes",
         "two layers do not fit together",
         r"mat1 and mat2 shapes cannot be multiplied|size mismatch, m1:|mat1 dim 1 must match mat2"
@@ -168,7 +168,7 @@ MESSAGES = (
         "bitsandbytes-foundation/bitsandbytes#600",
         "bitsandbytes-foundation/bitsandbytes#162",
     ),
-    message(
+    define_message(
         "tensor-sizes",
         "tensors of different sizes were put together",
         r"The size of tensor a \(\d+\) must match the size of tensor b"
@@ -180,7 +180,7 @@ MESSAGES = (
         " model's max_position_embeddings",
         "aten/src/ATen/ExpandUtils.cpp",
     ),
-    message(
+    define_message(
         "dtypes-do-not-fit",
         "tensors of different dtypes were put together",
         r"expected (?:m1 and m2|mat1 and mat2|scalar type|self and mat2) .{0,80}(?:same dtype|but"
@@ -199,7 +199,7 @@ MESSAGES = (
         "aten/src/ATen/native/cuda/Blas.cpp",
         "huggingface/peft#88",
     ),
-    message(
+    define_message(
         "two-devices",
         "tensors lie on different devices",
         r"Expected all tensors to be on the same device|tensors? (?:is|are) on"
@@ -214,7 +214,7 @@ MESSAGES = (
         "aten/src/ATen/core/adaption.cpp",
         "huggingface/transformers#24410",
     ),
-    message(
+    define_message(
         "not-implemented-for-half",
         "this operation does not exist in half precision on this device",
         r"not implemented for '(?:Half|BFloat16|Float8\w*|Char|Byte)'",

@@ -3,10 +3,10 @@ accelerate."""
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "batch-not-a-multiple-of-generations",
         "GRPO's batch can't be divided into whole groups of answers",
         r"must be (?:evenly )?divisible by (?:the number of generations per prompt|num_generations)",
@@ -17,7 +17,7 @@ MESSAGES = (
         "huggingface/trl#3061",
         "huggingface/open-r1#249",
     ),
-    message(
+    define_message(
         "kto-batch-of-one",
         "KTO needs more than one row at a time: its KL term compares rows of a batch",
         r"Actual \(not effective\) batch size must be > 1",
@@ -25,7 +25,7 @@ MESSAGES = (
         "per_device_train_batch_size of at least 2, better 4 or more",
         "trl/trainer/kto_trainer.py",
     ),
-    message(
+    define_message(
         "packed-without-flash-attention",
         "rows that are packed or unpadded see one another: the attention is not a flash one",
         r"(?:Padding-free training is enabled|You are using packing), but the attention implementation"
@@ -38,7 +38,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "prompt-tokens-merge",
         "a prompt is tokenized otherwise alone than in front of its answer",
         r"Mismatch between tokenized prompt and the start of tokenized prompt\+",
@@ -50,7 +50,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "several-adapters",
         "a model that has an adapter gets another one",
         r"Already found a `peft_config` attribute in the model",
@@ -62,7 +62,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "checkpointing-not-supported",
         "this model has no gradient checkpointing",
         r"does not support gradient checkpointing",
@@ -71,7 +71,7 @@ MESSAGES = (
         " {gpu}`), or a newer transformers",
         "transformers/modeling_utils.py",
     ),
-    message(
+    define_message(
         "shared-weights-not-saved",
         "weights that share memory can't be saved as safetensors",
         r"[Ss]ome tensors share memory",
@@ -81,7 +81,7 @@ MESSAGES = (
         " save_model() of safetensors.torch; `truetune check CHECKPOINT` names what is missing",
         "huggingface/safetensors/bindings/python/py_src/safetensors/torch.py",
     ),
-    message(
+    define_message(
         "no-adapter-to-merge",
         "the model has no adapter: it is the plain base",
         r"has no attribute '(?:merge_and_unload|merge_adapter|unload)'",
@@ -90,7 +90,7 @@ MESSAGES = (
         " MERGED`, which proves what is kept",
         "peft/tuners/lora/model.py",
     ),
-    message(
+    define_message(
         "unsloth-untrained-tokens",
         "the rows hold tokens that the base was never trained on, and the embedding is frozen",
         r"Untrained tokens .{0,120}found, but embed_tokens",
@@ -101,7 +101,7 @@ MESSAGES = (
         "unslothai/unsloth#1056",
         "unslothai/unsloth#1258",
     ),
-    message(
+    define_message(
         "unsloth-several-gpus",
         "Unsloth is started on several GPUs without its support for them",
         r"Unsloth currently does not (?:support|work).{0,60}(?:multi[- ]GPU|multiple GPUs)"
@@ -110,7 +110,7 @@ MESSAGES = (
         "CUDA_VISIBLE_DEVICES=0, or a newer Unsloth started with torchrun or accelerate launch",
         "unslothai/unsloth#1072",
     ),
-    message(
+    define_message(
         "unsloth-no-memory-for-the-loss",
         "Unsloth finds no memory for the loss",
         r"No or negligible GPU memory available for fused cross entropy",
@@ -119,7 +119,7 @@ MESSAGES = (
         " runs on the GPU (`nvidia-smi`); `truetune plan SETTINGS --gpu {gpu}`",
         "unsloth_zoo/fused_losses/cross_entropy_loss.py",
     ),
-    message(
+    define_message(
         "unsloth-formatting-function",
         "Unsloth's trainer does not know how a row becomes text",
         r"Unsloth: You must specify a `formatting_func`",
@@ -128,7 +128,7 @@ MESSAGES = (
         " formatting_func; `truetune check DATA -t TOKENIZER` says what the columns are",
         "unsloth/models/rl_replacements.py",
     ),
-    message(
+    define_message(
         "llamafactory-no-valid-rows",
         "LLaMA-Factory left out every row: none has a prompt and an answer",
         r"Cannot find valid samples, check",
@@ -138,7 +138,7 @@ MESSAGES = (
         "hiyouga/LlamaFactory#2577",
         "hiyouga/LlamaFactory#5737",
     ),
-    message(
+    define_message(
         "llamafactory-dataset-not-listed",
         "the data set is not in dataset_info.json",
         r"Undefined dataset .{1,160} in dataset_info\.json",
@@ -149,7 +149,7 @@ MESSAGES = (
         "hiyouga/LlamaFactory#7703",
         "hiyouga/LlamaFactory#5341",
     ),
-    message(
+    define_message(
         "llamafactory-needs-torchrun",
         "several GPUs or DeepSpeed need a process for each GPU",
         r"FORCE_TORCHRUN=1",
@@ -157,7 +157,7 @@ MESSAGES = (
         "FORCE_TORCHRUN=1 llamafactory-cli train SETTINGS; or CUDA_VISIBLE_DEVICES=0 for one GPU",
         "llamafactory/hparams/parser.py",
     ),
-    message(
+    define_message(
         "images-against-placeholders",
         "the text has more or fewer places for images than the row has images",
         r"number of (?:images|videos|audios) does not match the number of <?\w+>? tokens"
@@ -168,7 +168,7 @@ MESSAGES = (
         "llamafactory/data/mm_plugin.py",
         "transformers/models/llava/modeling_llava.py",
     ),
-    message(
+    define_message(
         "settings-not-valid",
         "a setting of the configuration file has a wrong name or value",
         r"validation errors? for (?:Axolotl\w*|\w*Config\w*)",
@@ -179,7 +179,7 @@ MESSAGES = (
         "axolotl/utils/schemas/config.py",
         "docs.pydantic.dev/latest/errors/validation_errors",
     ),
-    message(
+    define_message(
         "accelerator-state-reset",
         "accelerate's state is gone or was never made",
         r"`?AcceleratorState`? object has no attribute|initialize the accelerate state by calling"
@@ -189,7 +189,7 @@ MESSAGES = (
         "restart the notebook's kernel; one Accelerator for each process, made before its logger",
         "accelerate/state.py",
     ),
-    message(
+    define_message(
         "empty-loader",
         "a batch of the evaluation or training is empty",
         r"Batch does not contain any data",
@@ -197,7 +197,7 @@ MESSAGES = (
         "count rows with `truetune check DATA -t TOKENIZER`; a split of at least processes x batch rows",
         "accelerate/data_loader.py",
     ),
-    message(
+    define_message(
         "stream-without-steps",
         "a stream has no length, so the trainer does not know when to end",
         r"does not implement __len__, max_steps has to be specified",
@@ -205,7 +205,7 @@ MESSAGES = (
         "set max_steps = rows x epochs / (batch x accumulation x processes)",
         "transformers/trainer.py",
     ),
-    message(
+    define_message(
         "no-inputs-given",
         "the model was called without input ids",
         r"have to specify (?:either )?(?:exactly one of )?`?input_ids`? or `?inputs_embeds`?"
@@ -215,7 +215,7 @@ MESSAGES = (
         "print the keys of one batch; `truetune run -- CMD` shows what reaches the model",
         "transformers/models/llama/modeling_llama.py",
     ),
-    message(
+    define_message(
         "attention-kernel-missing",
         "no attention kernel fits this GPU, dtype or shape",
         r"cutlassF: no kernel found|No available kernel\.? *Aborting execution|CUBLAS_STATUS_NOT_SUPPORTED",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.logs.console.messages.message import message
+from truetune.logs.console.messages.known_message import define_message
 
 MESSAGES = (
-    message(
+    define_message(
         "local-rank-as-an-argument",
         "the launcher gives each process --local-rank, which the script's parser does not know",
         r"unrecognized arguments:.{0,200}--local[-_]rank",
@@ -16,7 +16,7 @@ MESSAGES = (
         "torch/distributed/launch.py",
         "huggingface/pytorch-image-models#1724",
     ),
-    message(
+    define_message(
         "argument-removed",
         "the installed release does not know this argument",
         r"got an unexpected keyword argument|got multiple values for (?:keyword )?argument"
@@ -30,7 +30,7 @@ MESSAGES = (
         "huggingface/trl#6168",
         "huggingface/transformers#7974",
     ),
-    message(
+    define_message(
         "name-removed",
         "the installed release has no such class or function",
         r"cannot import name '\w+' from '(?:trl|peft|accelerate|transformers|datasets|unsloth|torch"
@@ -43,7 +43,7 @@ MESSAGES = (
         "huggingface/trl#3827",
         "huggingface/transformers#36954",
     ),
-    message(
+    define_message(
         "use-cache-with-checkpointing",
         "the cache is turned off because of gradient checkpointing",
         r"`?use_cache=True`? is incompatible with gradient checkpointing"
@@ -56,7 +56,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "deepspeed-values-mismatch",
         "the DeepSpeed file and the training arguments say different things",
         r"Please correct the following DeepSpeed config values|DeepSpeedConfigError"
@@ -69,7 +69,7 @@ MESSAGES = (
         "transformers/integrations/deepspeed.py",
         "accelerate/utils/dataclasses.py",
     ),
-    message(
+    define_message(
         "deepspeed-not-usable",
         "DeepSpeed can't build or load one of its parts",
         r"Error building extension|Unable to JIT load the \w+ op|CUDA_HOME does not"
@@ -84,7 +84,7 @@ MESSAGES = (
         " (adamw_torch) need none",
         "deepspeed/ops/op_builder/builder.py",
     ),
-    message(
+    define_message(
         "evaluation-settings",
         "the settings of evaluation and saving do not fit together",
         r"requires an? (?:eval_dataset|evaluation dataset)|load_best_model_at_end requires"
@@ -97,7 +97,7 @@ MESSAGES = (
         "transformers/training_args.py",
         "transformers/trainer.py",
     ),
-    message(
+    define_message(
         "precision-not-supported",
         "this machine does not support the precision that was asked for",
         r"Your setup doesn't support bf16|bf16/gpu|(?:fp|bf)16 mixed precision requires|BFloat16 is"
@@ -110,7 +110,7 @@ MESSAGES = (
         "transformers/training_args.py",
         "accelerate/accelerator.py",
     ),
-    message(
+    define_message(
         "generation-settings-invalid",
         "generation settings contradict one another, so that saving fails",
         r"(?:The generation config instance|GenerationConfig) is invalid"
@@ -121,7 +121,7 @@ MESSAGES = (
         " MODEL` reads the file",
         "transformers/generation/configuration_utils.py",
     ),
-    message(
+    define_message(
         "logging-needs-a-login",
         "the tracker of the run asks for a login",
         r"wandb\.errors|api_key not configured|UsageError: api_key|wandb: ERROR|CommError",
@@ -129,7 +129,7 @@ MESSAGES = (
         "report_to='none', or WANDB_MODE=offline (`truetune diagnose` reads offline runs)",
         "docs.wandb.ai/models/ref/python",
     ),
-    message(
+    define_message(
         "resume-not-possible",
         "there is no checkpoint to resume from, or it does not fit",
         r"No valid checkpoint found in output directory|Can't find a valid checkpoint at"
@@ -143,7 +143,7 @@ MESSAGES = (
         "transformers/trainer.py",
         "torch/serialization.py",
     ),
-    message(
+    define_message(
         "resumed-run-was-over",
         "the run made no step: it was over within a second, with a loss of 0",
         r"\{.{0,40}'train_runtime': '?0\.\d{1,9}'?,.{0,300}'train_loss': '?0(?:\.0{1,4})?'?[,}]",
@@ -155,7 +155,7 @@ MESSAGES = (
         shown="notice",
         severity="warning",
     ),
-    message(
+    define_message(
         "peft-saves-embedding",
         "added tokens or a resized embedding are not saved with the adapter",
         r"Setting `save_embedding_layers` to `True`",
@@ -167,7 +167,7 @@ MESSAGES = (
         shown="notice",
         severity="info",
     ),
-    message(
+    define_message(
         "tied-weights-warned",
         "an adapter trains one of two tied weights",
         r"Model with `tie_word_embeddings=True` and the tied_target_modules",

@@ -1,0 +1,52 @@
+"""The new name of a setting, written in the place of the old one."""
+
+from __future__ import annotations
+
+import re
+
+from truetune.checks.config.evidence.setting_places import of_program, offset
+from truetune.checks.findings import Edit, Fix
+from truetune.spec.config import Config, RenamedKey
+
+SAME_VALUE = frozenset(
+    (
+        "evaluation_strategy",
+        "max_seq_length",
+        "per_gpu_train_batch_size",
+        "per_gpu_eval_batch_size",
+        "torch_dtype",
+    )
+    + (
+        "no_cuda",
+        "push_to_hub_token",
+        "use_liger",
+        "noisy_embedding_alpha",
+        "dpo_beta",
+        "dpo_ftx",
+        "dpo_loss",
+    )
+    + (
+        "dataset_processes",
+        "gc_steps",
+        "name_module_trainable",
+        "num_layer_trainable",
+        "sft_packing",
+    )
+)
+"""Old names whose value means the same under the new one"""
+
+
+def new_name_written(config: Config, old: RenamedKey) -> Fix | None:
+    """The fix of one old name; None where the value means something else today, or the name is not where it is said."""
+    key, text = old.place.key.rpartition(".")[2], config.text
+    if old.now is None or key not in SAME_VALUE or old.place.file != config.path:
+        return None
+    start = offset(text, old.place)
+    if of_program(
+        config
+    ):  # the place is that of the value, behind `key=`, `"key": ` or `["key"] = `
+        written = re.search(rf"\b{re.escape(key)}(?:[\\\"']*\]?\s*[=:]\s*)$", text[:start])
+        start = written.start() if written is not None else start
+    if not text.startswith(key, start):
+        return None
+    return Fix(old.place.file, (Edit(start, start + len(key), old.now),))

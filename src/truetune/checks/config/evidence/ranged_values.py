@@ -1,0 +1,207 @@
+"""The settings of a Config under the names of the table of limits, with what several of them decide together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.step_counts import rows, steps
+from truetune.checks.findings import Case
+from truetune.checks.setting_values import name_of, value_of
+from truetune.checks.value_limits import (
+    BETA,
+    DECAY_RATE,
+    NOTHING,
+    OUT_OF_RANGE,
+    SCALE,
+    SCALE_NAMES,
+    SCALED_RATE,
+    SEEN,
+    UPDATES,
+    Breach,
+    breaches,
+    number,
+    scale,
+    settings_with_limits,
+)
+from truetune.spec.config import Config
+
+ENOUGH_ROWS = 20
+"""Rows from which on somebody means to train; examples and trials of a script have a handful"""
+SAME = (
+    "adam_beta1", "adam_beta2", "adam_epsilon", "neftune_noise_alpha", "label_smoothing_factor",
+)  # fmt: skip
+"""Settings without a field in Training that all stacks call alike"""
+SPELLED: Mapping[str, Mapping[str, str]] = {
+    "trl": {
+        "label_smoothing": "label_smoothing",
+        "num_generations": "num_generations",
+        "temperature": "temperature",
+        "top_k": "top_k",
+        "top_p": "top_p",
+    },
+    "axolotl": {
+        "label_smoothing": "dpo_label_smoothing",
+        "num_generations": "trl.num_generations",
+        "temperature": "trl.temperature",
+        "top_k": "trl.top_k",
+        "top_p": "trl.top_p",
+    },
+    "llama-factory": {"label_smoothing": "dpo_label_smoothing"},
+}
+"""Stack -> setting -> its key there; a dot leads into a table"""
+MADE_OF: Mapping[str, tuple[str, ...]] = {
+    SCALE: ("training.lora.lora_alpha", "training.lora.r"),
+    SCALED_RATE: ("training.learning_rate", "training.lora.lora_alpha", "training.lora.r"),
+    DECAY_RATE: ("training.weight_decay", "training.learning_rate"),
+    UPDATES: (
+        "training.gradient_accumulation_steps",
+        "training.per_device_train_batch_size",
+        "training.num_train_epochs",
+    ),
+    SEEN: (
+        "training.max_steps",
+        "training.gradient_accumulation_steps",
+        "training.per_device_train_batch_size",
+    ),
+}
+"""What several settings decide -> these settings"""
+
+
+class Named(NamedTuple):
+    """A breach in the words of a file of settings."""
+
+    breach: Breach
+    text: str
+    fix: str
+    cases: list[Case]
+    evidence: list[str]
+
+
+def values(config: Config) -> dict[str, Any]:
+    """The values that take effect, those of a stack's defaults too, under the names of the table."""
+    training = config.spec.training
+    found: dict[str, Any] = {
+        "method": training.method,
+        "METHOD": training.method.upper(),
+        "loss_type": training.loss_type,
+    }
+    fields = [name for name in _settings() if name.startswith("training.")]
+    for name in {*fields, "training.max_steps", "training.lora.r", "training.optim"}:
+        if name.startswith("training.lora.") and training.lora is None:
+            continue
+        found[name] = value_of(config, name)
+    for name, key in _keys(config).items():
+        found[name] = _at(config.raw, key)
+    return {**found, **_derived(config, found)}
+
+
+def _settings() -> tuple[str, ...]:
+    return settings_with_limits(OUT_OF_RANGE, BETA, NOTHING)
+
+
+def _derived(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+    """What several settings decide together."""
+    lora, rate = config.spec.training.lora, number(found.get("training.learning_rate"))
+    decay = number(found.get("training.weight_decay"))
+    strength = None
+    if lora is not None and _is_set(config, SCALE):
+        strength = scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
+    return {
+        **_steps_and_rows(config),
+        SCALE: strength,
+        SCALED_RATE: strength * rate if strength is not None and rate is not None else None,
+        DECAY_RATE: decay * rate if decay is not None and rate is not None else None,
+    }
+
+
+def _steps_and_rows(config: Config) -> dict[str, Any]:
+    """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
+    run, there = steps(config), rows(config)
+    if run is None or there is None or there.count < ENOUGH_ROWS:
+        return {}
+    training = config.spec.training
+    size = training.per_device_train_batch_size
+    if training.packing and size and there.count < size:
+        return {}  # no packed batch is full: `sample-packing-trains-no-step` is about that
+    if not run.is_limit:
+        return {UPDATES: run.most, "steps": f"{run.most:,} optimizer step" + "s" * (run.most != 1)}
+    if not size:
+        return {}
+    seen = run.most * size * training.devices * max(1, training.gradient_accumulation_steps or 1)
+    text = f"{seen:,} of {there.count:,} rows"
+    return {SEEN: seen / there.count, "rows_seen": text}
+
+
+def _keys(config: Config) -> dict[str, str]:
+    """Settings without a field, and their keys in this stack."""
+    stack = "trl" if config.stack == "transformers" else config.stack
+    return {**{name: name for name in SAME}, **SPELLED.get(stack, {})}
+
+
+def _at(raw: Mapping[str, Any], key: str) -> Any:
+    value: Any = raw
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
+def _is_set(config: Config, name: str) -> bool:
+    """Does the file set it, or one of the settings that make it? Defaults are in range by themselves."""
+    if name in MADE_OF:
+        return any(_is_set(config, part) for part in MADE_OF[name])
+    if name.startswith("training."):
+        return name in config.places
+    return _at(config.raw, _keys(config).get(name, name)) is not None
+
+
+def set_values(config: Config, *rules: str) -> list[str]:
+    """The settings of these rules' rows that the file sets, as `name: value`."""
+    known = values(config)
+    return [
+        f"{called(config, name)} {known[name]:g}"
+        if isinstance(known[name], float)
+        else f"{called(config, name)} {known[name]}"
+        for name in settings_with_limits(*rules)
+        if number(known.get(name)) is not None and _is_set(config, name)
+    ]
+
+
+def called(config: Config, name: str) -> str:
+    """What the user calls a setting."""
+    if name in (SCALE, SCALED_RATE):
+        lora = config.spec.training.lora
+        return SCALE_NAMES[lora is not None and lora.use_rslora]
+    if name == SEEN:
+        name = "training.max_steps"
+    if name.startswith("training."):
+        return name_of(config, name).rpartition(".")[2]
+    return _keys(config).get(name, name)
+
+
+def named_breaches(config: Config, *rules: str) -> Iterator[Named]:
+    """The settings of a file that are out of range, by the rows of these rules."""
+    known = values(config)
+    for breach in breaches(known, *rules):
+        name = breach.limit.setting
+        if not _is_set(config, name):
+            continue
+        parts = MADE_OF.get(name, (name,))
+        shown = [part for part in parts if _is_set(config, part)]
+        run = steps(config) if name in (UPDATES, SEEN) else None
+        yield Named(
+            breach,
+            breach.text(breach.limit.says, known, called(config, name)),
+            breach.text(breach.limit.fix, known, called(config, name)),
+            [
+                case(
+                    config,
+                    known.get(part, value_of(config, part)),
+                    part,
+                    _keys(config).get(part, part),
+                )
+                for part in shown
+            ],
+            [*([run.why] if run is not None else []), breach.limit.source],
+        )

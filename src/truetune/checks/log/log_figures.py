@@ -1,0 +1,57 @@
+"""Curves of a log as a figure, and steps in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from truetune.checks.figure import Figure, Mark, Series
+from truetune.logs.run_log import Curve
+
+MAX_BLOCKS = 120
+MAX_SHOWN_STEPS = 6
+
+
+def draw_curves(
+    title: str,
+    curves: Mapping[str, Curve],
+    marks: Mapping[str, float] | None = None,
+    *,
+    log: bool = False,
+) -> Figure:
+    """The curves, thinned to what can be drawn; `marks`: label -> step."""
+    series = tuple(
+        Series(name, tuple(thinned.step.tolist()), tuple(thinned.value.tolist()))
+        for name, curve in curves.items()
+        if (thinned := keep_extremes(curve))
+    )
+    return Figure(
+        title, series, tuple(Mark(step, label) for label, step in (marks or {}).items()), log
+    )
+
+
+def keep_extremes(curve: Curve, blocks: int = MAX_BLOCKS) -> Curve:
+    """Of each of so many blocks the lowest and the highest point, so that no spike is lost."""
+    n = curve.step.size
+    if n <= 2 * blocks:
+        return curve
+    kept: set[int] = set()
+    value = np.where(np.isfinite(curve.value), curve.value, np.nan)
+    for part in np.array_split(np.arange(n), blocks):
+        seen = value[part]
+        if np.isnan(seen).all():
+            kept.add(int(part[0]))
+        else:
+            kept |= {int(part[np.nanargmin(seen)]), int(part[np.nanargmax(seen)])}
+    order = sorted(kept)
+    return Curve(curve.step[order], curve.value[order])
+
+
+def describe_steps(found: Iterable[float]) -> str:
+    """`step 5`, `steps 3, 7, 9, ... (12 in all)`."""
+    all_of = [f"{step:,.0f}" for step in found]
+    shown = ", ".join(all_of[:MAX_SHOWN_STEPS])
+    if len(all_of) > MAX_SHOWN_STEPS:
+        return f"steps {shown}, ... ({len(all_of):,} in all)"
+    return f"step{'s' if len(all_of) > 1 else ''} {shown}"

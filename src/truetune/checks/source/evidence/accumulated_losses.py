@@ -1,0 +1,297 @@
+"""Losses that a loop keeps: appended to a list, or added to a sum; and whether they still have their graph."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
+from truetune.source.module import Module
+
+LOSSES = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
+"""Calls that compute a loss, or make what does"""
+KEEP_GRAPH = frozenset(
+    (
+        "mean",
+        "sum",
+        "cpu",
+        "cuda",
+        "to",
+        "float",
+        "double",
+        "half",
+        "bfloat16",
+        "clone",
+        "squeeze",
+        "unsqueeze",
+        "view",
+    )
+    + ("reshape", "flatten", "div", "mul", "add")
+)
+"""Methods of a tensor whose result has its graph"""
+WITHOUT_GRAPH = ("no_grad", "inference_mode", "set_grad_enabled(False")
+RENEWED_BY = frozenset(("clear", "pop", "popleft"))
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+DEPTH = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A place where a loop keeps a loss."""
+
+    node: ast.Call | ast.stmt
+    holder: ast.expr
+    """The list or the sum"""
+    value: ast.expr
+    loop: ast.AST
+    """The one whose steps it collects"""
+
+
+def kept_losses(module: Module) -> Iterator[Kept]:
+    """The places in loops where a loss, or what is made of one, is appended to a list or added to a sum."""
+    backwards = {
+        ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
+    }
+    for node, holder, value in _additions(module):
+        loop = _loop_of_steps(module, node, value)
+        if loop is not None and any(_is_loss(module, part, backwards) for part in ast.walk(value)):
+            yield Kept(node, holder, value, loop)
+
+
+def _additions(module: Module) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
+    for call in module.methods("append"):
+        if call.receiver is not None and len(call.args) == 1:
+            yield call.node, call.receiver, call.args[0]
+    for added in module.nodes(ast.AugAssign):
+        if isinstance(added.op, ast.Add):
+            item = added.value
+            if isinstance(item, ast.List) and len(item.elts) == 1:
+                item = item.elts[0]
+            yield added, added.target, item
+    for assigned in module.nodes(ast.Assign):
+        total, target = assigned.value, assigned.targets[0]
+        if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add):
+            for one, other in ((total.left, total.right), (total.right, total.left)):
+                if ast.unparse(one) == ast.unparse(target):
+                    yield assigned, target, other
+
+
+def _loop_of_steps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | None:
+    """The innermost loop around it; where each of its passes is a micro-batch of one step, the loop of the steps."""
+    loops: list[ast.AST] = []
+    for around in module.parents(node):
+        if isinstance(around, FUNCTIONS):
+            break
+        if isinstance(around, LOOPS):
+            loops.append(around)
+    if not loops or backward_inside(module, loops[0], value) is None:
+        return loops[0] if loops else None
+    return next((loop for loop in loops if any(map(_is_step, ast.walk(loop)))), loops[0])
+
+
+def _is_step(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "step"
+    )
+
+
+def _is_loss(module: Module, part: ast.AST, backwards: set[str]) -> bool:
+    """Is it what a backward is called on, the loss that a model returned, or what a function of losses gives?"""
+    if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
+        return False
+    if ast.unparse(part) in backwards or _is_of_model(module, part):
+        return True
+    return isinstance(part, ast.Name) and any(
+        _is_of_model(module, inner)
+        for origin in module.flow.origins(part)
+        for inner in ast.walk(origin.node)
+    )
+
+
+def _is_of_model(module: Module, node: ast.AST) -> bool:
+    """`model(**batch).loss`, `outputs.loss`, `outputs["loss"]`"""
+    if isinstance(node, ast.Subscript):
+        is_loss = isinstance(node.slice, ast.Constant) and node.slice.value == "loss"
+    elif isinstance(node, ast.Attribute):
+        is_loss = node.attr == "loss"
+    else:
+        return False
+    return is_loss and _model_call(module, node.value) is not None
+
+
+def _model_call(module: Module, output: ast.expr) -> ast.Call | None:
+    """The call of a model that gave this output."""
+    calls = (
+        origin.node for origin in module.flow.origins(output) if isinstance(origin.node, ast.Call)
+    )
+    return next((call for call in calls if "model" in module.flow.types(call.func)), None)
+
+
+def backward_of(module: Module, kept: Kept) -> ast.Call | None:
+    """The call of backward on this loss in its loop; None where there is none."""
+    return backward_inside(module, kept.loop, kept.value)
+
+
+def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call | None:
+    """The call of backward in a loop on a loss of which this value is made."""
+    parts = {
+        ast.unparse(part): part
+        for part in ast.walk(value)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
+    inside = set(ast.walk(loop))
+    for call in backward_calls(module):
+        if call.node in inside:
+            for loss in possible_losses(call):
+                same = parts.get(ast.unparse(loss))
+                if same is not None and (
+                    set(module.flow.origins(same)) & set(module.flow.origins(loss))
+                ):
+                    return call.node
+    return None
+
+
+def has_graph(module: Module, kept: Kept) -> bool:
+    """Is a graph certainly recorded for the value, and does it still hold on to it?"""
+    if backward_of(module, kept) is not None:
+        losses = {
+            ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
+        }
+        return _keeps(module, kept.value, losses)
+    return _keeps(module, kept.value, set()) and _records(module, kept.node)
+
+
+def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> bool:
+    """Has this expression the graph of a loss? `losses` are what backward is called on."""
+    if depth > DEPTH:
+        return False
+    if isinstance(value, ast.BinOp):
+        return any(_keeps(module, side, losses, depth + 1) for side in (value.left, value.right))
+    if _is_of_model(module, value):
+        return not _is_computed_without_graph(module, value)
+    if isinstance(value, ast.Call):
+        function = value.func
+        if not isinstance(function, ast.Attribute) or function.attr not in KEEP_GRAPH:
+            return False
+        return _keeps(module, function.value, losses, depth + 1)
+    if not isinstance(value, ast.Name | ast.Attribute):
+        return False
+    origins = [origin.node for origin in module.flow.origins(value)]
+    if ast.unparse(value) in losses and not any(_is_detached(origin) for origin in origins):
+        return True
+    return all(
+        origin is not value and _keeps(module, origin, losses, depth + 1) for origin in origins
+    )
+
+
+def _is_computed_without_graph(module: Module, output: ast.AST) -> bool:
+    """Did the model run under `no_grad`? Its loss may be read after that block."""
+    if not isinstance(output, ast.Attribute | ast.Subscript):
+        return False
+    call = _model_call(module, output.value)
+    if call is None:
+        return False
+    blocks = (around for around in module.parents(call) if isinstance(around, ast.With))
+    return any(_turns_off(item.context_expr) for block in blocks for item in block.items)
+
+
+def _is_detached(node: ast.AST) -> bool:
+    """`loss.item()`, `loss.detach()`, `float(loss)`, `loss.data`, or an expression of one"""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Attribute) and part.attr in (
+            "item",
+            "detach",
+            "data",
+            "tolist",
+            "numpy",
+            "detach_",
+        ):
+            return True
+        if (
+            isinstance(part, ast.Call)
+            and isinstance(part.func, ast.Name)
+            and part.func.id == "float"
+        ):
+            return True
+    return False
+
+
+def _records(module: Module, node: ast.AST) -> bool:
+    """Is a graph recorded here? Not certainly in a function whose callers are not seen, or where weights are frozen."""
+    if module.mentions("requires_grad", "set_grad_enabled", "torch.autograd.grad_mode"):
+        return False
+    for _ in range(DEPTH):
+        function: ast.AST | None = None
+        for around in module.parents(node):
+            if isinstance(around, ast.With) and any(
+                _turns_off(item.context_expr) for item in around.items
+            ):
+                return False
+            if isinstance(around, FUNCTIONS):
+                function = around
+                break
+        if function is None:
+            return True
+        if any(map(_turns_off, getattr(function, "decorator_list", ()))):
+            return False
+        callers = module.flow.calls_of(function)
+        if len(callers) != 1:
+            return bool(callers) and all(_records(module, caller) for caller in callers)
+        node = callers[0]
+    return False
+
+
+def _turns_off(context: ast.expr) -> bool:
+    text = ast.unparse(context)
+    return any(name in text for name in WITHOUT_GRAPH)
+
+
+def is_bounded(module: Module, kept: Kept) -> bool:
+    """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?"""
+    names = {
+        ast.unparse(part)
+        for part in ast.walk(kept.holder)
+        if isinstance(part, ast.Name | ast.Attribute)
+    }
+    names.add(ast.unparse(kept.holder))
+    for node in ast.walk(kept.loop):
+        if node is kept.node:
+            continue
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Delete | ast.For):
+            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
+            written = (part for target in targets for part in ast.walk(target))
+            if any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written):
+                return True
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in RENEWED_BY
+        ):
+            if ast.unparse(node.func.value) in names:
+                return True
+    made = (origin.node for origin in module.flow.origins(kept.holder))
+    return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in made)
+
+
+def reaches_backward(module: Module, holder: ast.expr) -> bool:
+    """Is backward called on the sum, or on what is made of the list?"""
+    wanted = ast.unparse(holder)
+    waiting: list[tuple[ast.AST, int]] = [
+        (loss, 0) for call in backward_calls(module) for loss in possible_losses(call)
+    ]
+    seen: set[ast.AST] = set()
+    while waiting:
+        node, depth = waiting.pop()
+        if node in seen or depth > DEPTH:
+            continue
+        seen.add(node)
+        for part in ast.walk(node):
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript):
+                if ast.unparse(part) == wanted:
+                    return True
+                waiting += [(origin.node, depth + 1) for origin in module.flow.origins(part)]
+    return False

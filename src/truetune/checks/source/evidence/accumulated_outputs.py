@@ -1,0 +1,204 @@
+"""Outputs of a model that a loop keeps: what is added to a list in each step, and how large it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.module import Module
+
+LARGE = frozenset(
+    ("logits", "hidden_states", "last_hidden_state", "attentions", "past_key_values", "scores")
+)
+"""Parts of an output with a vector, a matrix or a vocabulary for each token"""
+MOVES = frozenset(("detach", "clone", "float", "half", "bfloat16", "double", "contiguous", "to"))
+"""Methods whose result is as large, and on the same device where `to` names none of the CPU"""
+MODEL_NAMES = frozenset(("model", "net", "llm", "network"))
+JOINS = (
+    "torch.stack",
+    "torch.cat",
+    "torch.nn.functional.softmax",
+    "torch.nn.functional.log_softmax",
+)
+SHAPED = frozenset(("softmax", "log_softmax", "squeeze", "unsqueeze", "view", "reshape", "flatten"))
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+STEPS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
+"""Methods that Lightning calls for each batch"""
+RENEWS = frozenset(("clear", "pop", "popleft", "popitem"))
+DEPTH = 8
+FEW_STEPS = 64
+"""A loop over fewer steps, as its code says, is a trial or a loop over layers: it keeps little"""
+
+
+class Kept(NamedTuple):
+    """A place where a loop keeps an output."""
+
+    node: ast.AST
+    holder: ast.expr
+    """The list"""
+    value: ast.expr
+    part: str
+    """The part of the output: `logits`; `output` where all of it is kept"""
+    forward: ast.Call
+    """The call of the model"""
+
+
+def kept_outputs(module: Module) -> Iterator[Kept]:
+    """The places where a list or dictionary gets a large part of a model's output, in the loop that calls the model."""
+    for node, holder, value in _additions(module):
+        large = _large_part(module, value)
+        if large is None:
+            continue
+        part, forward = large
+        loop = _shared_loop(module, node, forward)
+        if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
+            continue  # a list of the step itself
+        if loop is not None and not _is_bounded(module, node, holder, loop):
+            yield Kept(node, holder, value, part, forward)
+
+
+def _additions(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+    for call in module.methods("append"):
+        if call.receiver is not None and len(call.args) == 1:
+            kept = call.args[0]
+            parts = kept.values if isinstance(kept, ast.Dict) else [kept]
+            for value in kept.elts if isinstance(kept, ast.Tuple) else parts:
+                yield call.node, call.receiver, value
+    for added in module.nodes(ast.AugAssign):
+        if isinstance(added.op, ast.Add) and isinstance(added.value, ast.List):
+            for value in added.value.elts[:1]:
+                yield added, added.target, value
+    for assigned in module.nodes(ast.Assign):
+        target = assigned.targets[0]
+        if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
+            yield assigned, target.value, assigned.value
+
+
+def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
+    """Which large part of an output of a model this is, still on its device; None for all else."""
+    for _ in range(DEPTH):
+        if isinstance(value, ast.Attribute) and value.attr in LARGE:
+            forward = _forward(module, value.value) or _forward_by_name(module, value.value)
+            return None if forward is None else (value.attr, forward)
+        named = _key(value)
+        if named is not None and named in LARGE and isinstance(value, ast.Subscript):
+            forward = _forward(module, value.value)
+            return None if forward is None else (named, forward)
+        forward = _forward(module, value)
+        if forward is not None:
+            return "output", forward
+        inner = _as_large(module, value)
+        if inner is None:
+            return None
+        value = inner
+    return None
+
+
+def _as_large(module: Module, value: ast.expr) -> ast.expr | None:
+    """What an expression is as large as, where it leaves it on its device."""
+    if isinstance(value, ast.Subscript):
+        # One layer of a tuple, one row of a batch of one; a slice of tokens is small.
+        return None if isinstance(value.slice, ast.Slice | ast.Tuple) else value.value
+    if isinstance(value, ast.Name):
+        origins = module.flow.origins(value)
+        is_one = len(origins) == 1 and not origins[0].path and not origins[0].element
+        made = origins[0].node if is_one else None
+        return made if isinstance(made, ast.expr) and made is not value else None
+    if not isinstance(value, ast.Call):
+        return None
+    call = module.flow.call(value)
+    if call.named(*JOINS) and call.args:
+        return call.args[0]
+    if call.receiver is None or call.method not in MOVES | SHAPED:
+        return None
+    given = [*call.args, *call.keywords.values()]
+    return None if any("cpu" in ast.unparse(one) for one in given) else call.receiver
+
+
+def _key(value: ast.expr) -> str | None:
+    if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
+        return value.slice.value if isinstance(value.slice.value, str) else None
+    return None
+
+
+def _forward(module: Module, output: ast.expr) -> ast.Call | None:
+    """The call of a model that gave this output."""
+    origins = module.flow.origins(output)
+    for origin in origins:
+        node = origin.node
+        if isinstance(node, ast.Call) and not origin.path and not origin.element:
+            if "model" in module.flow.types(node.func) or _is_wrapped(module, node.func):
+                return node
+    return None
+
+
+def _forward_by_name(module: Module, output: ast.expr) -> ast.Call | None:
+    """The call of what is named a model, of which a part is read that only an output of one has: `self.model(**batch)`
+    in a class that is given its model."""
+    for origin in module.flow.origins(output):
+        node = origin.node
+        if isinstance(node, ast.Call) and not origin.path and not origin.element:
+            name = ast.unparse(node.func).rpartition(".")[2]
+            if name in MODEL_NAMES:
+                return node
+    return None
+
+
+def _is_wrapped(module: Module, called: ast.expr) -> bool:
+    made = module.flow.producing_call(called)
+    return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
+
+
+def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | None:
+    """The innermost loop around both the place and the call of the model."""
+    around = set(_loops(module, forward))
+    return next((loop for loop in _loops(module, node) if loop in around), None)
+
+
+def _loops(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    for parent in module.parents(node):
+        if isinstance(parent, FUNCTIONS):
+            # A trainer calls it for each batch, as a loop would.
+            if isinstance(parent, ast.FunctionDef) and parent.name in STEPS:
+                yield parent
+            return
+        if isinstance(parent, LOOPS):
+            yield parent
+
+
+def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) -> bool:
+    """Is the list renewed in the loop, is the step one of a few, or a condition in the way?"""
+    inner = node
+    for parent in module.parents(node):
+        if parent is loop:
+            break
+        if isinstance(parent, ast.If) and inner is not parent.test:
+            return True
+        inner = parent
+    if isinstance(loop, ast.For) and _is_short(module, loop.iter):
+        return True
+    name = ast.unparse(holder)
+    for part in ast.walk(loop):
+        if part is not node and isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete):
+            targets = [part.target] if isinstance(part, ast.AnnAssign) else part.targets
+            if any(ast.unparse(target).partition("[")[0] == name for target in targets):
+                return True
+        if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+            if part.func.attr in RENEWS and ast.unparse(part.func.value) == name:
+                return True
+    made = module.flow.producing_call(holder)
+    return made is not None and "deque" in ast.unparse(made.node.func)
+
+
+def _is_short(module: Module, iterated: ast.expr) -> bool:
+    """Does the code say that the loop has few steps: `range(8)`, `islice(loader, 10)`, a list of some?"""
+    if isinstance(iterated, ast.List | ast.Tuple):
+        return True
+    if not isinstance(iterated, ast.Call):
+        known = module.flow.value(iterated)
+        return isinstance(known, list | tuple) and len(known) < FEW_STEPS
+    last = module.flow.value(iterated.args[-1]) if iterated.args else None
+    is_count = module.flow.name(iterated.func) in ("range", "itertools.islice")
+    return is_count and isinstance(last, int) and last < FEW_STEPS

@@ -1,0 +1,84 @@
+"""Models that are given an adapter, those that are merged with one, and the names that models are loaded under.
+
+A name is told only where the code leaves one choice: every origin of the expression is followed, through wrappers of
+PEFT and accelerate, and two different names (or one that is not written in the file) give none.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import methods_of
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+MERGES = methods_of("calls of merge_and_unload", "merge_and_unload")
+ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained",)
+VLLM_ENGINES = ("vllm.LLM", "vllm.AsyncEngineArgs", "vllm.EngineArgs")
+LORA_REQUESTS = ("vllm.lora.request.LoRARequest",)
+
+
+class AdaptedModel(NamedTuple):
+    """A model that is given an adapter."""
+
+    call: Call
+    model: ast.expr
+    """The model, or its name"""
+    adapter: ast.expr
+
+
+def adapted_models(module: Module) -> Iterator[AdaptedModel]:
+    """The models of a file that are given an adapter which is loaded."""
+    for call in module.calls(*ADAPTER_LOADS):
+        model, adapter = call.argument(0, "model"), call.argument(1, "model_id")
+        if model is not None and adapter is not None:
+            yield AdaptedModel(call, model, adapter)
+    for call in module.methods("load_adapter"):
+        adapter = call.argument(0, "model_id") or call.keywords.get("peft_model_id")
+        if call.receiver is not None and adapter is not None:
+            yield AdaptedModel(call, call.receiver, adapter)
+    engines = [call.argument(0, "model") for call in module.calls(*VLLM_ENGINES)]
+    if len(engines) == 1 and engines[0] is not None:
+        for call in module.calls(*LORA_REQUESTS):
+            adapter = call.argument(2, "lora_path")
+            if adapter is not None:
+                yield AdaptedModel(call, engines[0], adapter)
+
+
+def name_of_model(module: Module, model: ast.expr) -> str | None:
+    """The name that a model was loaded under; None where the file does not say one."""
+    value = module.flow.value(model)
+    return value if isinstance(value, str) else loaded_name(module, model)
+
+
+def loaded_name(module: Module, expression: ast.expr) -> str | None:
+    """The one name that it is loaded under; None where there are several, or one is not written in the file."""
+    names: set[object] = set()
+    for origin in module.flow.origins(expression):
+        name = (
+            module.flow.value(origin.node)
+            if isinstance(origin.node, ast.Constant)
+            else _name_of_load(module, origin.node)
+        )
+        names.add(name)
+    if len(names) != 1:
+        return None
+    (only,) = names
+    return only if isinstance(only, str) else None
+
+
+def _name_of_load(module: Module, node: ast.AST) -> object:
+    while isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.named("*.from_pretrained") and not call.named("peft.*"):
+            return module.flow.value(call.argument(0, "pretrained_model_name_or_path"))
+        wrapped = call.argument(0, "model") if call.named("peft.*", "*.prepare") else call.receiver
+        inner = (
+            [origin.node for origin in module.flow.origins(wrapped)] if wrapped is not None else []
+        )
+        if len(inner) != 1 or inner[0] is node:
+            return None
+        node = inner[0]
+    return None

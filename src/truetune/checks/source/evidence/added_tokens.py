@@ -1,0 +1,151 @@
+"""Which tokens code adds to a tokenizer, and whether they are new to its model."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from truetune.checks.code_places import methods_of
+from truetune.checks.source.evidence.published_families import (
+    Family,
+    families,
+    names_of,
+    vocabulary,
+)
+from truetune.errors import TokenizerError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
+from truetune.render.tokenizer_folder import locate
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+OF_LLAMA = ("transformers.LlamaForCausalLM.from_*", "transformers.LlamaTokenizer*.from_*")
+"""Both in one file: the model is a Llama, whatever it is called"""
+SPECIAL = frozenset(("<s>", "</s>", "<unk>", "<pad>", "<bos>", "<eos>"))
+"""Tokens of all models that have such; code names them to give them their role"""
+NAMES = frozenset(("name", "model", "path", "template", "type", "family", "arch"))
+
+
+@dataclass(frozen=True, slots=True)
+class AddedTokens:
+    """The tokens of one call that the tokenizer may not have."""
+
+    call: Call
+    names: tuple[str, ...]
+    spare_rows: int | None
+    """Rows of the embedding that no token has yet; None: not known"""
+    model_known: bool
+    """Is it known which tokens the model has?"""
+
+
+def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedTokens]:
+    """What `add_tokens` and `add_special_tokens` add, but for what the model is known to have.
+
+    Args:
+        module: The file.
+        without_pad: Leave out what is given as the pad token, which no one has to write.
+    """
+    found = []
+    for call in module.methods("add_special_tokens", "add_tokens"):
+        if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
+            continue
+        has = vocabulary(module, call.receiver)
+        names = tuple(
+            name
+            for name in _tokens_in_call(module, call, without_pad=without_pad)
+            if name not in has | SPECIAL
+        )
+        known = families(module, call.receiver)
+        if (
+            not names
+            or _for_a_named_model(module, call.node)
+            or any(one and one.completed_by_code for one in known)
+        ):
+            continue
+        found.append(
+            AddedTokens(
+                call,
+                names,
+                _spare_rows(module, call, known, len(has)),
+                bool(has or _certain(known)),
+            )
+        )
+    return found
+
+
+def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
+    value = module.flow.value(
+        call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict")
+    )
+    by_role = value if isinstance(value, dict) else {"": value}
+    parts = [item for role, item in by_role.items() if not (without_pad and role == "pad_token")]
+    names = [
+        name
+        for part in parts
+        for name in (part if isinstance(part, (list, tuple, frozenset)) else [part])
+    ]
+    return [name for name in names if isinstance(name, str)]
+
+
+def _certain(known: list[Family | None]) -> bool:
+    return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
+
+
+def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: int) -> int | None:
+    """By the model's own config, its family, or its class; a tokenizer at hand is taken to be as long as its model."""
+    if tokens and (rows := _rows_of_embedding(module, call)) is not None:
+        return max(0, rows - tokens)
+    spare = [one.spare_rows for one in known if one is not None and one.spare_rows is not None]
+    if known and len(spare) == len(known):
+        return min(spare)
+    return 0 if tokens or all(any(module.calls(pattern)) for pattern in OF_LLAMA) else None
+
+
+def _rows_of_embedding(module: Module, call: Call) -> int | None:
+    for name in names_of(module, call.receiver):
+        try:
+            config = read_json(locate(name) / "config.json", MODEL_FILE)
+        except (TokenizerError, OSError, ValueError):
+            continue
+        if isinstance(config, dict) and isinstance(config.get("vocab_size"), int):
+            return int(config["vocab_size"])
+    return None
+
+
+def _for_a_named_model(module: Module, node: ast.AST) -> bool:
+    """Does it stand in a branch for models of one name, whose tokens its author knows?"""
+    tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
+    return any(_asks_for_name(part) for test in tests for part in ast.walk(test))
+
+
+def _asks_for_name(node: ast.AST) -> bool:
+    """`"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`"""
+    if (
+        isinstance(node, ast.Compare)
+        and len(node.ops) == 1
+        and isinstance(node.ops[0], (ast.In, ast.Eq))
+    ):
+        sides = [node.left, node.comparators[0]]
+    elif (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "startswith"
+    ):
+        sides = [node.func.value, *node.args]
+    else:
+        return False
+    named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+    words = {
+        word
+        for side in sides
+        for part in ast.walk(side)
+        for word in (
+            (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", ""))
+            .lower()
+            .split("_")
+        )
+    }
+    return named and not words.isdisjoint(NAMES)
+
+
+TOKENS_ADDED = methods_of("calls that add tokens", "add_special_tokens", "add_tokens")

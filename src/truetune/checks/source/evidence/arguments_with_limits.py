@@ -1,0 +1,188 @@
+"""Arguments of calls in a file, under the names of the table of limits."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from truetune.checks.findings import Case
+from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.checks.value_limits import (
+    CLIPPED_TO,
+    SCALE,
+    SCALE_NAMES,
+    Breach,
+    breaches,
+    number,
+    scale,
+)
+from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.module import Module
+from truetune.source.script_configs import extract_configs
+
+OPTIMIZERS = tuple(
+    f"{home}.*{name}*"
+    for home in ("torch.optim", "bitsandbytes.optim", "transformers")
+    for name in ("Adam", "Lion")
+)
+ADAPTERS = ("peft.LoraConfig", "unsloth.*.get_peft_model")
+CLIPS = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
+SAMPLERS = (
+    "transformers.GenerationConfig",
+    "vllm.SamplingParams",
+    "vllm.sampling_params.SamplingParams",
+)
+PIPELINES = ("transformers.pipeline", "transformers.TextGenerationPipeline")
+GENERATES = (
+    "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p",
+    "min_p", "min_new_tokens", "min_tokens", "ignore_eos", "do_sample",
+    "num_beams",
+)  # fmt: skip
+SAME = {"min_tokens": "min_new_tokens"}
+"""vLLM's name -> that of transformers"""
+STRUCTURED = re.compile(
+    r"\bJSON\b|json\.loads|json_schema|\bSQL\b|\bXML\b|\bYAML\b|source code", re.I
+)
+"""What a file says of answers in which keys, brackets or names are repeated"""
+
+
+class NamedCall(NamedTuple):
+    """A call's arguments as settings."""
+
+    call: Call
+    values: dict[str, Any]
+    nodes: dict[str, ast.expr]
+    """Setting -> the argument that gives it"""
+    names: dict[str, str]
+    """Setting -> what the call calls it"""
+
+
+class NamedArgument(NamedTuple):
+    """A breach in the words of a script."""
+
+    breach: Breach
+    text: str
+    fix: str
+    cases: list[Case]
+
+
+def training_calls(module: Module) -> Iterator[NamedCall]:
+    """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's settings."""
+    for call in module.calls(*OPTIMIZERS):
+        yield _optimizer(module, call)
+    for call in _clips(module):
+        yield _arguments_of_call(
+            module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm"
+        )
+    adapters = list(module.calls(*ADAPTERS))
+    is_in_settings = len(adapters) == 1 and adapters[0].named("peft.LoraConfig")
+    if is_in_settings and extract_configs(module):
+        return
+    for call in adapters:
+        yield _adapter(module, call)
+
+
+def _clips(module: Module) -> Iterator[Call]:
+    """Calls that clip gradients to a norm, of torch or of Accelerate."""
+    yield from module.calls(*CLIPS)
+    yield from module.methods("clip_grad_norm_")
+
+
+def generating_calls(module: Module) -> Iterator[NamedCall]:
+    """Calls that say how answers are generated: a model's generate, GenerationConfig, SamplingParams."""
+    calls = [*module.calls(*SAMPLERS, *PIPELINES)]
+    calls += [
+        call
+        for call in module.methods("generate")
+        if call.receiver is not None and "model" in module.flow.types(call.receiver)
+    ]
+    for call in calls:
+        nodes = {
+            SAME.get(name, name): call.keywords[name] for name in GENERATES if name in call.keywords
+        }
+        given = _arguments_of_call(module, call, nodes)
+        given.names.update(
+            {mine: theirs for theirs, mine in SAME.items() if theirs in call.keywords}
+        )
+        given.values["structured"] = STRUCTURED.search(module.text) is not None
+        ignores = given.values.get("ignore_eos")
+        given.values["ignore_eos"] = int(ignores) if isinstance(ignores, bool) else None
+        yield given
+
+
+def _arguments_of_call(
+    module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
+) -> NamedCall:
+    there = {setting: node for setting, node in nodes.items() if node is not None}
+    values = {setting: _value(module, node) for setting, node in there.items()}
+    return NamedCall(call, values, there, {setting: name or setting for setting in there})
+
+
+def _value(module: Module, node: ast.expr) -> Any:
+    value = module.flow.value(node)
+    return None if value is UNKNOWN else value
+
+
+def _optimizer(module: Module, call: Call) -> NamedCall:
+    nodes = {
+        "training.learning_rate": call.argument(1, "lr"),
+        "training.weight_decay": call.keywords.get("weight_decay"),
+        "adam_epsilon": call.keywords.get("eps"),
+    }
+    given = _arguments_of_call(module, call, nodes)
+    given.names.update(
+        {
+            "training.learning_rate": "lr",
+            "training.weight_decay": "weight_decay",
+            "adam_epsilon": "eps",
+        }
+    )
+    betas = _value(module, node) if (node := call.keywords.get("betas")) is not None else None
+    if isinstance(betas, (tuple, list)) and len(betas) == 2 and node is not None:
+        for place, setting in enumerate(("adam_beta1", "adam_beta2")):
+            given.values[setting] = betas[place]
+            given.nodes[setting] = node
+            given.names[setting] = f"betas[{place}]"
+    given.values["training.optim"] = call.names[0].rpartition(".")[2] if call.names else None
+    return given
+
+
+def _adapter(module: Module, call: Call) -> NamedCall:
+    nodes = {
+        "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
+        "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
+        "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
+    }
+    given = _arguments_of_call(module, call, nodes)
+    given.names["training.lora.lora_dropout"] = "lora_dropout"
+    stabilised = call.keywords.get("use_rslora")
+    by_root = stabilised is not None and _value(module, stabilised) is True
+    strength = scale(
+        given.values.get("training.lora.lora_alpha"), given.values.get("r"), rank_stabilised=by_root
+    )
+    if strength is not None:
+        given.values[SCALE] = strength
+        given.nodes[SCALE] = given.nodes["training.lora.lora_alpha"]
+        given.names[SCALE] = SCALE_NAMES[by_root]
+    return given
+
+
+def named_arguments(module: Module, given: NamedCall, *rules: str) -> Iterator[NamedArgument]:
+    """The arguments of a call that are out of range, by the rows of these rules."""
+    for breach in breaches(given.values, *rules):
+        setting = breach.limit.setting
+        name = given.names.get(setting, setting)
+        yield NamedArgument(
+            breach,
+            breach.text(breach.limit.says, given.values, name),
+            breach.text(breach.limit.fix, given.values, name),
+            [case_at(module, given.nodes[setting])],
+        )
+
+
+def has_number(given: NamedCall) -> bool:
+    """Has the call a number that the table can judge?"""
+    return any(number(value) is not None for value in given.values.values())

@@ -1,0 +1,48 @@
+"""Calls of `backward` and of an optimizer's `step`, in loops that are written by hand.
+
+They are known by the names of their methods, and the optimizer by what makes it. A loss may stand in several places of
+a call of backward: before the dot, as an argument, or inside of what a gradient scaler gives.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.code_places import CodePlaces
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+
+def optimizer_steps(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Steps of an optimizer, its own or those of a gradient scaler, with the optimizer."""
+    for call in module.methods("step"):
+        # `optimizer.step()` has it before the dot, `scaler.step(optimizer)` as its argument.
+        for candidate in (call.receiver, *call.args[:1]):
+            if candidate is not None and "optimizer" in module.flow.types(candidate):
+                yield call, candidate
+
+
+OPTIMIZER_STEPS = CodePlaces("steps of an optimizer", optimizer_steps)
+
+
+def is_backward(node: ast.AST) -> bool:
+    """`....backward(...)`"""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "backward"
+    )
+
+
+def backward_calls(module: Module) -> Iterator[Call]:
+    """`loss.backward()`, `accelerator.backward(loss)`, `scaler.scale(loss).backward()`."""
+    yield from module.methods("backward", "manual_backward")
+
+
+def possible_losses(call: Call) -> Iterator[ast.expr]:
+    """What a call of backward may take as the loss."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    yield from (part for part in (owner, *call.node.args) if part is not None)
+    if isinstance(owner, ast.Call):
+        yield from owner.args

@@ -1,0 +1,30 @@
+"""Places and fixes of findings in source."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.checks.findings import Case, Edit, Fix
+from truetune.source.edits import Changes, to_file_positions
+from truetune.source.module import Module
+
+MAX_CODE_CHARACTERS = 100
+"""Characters of code that a case shows"""
+
+
+def case_at(module: Module, node: ast.AST, text: str = "") -> Case:
+    """The case of a node: its file, line and column, and the first line of its code (or `text`)."""
+    line, column = module.place(node)
+    shown = text or " ".join(module.text_of(node).split())
+    if len(shown) > MAX_CODE_CHARACTERS:
+        shown = shown[: MAX_CODE_CHARACTERS - 4] + " ..."
+    cell = module.cell_of(node)
+    return Case(
+        f"{cell}: {shown}" if cell else shown, file=module.home(node).path, line=line, column=column
+    )
+
+
+def fix_of_changes(module: Module, changes: Changes, *, safe: bool = True) -> Fix | None:
+    """A fix that makes these changes; None where there are none."""
+    edits = tuple(Edit(*change) for change in to_file_positions(module, changes))
+    return Fix(module.path, edits, safe) if edits else None

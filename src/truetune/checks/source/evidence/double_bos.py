@@ -1,0 +1,110 @@
+"""Whether a model's tokenizer and its chat template both write BOS."""
+
+from __future__ import annotations
+
+import ast
+from enum import Enum
+
+from truetune.checks.source.evidence.published_families import likely_families, names_of
+from truetune.errors import TruetuneError
+from truetune.render.probes import ANSWER, QUESTION, chat, prepared
+from truetune.render.tokenizer_folder import locate
+from truetune.source.module import Module
+from truetune.spec.run_spec import RunSpec
+
+NEW_TEMPLATES = ("get_chat_template", "setup_chat_format", "clone_chat_template")
+"""Functions that give a tokenizer another chat template"""
+WRITES_BOS = ("bos_token", "<s>", "<bos>", "<|begin_of_text|>")
+"""What a template that writes BOS holds"""
+
+
+class Bos(Enum):
+    """How many BOS text has that was rendered, and then tokenized with special tokens."""
+
+    ONE = "one at most"
+    TWO = "two"
+    UNKNOWN = "unknown"
+
+
+class Template:
+    """The chat template that a file gives its tokenizers, if any."""
+
+    def __init__(self, module: Module) -> None:
+        set_to = _templates(module)
+        called = {
+            name.rpartition(".")[2]
+            for call in module.all_calls
+            for name in (*call.names, call.method or "")
+        }
+        self.texts = [value for node in set_to if isinstance(value := module.flow.value(node), str)]
+        """Those that are written in the file"""
+        written = {any(bos in text for bos in WRITES_BOS) for text in self.texts}
+        self.replaced = bool(set_to) or not called.isdisjoint(NEW_TEMPLATES)
+        self.writes_bos = written.pop() if len(written) == 1 else None
+        """None: not known"""
+
+
+def second_bos(module: Module, tokenizer: ast.expr | None, template: Template) -> Bos:
+    """What is known of the model by its files, else by its name, with the template that the file gives it.
+
+    Of several models that are named, one that gets two is enough.
+    """
+    of_files = _by_files(module, tokenizer)
+    known = [of_files] if of_files is not None else _by_names(module, tokenizer)
+    if template.replaced:
+        known = [(adds, template.writes_bos) for adds, _ in known]
+    if any(adds and writes for adds, writes in known):
+        return Bos.TWO
+    return (
+        Bos.ONE
+        if known and all(adds is False or writes is False for adds, writes in known)
+        else Bos.UNKNOWN
+    )
+
+
+def _by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
+    """Of the one tokenizer that is named, where its folder is on this machine."""
+    names = names_of(module, tokenizer)
+    if len(names) != 1:
+        return None
+    try:
+        if not (locate(names[0]) / "tokenizer.json").is_file():
+            return None
+        probes = prepared(RunSpec(tokenizer=names[0]))
+        text = probes.text(chat(QUESTION, ANSWER))
+    except (TruetuneError, OSError, ValueError):
+        return None
+    bos = probes.tokenizer.special.get("bos")
+    if text is None or bos is None:
+        return None
+    first = probes.tokenizer.backend.encode(QUESTION, add_special_tokens=True).ids[:1]
+    return first == [bos.id], text.startswith(bos.token)
+
+
+def _by_names(module: Module, tokenizer: ast.expr | None) -> list[tuple[bool | None, bool | None]]:
+    """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template writes it."""
+    known = likely_families(module, tokenizer)
+    return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
+        (None, None)
+    ]
+
+
+def _templates(module: Module) -> list[ast.expr]:
+    """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has none."""
+    return [
+        node.value
+        for node in module.nodes(ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+        and target.attr == "chat_template"
+        and not _if_missing(module, node)
+    ]
+
+
+def _if_missing(module: Module, node: ast.AST) -> bool:
+    tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
+    return any(
+        isinstance(part, ast.Attribute) and part.attr == "chat_template"
+        for t in tests
+        for part in ast.walk(t)
+    )

@@ -1,0 +1,98 @@
+"""Which of two places of a file runs first, where one way of calling decides it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.module import Module
+
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+DEPTH = 6
+"""Functions that are followed outwards"""
+MAX_ROUTES = 40
+"""Ways to one place that are followed: a helper that a file calls a hundred times is no single place"""
+
+
+class Stop(NamedTuple):
+    """Where a route passes through a function or the file: the node that runs there."""
+
+    scope: ast.AST
+    node: ast.AST
+
+
+Route = tuple[Stop, ...]
+"""From a place outwards: itself in its function, the call of that function in its caller, and so on"""
+
+
+def routes(module: Module, node: ast.AST) -> list[Route]:
+    """The ways in which a place is reached, each from the inside out."""
+    found: list[Route] = []
+    waiting: list[Route] = [(_stop(module, node),)]
+    while waiting and len(found) < MAX_ROUTES:
+        route = waiting.pop(0)
+        scope = route[-1].scope
+        callers = module.flow.calls_of(scope) if isinstance(scope, FUNCTIONS) else []
+        if not callers or len(route) > DEPTH:
+            found.append(route)
+            continue
+        waiting += [(*route, _stop(module, caller)) for caller in callers[:MAX_ROUTES]]
+    return found
+
+
+def _stop(module: Module, node: ast.AST) -> Stop:
+    around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
+    return Stop(next(around, module.tree), node)
+
+
+def runs_after(late: Route, early: Route) -> bool:
+    """Does the late one run after the early one has: further down in the first function or file that both pass?"""
+    for stop in late:
+        for other in early:
+            if stop.scope is other.scope:
+                return _is_below(stop.node, other.node)
+    return False
+
+
+def runs_before(module: Module, early: Route, late: Route) -> bool:
+    """Does the early one run before the late one, and not again after it in a loop around both?"""
+    for stop in early:
+        for other in late:
+            if stop.scope is other.scope:
+                loops = {
+                    one for one in _until_function(module, stop.node) if isinstance(one, LOOPS)
+                }
+                shares = any(one in loops for one in _until_function(module, other.node))
+                return not shares and _is_below(other.node, stop.node)
+    return False
+
+
+def _is_below(late: ast.AST, early: ast.AST) -> bool:
+    one = (getattr(late, "lineno", 0), getattr(late, "col_offset", 0))
+    other = (getattr(early, "end_lineno", 0), getattr(early, "end_col_offset", 0))
+    return one >= other
+
+
+def trains(module: Module) -> bool:
+    """Does a file train anything: with a trainer, or by a backward pass anywhere?"""
+    return any(places_of_training(module)) or any(module.methods("backward"))
+
+
+def places_of_training(module: Module) -> Iterator[ast.AST]:
+    """Calls of a trainer's `train`, and loops that call `backward`."""
+    for call in module.methods("train"):
+        if call.receiver is not None and "trainer" in module.flow.types(call.receiver):
+            yield call.node
+    for call in module.methods("backward"):
+        loops = [one for one in _until_function(module, call.node) if isinstance(one, LOOPS)]
+        if loops:
+            yield loops[-1]
+
+
+def _until_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    for around in module.parents(node):
+        if isinstance(around, FUNCTIONS):
+            return
+        yield around

@@ -1,0 +1,296 @@
+"""Labels that are a copy of padded ids: as a whole, or but for the first tokens, which are masked by their position."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.labels_and_padding import (
+    column,
+    holds_ignored_label,
+    ignored_label,
+    padded,
+)
+from truetune.checks.source.evidence.pad_settings import padding_sides_set
+from truetune.source.calls import Call
+from truetune.source.data_flow import Origin
+from truetune.source.module import Module
+
+COPIES = ("copy", "clone", "detach", "tolist", "squeeze", "long")
+"""Methods whose result has the same ids"""
+SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
+"""Statements without others inside"""
+DEPTH = 12
+"""Steps from labels to the ids that they are copied from"""
+
+
+class Copied(NamedTuple):
+    """What labels are a copy of."""
+
+    encoding: ast.expr
+    """`x` of `x["input_ids"]`"""
+    call: Call
+    """The call of a tokenizer that made it, and that pads"""
+    plain: bool
+    """The labels are spelled as a copy: no name, list or slice stands between"""
+
+
+def copied_ids(module: Module, value: ast.expr) -> Copied | None:
+    """The padded ids that labels are copied from; None where they are made otherwise, or nothing is padded.
+
+    Args:
+        module: The file.
+        value: What the labels are set to.
+    """
+    waiting = [(value, 0)]
+    while waiting:
+        node, steps = waiting.pop()
+        bare = uncopied(module, node)
+        place = column(module, bare)
+        if place is None:
+            waiting += [(part, steps + 1) for part in _parts(module, bare)] if steps < DEPTH else []
+        elif place[1] == "input_ids" and (call := padded(module, place[0])) is not None:
+            return Copied(place[0], call, plain=steps == 0)
+    return None
+
+
+def ignored_off_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:
+    """Is there a -100 in a function that is not certainly on the first tokens of a row alone?
+
+    Args:
+        module: The file.
+        function: The function that makes the labels.
+        encoding: The padded encoding whose ids they are copied from.
+    """
+    if _pads_on_the_left(module):
+        return True
+    ignored = (
+        node
+        for node in ast.walk(function)
+        if isinstance(node, (ast.UnaryOp, ast.Name, ast.Attribute))
+    )
+    return any(
+        not isinstance(getattr(node, "ctx", None), ast.Store)
+        and ignored_label(module, node)
+        and not _on_first_tokens(module, node, encoding)
+        for node in ignored
+    )
+
+
+def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
+    """May labels that a name or a list stands for be written into, other than by -100 on the first tokens?
+
+    By an assignment of what is not known to be -100, or by a function of one's own that gets them.
+    """
+    if copied.plain:
+        return False
+    makers = {
+        around
+        for node in (copied.encoding, copied.call.node)
+        if (around := _function_of(module, node))
+    }
+    for node in (part for maker in {function, *makers} for part in ast.walk(maker)):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if not isinstance(module.flow.value(node.slice), str) and not _is_prompt_mask(
+                module, node, copied.encoding
+            ):
+                return True
+        elif isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
+            if any(_is_copy(module, argument, copied) for argument in node.args):
+                return True
+    return False
+
+
+def _function_of(module: Module, node: ast.AST) -> ast.AST | None:
+    functions = (
+        p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
+    )
+    return next(functions, None)
+
+
+def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -> bool:
+    statement = module.scopes.parent.get(target)
+    known = isinstance(statement, ast.Assign) and holds_ignored_label(module, statement.value)
+    return known and _is_head(module, target, encoding)
+
+
+def _is_copy(module: Module, argument: ast.expr, copied: Copied) -> bool:
+    found = copied_ids(module, argument)
+    return found is not None and found.call.node is copied.call.node
+
+
+def masks_by_attention_elsewhere(module: Module, function: ast.AST) -> bool:
+    """Is there a statement with -100 and an attention mask outside a function, as in a collator?"""
+    inside = set(ast.walk(function))
+    masks = (node for node in module.nodes(ast.Name, ast.Attribute, ast.Constant) if _is_mask(node))
+    asked = (module.statement(node) for node in masks if node not in inside)
+    return any(isinstance(one, SIMPLE) and holds_ignored_label(module, one) for one in asked)
+
+
+def uncopied(module: Module, value: ast.expr) -> ast.expr:
+    """What is copied: `x` of `x.copy()`, `list(x)`, `copy.deepcopy(x)`."""
+    while isinstance(value, ast.Call):
+        call = module.flow.call(value)
+        if call.method in COPIES and call.receiver is not None:
+            value = call.receiver
+        elif (
+            call.named("list", "copy.copy", "copy.deepcopy", "torch.clone", "torch.tensor")
+            and call.args
+        ):
+            value = call.args[0]
+        else:
+            break
+    return value
+
+
+def _parts(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+    """The expressions that a value takes its ids from."""
+    if isinstance(node, ast.Subscript):
+        yield node.value
+    elif (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, ast.Add)
+        and holds_ignored_label(module, node.left)
+    ):
+        yield node.right
+    elif isinstance(node, ast.ListComp):
+        yield node.elt
+    elif isinstance(node, ast.Name):
+        for origin in module.flow.origins(node):
+            yield from _expressions_behind(module, node, origin)
+
+
+def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Iterator[ast.expr]:
+    """What a name stands for: a value, what is appended to a list, or one row of a batch in a loop."""
+    source = origin.node
+    if origin.element:
+        row = _looped_over(module, source, origin.path)
+        if row is not None:
+            yield row
+    elif isinstance(source, ast.List) and not source.elts:
+        appended = (
+            call
+            for call in module.methods("append")
+            if isinstance(call.receiver, ast.Name) and call.args
+        )
+        yield from (
+            call.args[0]
+            for call in appended
+            if any(made.node is source for made in module.flow.origins(call.receiver or name))
+        )
+    elif isinstance(source, ast.expr) and source is not name and not origin.path:
+        yield source
+
+
+def _looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> ast.expr | None:
+    """The batch that one of the names of a loop takes its rows from, through `zip` and `enumerate`."""
+    if not isinstance(loop, ast.Call):
+        return loop if isinstance(loop, ast.expr) and not path else None
+    call = module.flow.call(loop)
+    if call.named("zip") and path and path[0] < len(call.args):
+        return call.args[path[0]] if len(path) == 1 else None
+    if call.named("enumerate") and call.args and path[:1] == (1,):
+        return _looped_over(module, call.args[0], path[1:])
+    return None
+
+
+def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bool:
+    """Is this -100 put on the first tokens of a row: `x[:n] = -100`, or `[-100] * n + ids`?"""
+    parent = module.scopes.parent.get(ignored)
+    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+        return True  # a name for -100 is no mask
+    if isinstance(parent, ast.Assign):
+        return _is_head(module, parent.targets[0], encoding)
+    if not isinstance(parent, ast.List) or len(parent.elts) != 1:
+        return False
+    times = module.scopes.parent.get(parent)
+    if not isinstance(times, ast.BinOp) or not isinstance(times.op, ast.Mult):
+        return False
+    number = times.right if times.left is parent else times.left
+    whole = module.scopes.parent.get(times)
+    if isinstance(whole, ast.Assign):
+        return _is_head(module, whole.targets[0], encoding)
+    added_first = (
+        isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add) and whole.left is times
+    )
+    return added_first and not _depends_on_pads(module, number, encoding)
+
+
+def _is_head(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
+    """`x[:n]`, `x[:, :n]`, `x[i, :n]` and `x[i][:n]`; also `x[i]` in `for i in range(n)`."""
+    if not isinstance(target, ast.Subscript):
+        return False
+    index = (
+        target.slice.elts[-1]
+        if isinstance(target.slice, ast.Tuple) and target.slice.elts
+        else target.slice
+    )
+    if isinstance(index, ast.Name):
+        return _counts_from_first(module, index, encoding)
+    if not isinstance(index, ast.Slice) or index.upper is None:
+        return False
+    starts = index.lower is None or module.flow.value(index.lower) == 0
+    return starts and not _depends_on_pads(module, index.upper, encoding)
+
+
+def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> bool:
+    """Is it each of the first numbers, without a condition: `for i in range(n): x[i] = -100`?"""
+    loop = module.scopes.parent.get(module.statement(index) or index)
+    if (
+        not isinstance(loop, ast.For)
+        or not isinstance(loop.iter, ast.Call)
+        or not isinstance(loop.target, ast.Name)
+    ):
+        return False
+    call = module.flow.call(loop.iter)
+    return (
+        loop.target.id == index.id
+        and call.named("range")
+        and len(call.args) == 1
+        and not _depends_on_pads(module, call.args[0], encoding)
+    )
+
+
+def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> bool:
+    """May a number of tokens count pads: by the mask of the padded batch, by a name with `pad`, or from the end?"""
+    whole = module.text_of(encoding)
+    if isinstance(bound, ast.UnaryOp):
+        return True
+    origins = (origin.node for origin in module.flow.origins(bound))
+    for expression in (bound, *(node for node in origins if isinstance(node, ast.expr))):
+        for node in ast.walk(expression):
+            place = column(module, node)
+            if (
+                place is not None
+                and place[1] == "attention_mask"
+                and module.text_of(place[0]) == whole
+            ):
+                return True
+            if "pad" in getattr(node, "id", getattr(node, "attr", "")):
+                return True
+            if (
+                isinstance(node, ast.BinOp)
+                and isinstance(node.op, ast.Sub)
+                and not _is_number(module, node.right)
+            ):
+                return True
+    return False
+
+
+def _is_number(module: Module, node: ast.expr) -> bool:
+    return isinstance(module.flow.value(node), int)
+
+
+def _is_mask(node: ast.AST) -> bool:
+    name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
+    return isinstance(name, str) and name.endswith("attention_mask")
+
+
+def _pads_on_the_left(module: Module) -> bool:
+    """Does the file set the left side? The first tokens are pads then."""
+    return any(
+        module.flow.value(value) == "left"
+        for part in module.with_linked
+        for value in padding_sides_set(part)
+    )

@@ -1,0 +1,172 @@
+"""Learning rate schedules in source: how their lengths are computed, and how often they are stepped."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.code_places import CodePlaces
+from truetune.source.calls import Call
+from truetune.source.module import Module
+
+LENGTH = {
+    "transformers.get_linear_schedule_with_warmup": (2, "num_training_steps"),
+    "transformers.get_cosine_*": (2, "num_training_steps"),
+    "transformers.get_polynomial_*": (2, "num_training_steps"),
+    "transformers.get_scheduler": (3, "num_training_steps"),
+    "torch.optim.lr_scheduler.CosineAnnealingLR": (1, "T_max"),
+    "torch.optim.lr_scheduler.LinearLR": (3, "total_iters"),
+    "torch.optim.lr_scheduler.OneCycleLR": (2, "total_steps"),
+}
+
+
+def schedules_with_length(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """Schedules that are built, each with the expression of its length."""
+    for pattern, (position, name) in LENGTH.items():
+        for call in module.calls(pattern):
+            total = call.argument(position, name)
+            if total is not None:
+                yield call, total
+
+
+def expressions_within(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """Every node that a number is computed from, through names; not what stands inside `len(...)`."""
+    seen: set[ast.AST] = set()
+    waiting = [node]
+    while waiting:
+        for origin in module.flow.origins(waiting.pop()):
+            made = origin.node
+            if made not in seen:
+                seen.add(made)
+                yield made
+                if isinstance(made, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(
+                    module, made
+                ):
+                    waiting += ast.iter_child_nodes(made)
+
+
+def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
+    """The `len(x)` in an expression."""
+    for node in expressions_within(module, total):
+        if isinstance(node, ast.Call) and _is_length(module, node) and len(node.args) == 1:
+            yield node
+
+
+def _is_length(module: Module, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and module.flow.name(node.func) == "len"
+
+
+def is_divided(module: Module, total: ast.expr) -> bool:
+    """Is there a division anywhere in it?"""
+    return any(
+        isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv, ast.RShift))
+        for node in expressions_within(module, total)
+    )
+
+
+def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
+    """n, where each `step()` of a schedule stands behind `if ... % n == 0`."""
+    found: ast.expr | None = None
+    for call in module.methods("step"):
+        if not any(
+            origin.node is schedule.node
+            for origin in module.flow.origins(call.receiver or call.node)
+        ):
+            continue
+        every = next(
+            (
+                n
+                for p in module.parents(call.node)
+                if isinstance(p, ast.If)
+                for n in _moduli(p.test)
+            ),
+            None,
+        )
+        if every is None:
+            return None
+        found = every
+    return found
+
+
+def _moduli(test: ast.expr) -> Iterator[ast.expr]:
+    for node in ast.walk(test):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+            yield node.right
+
+
+class SchedulerPace(NamedTuple):
+    """How often a schedule is stepped, as far as its loops say."""
+
+    call: Call
+    """The `scheduler.step()`"""
+    is_by_epoch: bool
+    """Once for all batches of a loop, rather than at each"""
+    epochs: ast.For
+    """The loop over epochs around the batches"""
+
+
+def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
+    """How often a schedule is stepped beside its optimizer; None where the loops do not tell.
+
+    The optimizer steps in a loop over batches inside of one over epochs, in one function or in two. A schedule that
+    steps in the outer one alone steps once an epoch.
+    """
+    given = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
+    calls = list(module.methods("step"))
+    steps = [call for call in calls if schedule.node in _makers(module, call.receiver)]
+    if len(steps) != 1 or given is None:
+        return None
+    optimizers = _makers(module, given)
+    for call in calls:
+        scaled = call.args[0] if call.args else None  # scaler.step(optimizer)
+        if not optimizers & (_makers(module, call.receiver) | _makers(module, scaled)):
+            continue
+        batches = _loops(module, call.node)
+        if len(batches) < 2 or not isinstance(batches[1], ast.For):
+            continue
+        around = _loops(module, steps[0].node)
+        if around[:1] == batches[1:2]:
+            return SchedulerPace(steps[0], True, batches[1])
+        if around[:2] == batches[:2]:
+            return SchedulerPace(steps[0], False, batches[1])
+    return None
+
+
+def _makers(module: Module, node: ast.expr | None) -> set[ast.AST]:
+    """What made an object, also where `accelerator.prepare` handed it on."""
+    found: set[ast.AST] = set()
+    for origin in module.flow.origins(node) if node is not None else ():
+        made = origin.node
+        found.add(made)
+        if isinstance(made, ast.Call) and module.flow.call(made).method in PREPARES:
+            place = origin.path[0] if origin.path else 0
+            if 0 <= place < len(made.args):
+                found |= {one.node for one in module.flow.origins(made.args[place])}
+    return found
+
+
+BY_NAME = "transformers.get_scheduler"
+"""Its first argument is the name of the schedule, where others take the optimizer"""
+PREPARES = ("prepare", "prepare_optimizer", "prepare_scheduler")
+
+
+def _loops(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
+    """The loops around a place, the innermost first; those around the one call of its function are among them."""
+    found: list[ast.For | ast.While] = []
+    for parent in module.parents(node):
+        if isinstance(parent, (ast.For, ast.While)):
+            found.append(parent)
+        elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            calls = module.flow.calls_of(parent)
+            if len(calls) == 1 and depth < MOST_CALLS:
+                found += _loops(module, calls[0], depth + 1)
+            break
+    return found
+
+
+MOST_CALLS = 4
+"""Functions around a step whose callers are looked at: `main`, `fit`, `train_epoch`, `train_step`"""
+
+
+SCHEDULES = CodePlaces("learning rate schedules with a length", schedules_with_length)

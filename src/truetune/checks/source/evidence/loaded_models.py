@@ -1,0 +1,143 @@
+"""What loads the models of a file: those that it trains, and those that it asks for text."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.module import Module
+
+LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
+NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")
+DEPTH = 6
+
+
+class Asked(NamedTuple):
+    """A call that generates, and what made its model."""
+
+    node: ast.AST
+    loads: tuple[ast.Call, ...]
+    """Empty where the model is not made by one loading that is seen"""
+    passed: frozenset[ast.Call]
+    """Calls of functions of the file that it was got by: one function may load several models"""
+
+
+class Trained(NamedTuple):
+    """A model that is trained."""
+
+    load: ast.Call
+    """What loads it; the call of the trainer where that is given a name"""
+    passed: frozenset[ast.Call]
+
+
+def asked_by(module: Module, node: ast.AST, model: ast.expr) -> Asked:
+    """A generation, with what loads the model that is asked."""
+    return Asked(node, loads_of(module, model), module.flow.calls_passed(model))
+
+
+def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
+    """The calls that load the model, through `.to(...)` and pipelines; empty where one way is not seen."""
+    found: list[ast.Call] = []
+    waiting = [(model, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        for origin in module.flow.origins(part):
+            if not isinstance(origin.node, ast.Call) or depth > DEPTH:
+                return ()
+            call = module.flow.call(origin.node)
+            inner = _model_of_pipeline(module, call)
+            if call.method in MEMBERS_GIVING_THE_OBJECT and call.receiver is not None:
+                waiting.append((call.receiver, depth + 1))
+            elif inner is not None:
+                waiting.append((inner, depth + 1))
+            elif call.named(*LOADS):
+                found.append(origin.node)
+            else:
+                return ()
+    return tuple(found)
+
+
+def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
+    """The model that a pipeline is given; None where it is given a name, or the call makes no pipeline."""
+    given = _name_given(call) if call.named("transformers.pipeline") else None
+    loaded = module.flow.producing_call(given) if given is not None else None
+    return given if loaded is not None and loaded.named(*LOADS) else None
+
+
+def _name_given(call: Call) -> ast.expr | None:
+    """The argument that names the model: the second of a pipeline, the first of the others."""
+    position = 1 if call.named("transformers.pipeline") else 0
+    given = (call.keywords.get(name) for name in NAME_ARGUMENTS)
+    named = next((one for one in given if one is not None), None)
+    return named if named is not None else call.argument(position, "model")
+
+
+def trained_bases(module: Module) -> Iterator[Trained]:
+    """The models that trainers and optimizers of the file are given."""
+    for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
+        model = call.argument(0, "model")
+        if model is not None:
+            passed = module.flow.calls_passed(model)
+            made = _objects_trained(module, model, call.node)
+            yield from (Trained(load, passed) for load in made)
+    for call in module.calls("torch.optim.*", "bitsandbytes.optim.*"):
+        given = call.argument(0, "params")
+        if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
+            owner = given.func.value
+            passed = module.flow.calls_passed(owner)
+            yield from (Trained(load, passed) for load in _objects_trained(module, owner, None))
+
+
+def _objects_trained(
+    module: Module, model: ast.expr, trainer: ast.Call | None
+) -> Iterator[ast.Call]:
+    """What loads a model that is trained, through adapters and wrappers."""
+    for origin in module.flow.origins(model):
+        node = origin.node
+        if isinstance(node, ast.Constant) and trainer is not None:
+            yield trainer
+        if not isinstance(node, ast.Call):
+            continue
+        call = module.flow.call(node)
+        if call.named("peft.get_peft_model", "*.DistributedDataParallel", "torch.compile"):
+            inner = call.argument(0, "model")
+        else:
+            inner = call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
+        if inner is not None:
+            yield from _objects_trained(module, inner, trainer)
+        elif call.named("*.from_pretrained"):
+            yield node
+
+
+def is_base(module: Module, asked: Asked, trained: list[Trained]) -> bool:
+    """Is every way to its model a second loading of what was trained, by the same name?"""
+    names = {name for one in trained if (name := _name(module, one.load)) is not None}
+    for load in asked.loads:
+        is_trained = any(
+            one.load is load and not _got_apart(asked.passed, one.passed) for one in trained
+        )
+        if is_trained or _name(module, load) not in names:
+            return False
+    return True
+
+
+def _got_apart(asked: frozenset[ast.Call], trained: frozenset[ast.Call]) -> bool:
+    """Are they two objects, each got by a call of its own of the function that loads?"""
+    return bool(asked and trained) and asked.isdisjoint(trained)
+
+
+def _name(module: Module, load: ast.Call) -> str | None:
+    """The name that a call loads, or the code of it where its value is not known."""
+    given = _name_given(module.flow.call(load))
+    if given is None:
+        return None
+    value = module.flow.value(given)
+    if value is not UNKNOWN:
+        return str(value)
+    origins = [origin.node for origin in module.flow.origins(given)]
+    is_one = len(origins) == 1 and isinstance(origins[0], ast.Attribute | ast.Name | ast.Subscript)
+    return ast.unparse(origins[0]) if is_one else None

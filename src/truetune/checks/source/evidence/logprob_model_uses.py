@@ -1,0 +1,122 @@
+"""Where models give log-probabilities in a loop of one's own, and which of them are one object."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truetune.source.data_flow import Origin
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.module import Module
+
+REFERENCE = re.compile(r"(^|[_.])ref(erence)?s?(_|$|\d)|^ref(?!ine|resh|use)|reference", re.I)
+"""Names of a reference model, or of what it gives"""
+WRAPPERS = (
+    "peft.get_peft_model",
+    "peft.PeftModel*",
+    "peft.prepare_model_for_kbit_training",
+    "torch.compile",
+    "*.DistributedDataParallel",
+)
+"""Calls whose result computes with the model that they are given, and changes it where they change anything"""
+DEPTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ModelUse:
+    """A call that runs a model: `logps(policy, batch)`, or `policy(**batch)`."""
+
+    call: ast.Call
+    model: ast.expr
+    how: str
+    """The function that runs the model; empty where it is called itself"""
+    of_reference: bool
+    """Its name, or that of what it gives, says that it is a reference"""
+    without_gradient: bool
+
+
+def model_uses(module: Module) -> Iterator[ModelUse]:
+    """The calls that run a model, or give one to a function."""
+    for call in module.nodes(ast.Call):
+        if "model" in module.flow.types(call.func):
+            yield _use(module, call, call.func, "")
+            continue
+        if module.flow.name(call.func) is not None:
+            continue
+        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(given, ast.Name | ast.Attribute) and "model" in module.flow.types(given):
+                yield _use(module, call, given, ast.unparse(call.func))
+
+
+def _use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
+    names = [ast.unparse(model)]
+    statement = module.statement(call)
+    if isinstance(statement, ast.Assign):
+        names += [ast.unparse(name) for target in statement.targets for name in _parts(target)]
+    around = (node for node in module.parents(call) if isinstance(node, ast.With))
+    contexts = (ast.unparse(item.context_expr) for node in around for item in node.items)
+    is_frozen = any("no_grad" in text or "inference_mode" in text for text in contexts)
+    return ModelUse(call, model, how, any(REFERENCE.search(name) for name in names), is_frozen)
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
+
+
+def is_in_one_pass(module: Module, one: ast.AST, other: ast.AST) -> bool:
+    """Do both run at each step: in one loop, or in one function without a loop around either?
+
+    A reference that a loop of its own computes before training is that of the untrained model.
+    """
+    first, second = _loops_and_function(module, one), _loops_and_function(module, other)
+    if first[:-1] or second[:-1]:
+        return any(loop in second[:-1] for loop in first[:-1])
+    return first[-1] is second[-1] and not isinstance(first[-1], ast.Module)
+
+
+def _loops_and_function(module: Module, node: ast.AST) -> list[ast.AST]:
+    """The loops around a node, from the inside out, and the function that it stands in."""
+    found: list[ast.AST] = []
+    for around in module.parents(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
+            return [*found, around]
+        if isinstance(around, ast.For | ast.While):
+            found.append(around)
+    return [*found, module.tree]
+
+
+def is_one_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
+    """Are two expressions certainly one model in memory?"""
+    first, second = model_source(module, one), model_source(module, other)
+    return first is not None and first == second and isinstance(first[0].node, ast.Call)
+
+
+def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast.Call]] | None:
+    """What made the object, and by which calls of functions it was got; None where that is not one thing."""
+    passed: frozenset[ast.Call] = frozenset()
+    for _ in range(DEPTH):
+        origins = module.flow.origins(model)
+        if len(origins) != 1 or origins[0].element:
+            return None
+        passed |= module.flow.calls_passed(model)
+        inner = _inside(module, origins[0].node)
+        if inner is None:
+            return origins[0], passed
+        model = inner
+    return None
+
+
+def _inside(module: Module, made: ast.AST) -> ast.expr | None:
+    """The model that `policy.eval()` or `get_peft_model(policy, lora)` gives, or wraps."""
+    if not isinstance(made, ast.Call):
+        return None
+    call = module.flow.call(made)
+    if call.named(*WRAPPERS):
+        return call.argument(0, "model")
+    return (
+        call.receiver
+        if call.method in MEMBERS_GIVING_THE_OBJECT and call.receiver is not None
+        else None
+    )

@@ -1,0 +1,80 @@
+"""Means that a file takes: of what, and over what."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.source.module import Module
+
+OF_LISTS = (
+    "numpy.mean",
+    "numpy.average",
+    "statistics.mean",
+    "statistics.fmean",
+    "torch.mean",
+)
+MAKES_TENSOR = ("torch.tensor", "torch.stack", "torch.cat", "torch.Tensor", "numpy.array")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+class Mean(NamedTuple):
+    """One mean."""
+
+    node: ast.expr
+    values: ast.expr
+    """The list, or the sum that is divided"""
+    counted: ast.expr | None
+    """What the sum is divided by; None where a function takes the mean of a list"""
+
+
+def means(module: Module) -> Iterator[Mean]:
+    """`sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`, `torch.tensor(x).mean()`."""
+    for call in module.calls(*OF_LISTS):
+        if call.args:
+            yield Mean(call.node, _without_tensor(module, call.args[0]), None)
+    for call in module.methods("mean"):
+        if call.receiver is not None and not call.args and "dim" not in call.keywords:
+            inner = _without_tensor(module, call.receiver)
+            if inner is not call.receiver:
+                yield Mean(call.node, inner, None)
+    for node in module.nodes(ast.BinOp):
+        if isinstance(node.op, ast.Div):
+            summed = _summed(module, node.left)
+            yield Mean(node, summed if summed is not None else node.left, node.right)
+
+
+def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
+    """The list in `torch.tensor(values)`."""
+    made = module.flow.producing_call(values)
+    if made is not None and made.named(*MAKES_TENSOR) and made.args:
+        return made.args[0]
+    return values
+
+
+def _summed(module: Module, total: ast.expr) -> ast.expr | None:
+    """The list in `sum(values)`."""
+    if not isinstance(total, ast.Call) or not total.args:
+        return None
+    return total.args[0] if module.flow.name(total.func) in ("sum", "math.fsum") else None
+
+
+def terms(module: Module, values: ast.expr) -> Iterator[ast.expr]:
+    """What is added to a list or a sum in a loop, or what a comprehension makes: the things that are averaged."""
+    if isinstance(values, ast.ListComp | ast.GeneratorExp):
+        yield values.elt
+        return
+    if isinstance(values, ast.Call) and module.flow.call(values).method in ("item", "cpu", "float"):
+        receiver = module.flow.call(values).receiver
+        if receiver is not None:
+            yield from terms(module, receiver)
+        return
+    if not isinstance(values, ast.Name):
+        return
+    for origin in module.flow.origins(values):
+        if isinstance(origin.node, ast.ListComp | ast.GeneratorExp):
+            yield origin.node.elt
+    for added in module.additions_to(values):
+        if any(isinstance(around, LOOPS) for around in module.parents(added)):
+            yield from added.elts if isinstance(added, ast.List) else (added,)

@@ -1,0 +1,311 @@
+"""Functions that compute metrics, for a trainer or in a step of validation: what they compare, and do they shift?"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from truetune.source.calls import Call
+from truetune.source.data_flow import Origin
+from truetune.source.module import Module
+
+Side = Literal["predictions", "labels"]
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+ATTRIBUTES: dict[str, Side] = {"predictions": "predictions", "label_ids": "labels"}
+"""Attributes of transformers' `EvalPrediction`"""
+OF_PAIR: tuple[Side, Side] = ("predictions", "labels")
+"""An `EvalPrediction` that is taken apart gives these two, in this order"""
+SAME_PLACES = frozenset({
+    "argmax", "reshape", "flatten", "view", "ravel", "astype", "cpu", "numpy", "detach", "to", "long", "int",
+    "tolist", "squeeze", "copy", "clone", "masked_select", "item", "float", "bool",
+})  # fmt: skip
+"""Methods after which a token stands where it stood, or all tokens of both sides moved alike"""
+FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
+"""`np.argmax(x)`, `np.array(x)`, `torch.from_numpy(x)`: the side of the first argument"""
+MOVES = ("roll", "pad", "narrow", "diff", "split", "concatenate", "cat")
+"""Functions of theirs that may move tokens, after which the side is not followed"""
+EQUALS = ("numpy.equal", "torch.eq", "torch.equal", "numpy.array_equal", "sklearn.metrics.*_score")
+GATHERS = ("gather_for_metrics", "gather", "pad_across_processes")
+"""Methods that collect the tokens of all processes, each where it stood"""
+DEPTH = 12
+SHIFTS = ("roll", "narrow", "shift")
+"""Functions that move tokens by other means than a slice"""
+CALLS = 4
+"""Calls of the files' own functions that are followed from compute_metrics"""
+
+
+def label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
+    """Where predictions are compared with labels, each token with the one at its own place."""
+    for node in ast.walk(function):
+        if {compared_side(module, part) for part in _compared(module, node)} == {
+            "predictions",
+            "labels",
+        }:
+            yield node
+
+
+def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
+    """The two expressions that a node compares; none where it compares nothing."""
+    if (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], (ast.Eq, ast.NotEq))
+        and len(node.ops) == 1
+    ):
+        return node.left, node.comparators[0]
+    if not isinstance(node, ast.Call):
+        return ()
+    call = module.flow.call(node)
+    if call.named(*EQUALS):
+        first = call.argument(0, "y_true")
+        second = call.argument(1, "y_pred")
+    elif call.method == "eq":
+        first, second = call.receiver, call.argument(0, "other")
+    elif _is_torchmetric(module, call):
+        first, second = call.argument(0, "preds"), call.argument(1, "target")
+    elif call.method in ("compute", "add_batch"):
+        first, second = call.keywords.get("predictions"), call.keywords.get("references")
+    else:
+        return ()
+    return (first, second) if first is not None and second is not None else ()
+
+
+def _is_torchmetric(module: Module, call: Call) -> bool:
+    """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
+    owner = call.receiver if call.method in ("update", "forward") else call.node.func
+    made = module.flow.producing_call(owner) if owner is not None else None
+    return made is not None and made.named("torchmetrics.*")
+
+
+def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
+    """Is it made of the predictions or of the labels, token for token? None where that is not seen."""
+    if depth > DEPTH:
+        return None
+    if isinstance(node, ast.Attribute) and node.attr in ATTRIBUTES:
+        return ATTRIBUTES[node.attr]
+    if is_output_beside_labels(module, node):
+        return "predictions"
+    if _is_given_as_labels(module, node):
+        return "labels"
+    if isinstance(node, ast.Subscript):
+        return _side_of_part(module, node, depth)
+    if isinstance(node, ast.Call):
+        return _side_of_call(module, node, depth)
+    if isinstance(node, (ast.Name, ast.Attribute, ast.IfExp)):
+        sides = {
+            _side_of_origin(module, node, origin, depth) for origin in module.flow.origins(node)
+        }
+        return sides.pop() if len(sides) == 1 else None
+    return None
+
+
+def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
+    """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its own loss?"""
+    if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
+        return False
+    made = [origin.node for origin in module.flow.origins(node.value) if not origin.path]
+    return bool(made) and all(
+        isinstance(one, ast.Call) and next(_texts_of_labels(module, one), None) is not None
+        for one in made
+    )
+
+
+def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
+    """How the labels are written that a call of a model is given: `labels`, `batch["labels"]`."""
+    is_self = isinstance(call.func, ast.Name) and call.func.id == "self"
+    if not is_self and "model" not in module.flow.types(call.func):
+        return
+    for keyword in call.keywords:
+        given = ast.unparse(keyword.value)
+        if keyword.arg == "labels":
+            yield given
+        elif keyword.arg is None and isinstance(keyword.value, ast.Name):
+            yield f"{given}['labels']"
+            yield f"{given}.labels"
+
+
+def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
+    """Is the expression, as it is written, what a model in the same function is given as labels?"""
+    if not isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)):
+        return False
+    text = ast.unparse(node)
+    if "labels" not in text:
+        return False
+    calls = (part for part in ast.walk(scope_of(module, node)) if isinstance(part, ast.Call))
+    return any(text in _texts_of_labels(module, call) for call in calls)
+
+
+def scope_of(module: Module, node: ast.AST) -> ast.AST:
+    """The function around a place; outside of functions, the outermost statement."""
+    around = node
+    for parent in module.parents(node):
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            return parent
+        if not isinstance(parent, ast.Module):
+            around = parent
+    return around
+
+
+def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | None:
+    """`logits[mask]` and `logits[0]` keep the side; `logits[:, -1]` is one place, and no more all of them."""
+    if isinstance(node.slice, ast.Tuple) and any(
+        isinstance(module.flow.value(e), int) for e in node.slice.elts
+    ):
+        return None
+    if any(isinstance(part, ast.BinOp) for part in ast.walk(node.slice)):
+        # `logits[:, start - 1 :]` beside `labels[:, start:]` is a shift.
+        return None
+    index = module.flow.value(node.slice)
+    if isinstance(node.value, ast.Name) and index in (0, 1):
+        parameter = next((origin for origin in module.flow.origins(node.value)), None)
+        if parameter is not None and _is_pair(module, parameter):
+            return OF_PAIR[index]
+    return compared_side(module, node.value, depth + 1)
+
+
+def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
+    call = module.flow.call(node)
+    if call.method in GATHERS and call.args:
+        return compared_side(module, call.args[0], depth + 1)
+    if call.method in SAME_PLACES and call.receiver is not None:
+        return compared_side(module, call.receiver, depth + 1)
+    if call.named("numpy.where", "torch.where") and len(call.args) == 3:
+        sides = {compared_side(module, given, depth + 1) for given in call.args[1:]} - {None}
+        return sides.pop() if len(sides) == 1 else None
+    if (
+        call.named(*FUNCTIONS_OF_FIRST)
+        and not call.named(*(f"*.{name}" for name in MOVES))
+        and call.args
+    ):
+        return compared_side(module, call.args[0], depth + 1)
+    return None
+
+
+def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) -> Side | None:
+    node, path = origin.node, origin.path
+    if origin.element:
+        return _side_of_zipped(module, node, path, depth)
+    if isinstance(node, ast.arg):
+        return (
+            OF_PAIR[path[0]]
+            if _is_pair(module, Origin(node)) and path[:1] in ((0,), (1,))
+            else None
+        )
+    if node is name or not isinstance(node, ast.expr):
+        return None
+    if path and isinstance(node, ast.Call):
+        gathered = _gathered(module, node, path)
+        return None if gathered is None else compared_side(module, gathered, depth + 1)
+    if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
+        # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
+        return compared_side(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
+    return compared_side(module, node, depth + 1)
+
+
+def _gathered(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+    """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for any other call."""
+    call = module.flow.call(node)
+    given = call.args[0] if call.method in GATHERS and call.args else None
+    if not isinstance(given, ast.Tuple | ast.List) or not 0 <= path[0] < len(given.elts):
+        return None
+    return given.elts[path[0]]
+
+
+def _side_of_zipped(
+    module: Module, node: ast.AST, path: tuple[int, ...], depth: int
+) -> Side | None:
+    """One of the things that `zip(predictions, labels)` gives, or an element of one of both."""
+    if isinstance(node, ast.Call) and module.flow.name(node.func) == "zip":
+        is_known = bool(path) and 0 <= path[0] < len(node.args)
+        return compared_side(module, node.args[path[0]], depth + 1) if is_known else None
+    return (
+        compared_side(module, node, depth + 1) if isinstance(node, ast.expr) and not path else None
+    )
+
+
+def _is_pair(module: Module, origin: Origin) -> bool:
+    """Is it the one parameter of a function, which a trainer gives predictions and labels?"""
+    arguments = module.scopes.parent.get(origin.node)
+    if (
+        not isinstance(origin.node, ast.arg)
+        or origin.path
+        or not isinstance(arguments, ast.arguments)
+    ):
+        return False
+    own = [a for a in (*arguments.posonlyargs, *arguments.args) if a.arg not in ("self", "cls")]
+    required = own[: len(own) - len(arguments.defaults)] if arguments.defaults else own
+    return origin.node is own[0] and len(required) <= 1
+
+
+def given_under(module: Module, call: Call, name: str) -> ast.expr | None:
+    """What a trainer is given under a name; None where that is nothing, or the constant None."""
+    given = call.keywords.get(name)
+    return None if given is None or module.flow.value(given) is None else given
+
+
+def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
+    """The functions that see the logits, with those of the files that they call; None where one is not known."""
+    found: list[Function] = []
+    for name in ("compute_metrics", "preprocess_logits_for_metrics"):
+        given = given_under(module, call, name)
+        function = _function_given(module, given) if given is not None else None
+        if function is not None:
+            found.append(function)
+        elif given is not None or call.open:
+            return None
+    return with_called_functions(module, found)
+
+
+def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[ast.AST]:
+    """Functions, and those of the files that they call."""
+    found = level = list(functions)
+    for _ in range(CALLS):
+        calls = (
+            node for function in level for node in ast.walk(function) if isinstance(node, ast.Call)
+        )
+        called = (module.flow.function(node.func) for node in calls)
+        level = list(dict.fromkeys(one for one in called if one is not None and one not in found))
+        found += level
+    return found
+
+
+def _function_given(module: Module, given: ast.expr) -> Function | None:
+    """The function that a trainer calls: the one that is named, a method of an object of a class of the file, or its
+    `__call__`."""
+    function = module.flow.function(given)
+    if function is not None:
+        return function
+    owner, name = given, "__call__"
+    if isinstance(given, ast.Attribute):
+        owner, name = given.value, given.attr
+    for origin in module.flow.origins(owner):
+        maker = origin.node.func if isinstance(origin.node, ast.Call) else None
+        classes = module.flow.origins(maker) if maker is not None else ()
+        for body in (one.node.body for one in classes if isinstance(one.node, ast.ClassDef)):
+            methods = (item for item in body if isinstance(item, ast.FunctionDef))
+            function = next((item for item in methods if item.name == name), None)
+            if function is not None:
+                return function
+    return None
+
+
+def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
+    """Is there a slice `1:` or `:-1`, or a function that moves tokens, where logits or labels are seen?"""
+    nodes = [node for function in functions for node in ast.walk(function)]
+    slices = (node for node in nodes if isinstance(node, ast.Slice))
+    calls = (ast.unparse(node.func).lower() for node in nodes if isinstance(node, ast.Call))
+    return any(_is(one.lower, 1) or _is(one.upper, -1) for one in slices) or any(
+        part in name for name in calls for part in SHIFTS
+    )
+
+
+def _is(node: ast.expr | None, number: int) -> bool:
+    return node is not None and ast.unparse(node) == str(number)
+
+
+def picks_tokens(node: ast.AST) -> bool:
+    """Does a node pick one token of each place: argmax, topk, max?"""
+    return isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+        ("argmax", "topk", ".max")
+    )

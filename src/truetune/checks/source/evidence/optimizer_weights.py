@@ -1,0 +1,163 @@
+"""Which weights an optimizer holds, and whether they are those that the loss trains."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.logprob_model_uses import ModelUse, model_source, model_uses
+from truetune.checks.source.evidence.value_slices import records_gradient
+from truetune.source.calls import Call
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.module import Module
+
+FSDP = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+CALLERS = 4
+"""Callers that are followed outwards to find the function from which two places are reached"""
+
+
+class OtherWeights(NamedTuple):
+    """An optimizer that holds other weights than those that are trained."""
+
+    text: str
+    fix: str
+    place: ast.AST
+    """What shows it"""
+
+
+def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
+    """The models whose parameters an optimizer is given: `model` of `[p for p in model.parameters()]`."""
+    given = optimizer.argument(0, "params")
+    if given is None:
+        return []
+    expressions = [given, *(origin.node for origin in module.flow.origins(given))]
+    return [
+        part.value
+        for expression in expressions
+        for part in ast.walk(expression)
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+    ]
+
+
+def other_weights(module: Module, optimizer: Call) -> OtherWeights | None:
+    """How the weights of an optimizer differ from those that are trained; None where they don't, or it is not known."""
+    if any(module.methods("add_param_group")):
+        return None
+    owners = owners_of_parameters(module, optimizer)
+    if len({ast.unparse(owner) for owner in owners}) != 1:
+        return None
+    return _sharded_after(module, optimizer, owners[0]) or _another_model(
+        module, optimizer, owners[0]
+    )
+
+
+def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
+    """The call of FSDP behind the optimizer, which puts other parameters in the place of those that it holds."""
+    held = model_source(module, owner)
+    if held is None or not isinstance(held[0].node, ast.Call):
+        return None
+    for call in module.calls(*FSDP):
+        model = call.argument(0, "module")
+        sharded = model_source(module, model) if model is not None else None
+        is_same = sharded is not None and sharded[0].node is held[0].node
+        if (
+            is_same
+            and call.node is not held[0].node
+            and _is_before(module, optimizer.node, call.node)
+        ):
+            return OtherWeights(
+                "the optimizer is made before FSDP wraps the model: it holds weights that FSDP replaces by shards,"
+                " and none of those that train",
+                "make the optimizer behind FSDP(model)",
+                call.node,
+            )
+    return None
+
+
+def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
+    """The model that computes the loss, where the optimizer holds that of another object."""
+    held = model_source(module, owner)
+    if held is None or not isinstance(held[0].node, ast.Call):
+        return None
+    uses = [
+        use for use in model_uses(module) if _computes(use) and not _is_given(module, use.model)
+    ]
+    trained = [
+        use for use in uses if not use.without_gradient and records_gradient(module, use.call)
+    ]
+    made = [model_source(module, use.model) for use in trained]
+    if not trained or any(one is None or one == held for one in made):
+        return None
+    name = module.text_of(owner)
+    frozen = [use for use in uses if use not in trained and model_source(module, use.model) == held]
+    if frozen:
+        return OtherWeights(
+            f"the optimizer holds the weights of {name}, which computes without gradients: those of"
+            f" {module.text_of(trained[0].model)} are never updated",
+            f"give it {module.text_of(trained[0].model)}.parameters()",
+            trained[0].call,
+        )
+    again = next(_loaded_again(module, optimizer, owner, trained), None)
+    if again is None:
+        return None
+    return OtherWeights(
+        f"{name} is loaded again behind the optimizer, which holds the weights of the first: what is trained starts"
+        " again, and is never updated",
+        "load the model once, before the optimizer is made",
+        again,
+    )
+
+
+def _loaded_again(
+    module: Module, optimizer: Call, owner: ast.expr, trained: list[ModelUse]
+) -> Iterator[ast.AST]:
+    """The statements behind the optimizer that bind the name of its model to another one, in the same function."""
+    if not isinstance(owner, ast.Name):
+        return
+    for use in trained:
+        if not isinstance(use.model, ast.Name) or use.model.id != owner.id:
+            continue
+        bindings = module.scopes.reaching(use.model)
+        is_one_scope = module.scopes.of[use.model] is module.scopes.of[owner]
+        if is_one_scope and len(bindings) == 1 and bindings[0].value is not None:
+            names = {n.id for n in ast.walk(bindings[0].value) if isinstance(n, ast.Name)}
+            if owner.id not in names and bindings[0].value.lineno > optimizer.node.lineno:
+                yield bindings[0].value
+
+
+def _computes(use: ModelUse) -> bool:
+    """Does the call run the model, and not only move or switch it: `model.to(device)`, `model.train()`?"""
+    called = use.call.func
+    is_switch = isinstance(called, ast.Attribute) and called.attr in MEMBERS_GIVING_THE_OBJECT - {
+        "module"
+    }
+    return bool(use.how) or not is_switch
+
+
+def _is_given(module: Module, model: ast.expr) -> bool:
+    """Is it what a function was given? Then each call of the function is a use of its own."""
+    if not isinstance(model, ast.Name):
+        return False
+    return any(binding.kind == "parameter" for binding in module.scopes.reaching(model))
+
+
+def _is_before(module: Module, first: ast.AST, second: ast.AST) -> bool:
+    """Is the first surely reached before the second: in the function from which both are reached?"""
+    later = dict(_reached_from(module, second))
+    for function, line in _reached_from(module, first):
+        if function in later:
+            return line < later[function]
+    return False
+
+
+def _reached_from(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, int]]:
+    """The functions from which a place is reached, and the line of each that leads there."""
+    for _ in range(CALLERS):
+        function = next((p for p in module.parents(node) if isinstance(p, FUNCTIONS)), None)
+        yield function or module.tree, getattr(node, "lineno", 0)
+        callers = module.flow.calls_of(function) if function is not None else []
+        if len(callers) != 1 or module.home(callers[0]) is not module:
+            return
+        node = callers[0]

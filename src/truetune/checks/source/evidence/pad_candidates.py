@@ -1,0 +1,134 @@
+"""Which token of its own vocabulary a model's tokenizer can pad with.
+
+Known from the tokenizer's folder, where it is on this machine, else from the name of the model. The table holds what
+`render.pad_token.choose_pad_token` chose for the published tokenizers (tests run it again), or what their files say.
+Where neither is known, the remedy is in words that hold for any tokenizer.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.published_families import (
+    likely_names,
+    name_arguments,
+    plain_name,
+)
+from truetune.errors import TruetuneError
+from truetune.render.pad_token import choose_pad_token
+from truetune.render.probes import probes
+from truetune.render.tokenizer import load
+from truetune.render.tokenizer_folder import locate
+from truetune.source.module import Module
+from truetune.spec.run_spec import RunSpec
+
+RUN = "good_pad on the published tokenizer"
+FILES = "read from the published tokenizer files, whose vocabulary is that of Llama 2 or Mistral 7B"
+CONFIGS = "pad_token of the published tokenizer_config.json"
+
+
+class FreePad(NamedTuple):
+    """A token that is in the vocabulary of some models, and ends no turn."""
+
+    models: str
+    """A pattern for the whole of the model's name, in lower case, with `-` for every other sign"""
+    token: str | None
+    """None: no token of the vocabulary is free"""
+    established: str
+
+
+QUANTIZED = r"(-unsloth)?(-(bnb-4bit|4bit|8bit|awq|gptq.*|fp8|bf16))?"
+FREE_PADS = (
+    FreePad(r"(meta-)?llama-?3-[123]-\d+b.*", "<|finetune_right_pad_id|>", RUN),
+    FreePad(r"(meta-)?llama-?3-\d+b.*", "<|reserved_special_token_0|>", RUN),
+    FreePad(r"llama-?2-\d+b.*", "<unk>", RUN),
+    FreePad(r"mistral-7b-.*", "<unk>", RUN),
+    FreePad(r"mistral-nemo-.*", "<pad>", RUN),
+    FreePad(r"(codellama-|tinyllama-|zephyr-7b-|mixtral-8x7b-).*", "<unk>", FILES),
+    FreePad(r"gemma-\d.*", "<pad>", RUN),
+    FreePad(r"qwen2-5-.*instruct" + QUANTIZED, "<|endoftext|>", RUN),
+    FreePad(r"qwen2-5-(coder-|math-)?[\d-]+b" + QUANTIZED, "<|vision_pad|>", RUN),
+    FreePad(
+        r"qwen3-[\da-z-]+b-base" + QUANTIZED, "<|vision_pad|>", "the vocabulary is that of Qwen3"
+    ),
+    FreePad(r"qwen3-(5-)?[\d-]+b.*", "<|endoftext|>", RUN),
+    FreePad(r"(qwen2-[\d-]+b-instruct|qwen1-5-[\d-]+b-chat)" + QUANTIZED, "<|endoftext|>", CONFIGS),
+    FreePad(r"phi-?3(-5)?-(mini|medium)-.*", "<unk>", RUN),
+    FreePad(r"phi-?4" + QUANTIZED, "<|dummy_85|>", RUN),
+    FreePad(r"smollm2-.*instruct", "<|endoftext|>", RUN),
+    FreePad(r"gpt-oss-.*", "<|endoftext|>", RUN),
+    FreePad(r"deepseek-(v3|r1)((?!distill).)*", "<\uff5c\u2581pad\u2581\uff5c>", RUN),
+    FreePad(r"(openai-)?(distil)?gpt2(-(medium|large|xl))?", None, RUN),
+)
+"""The first pattern that fits holds. Fine-tunes are not in it: they may have a vocabulary of their own."""
+
+ANY = (
+    "set pad_token to a token of the vocabulary that ends no turn (<unk>, a reserved one): it needs"
+    " no resize; or mask pads by position (attention_mask)"
+)
+ADD = (
+    'no token of this vocabulary is free: add one (add_special_tokens({"pad_token": "<|pad|>"}))'
+    " and resize the model's embedding (trainer.model, where the trainer loads it); or mask pads"
+    " by position (attention_mask)"
+)
+
+
+class PadAdvice(NamedTuple):
+    """What to pad with instead of EOS."""
+
+    token: str | None
+    """A token of the vocabulary; None where none is known"""
+    remedy: str
+    sure: bool
+    """Is it the model that the code names, and no default that may give way to another?"""
+
+
+def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
+    """The token of its vocabulary that a tokenizer can pad with.
+
+    Args:
+        module: The file.
+        tokenizer: The tokenizer that gets the pad token, as the file writes it; None where that is not known.
+    """
+    names = likely_names(module, tokenizer)
+    known = [free_pad(name) for name in names]
+    tokens = {one.token for one in known if one is not None}
+    if not known or None in known or len(tokens) != 1:
+        return PadAdvice(None, ANY, sure=False)
+    token = tokens.pop()
+    if token is None:
+        return PadAdvice(None, ADD, sure=True)
+    remedy = f'set pad_token = "{token}": it is in the vocabulary, so nothing is resized'
+    return PadAdvice(token, remedy, _is_written(module, tokenizer))
+
+
+def _is_written(module: Module, tokenizer: ast.expr | None) -> bool:
+    """Is the tokenizer loaded by a name that the code writes? A default may give way to another name."""
+    given = list(name_arguments(module, tokenizer))
+    origins = [origin.node for node in given for origin in module.flow.origins(node)]
+    return bool(given) and all(
+        isinstance(node, ast.Constant)
+        and not isinstance(module.scopes.parent.get(node), ast.arguments)
+        for node in origins
+    )
+
+
+def free_pad(name: str) -> FreePad | None:
+    """What is known of a model by its folder on this machine, else by its name; None where nothing is."""
+    return _of_folder(name) or next(
+        (one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None
+    )
+
+
+@lru_cache(maxsize=8)
+def _of_folder(name: str) -> FreePad | None:
+    try:
+        folder = str(locate(name))
+        tokenizer = load(folder)
+        token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
+    except (TruetuneError, OSError, ValueError):
+        return None
+    return FreePad(name, token.token if token is not None else None, RUN)

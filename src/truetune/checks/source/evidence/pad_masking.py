@@ -1,0 +1,82 @@
+"""Where labels that equal the pad id are masked: by a collator, by hand, by the trainer of an older TRL."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.labels_and_padding import (
+    lm_collators,
+    masks_by_id,
+    tokenizer_of_pad_id,
+)
+from truetune.checks.source.evidence.pad_settings import PadSetting, is_of_tokenizer
+from truetune.checks.source.evidence.trl_release_of_trainer import why_before
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec.removed_names import PAD_MASKED_BY_ID
+
+
+class Masking(NamedTuple):
+    """One place where labels that equal the pad id are masked."""
+
+    node: ast.AST
+    home: Module
+    tokenizer: ast.expr | None
+    why_by_trainer: str = ""
+    """Why it is sure that a trainer of an older TRL masks here; empty where a collator or the script itself does"""
+
+    def gets(self, module: Module, setting: PadSetting) -> bool:
+        """Are its pads those of this setting? In one file that is taken for granted."""
+        return self.home is module or is_of_tokenizer(module, setting, self.home, self.tokenizer)
+
+    def told(self, module: Module) -> str:
+        """It in words, for a finding of this file."""
+        if self.why_by_trainer:
+            return f"TRL up to {PAD_MASKED_BY_ID.last} masks by id: {self.why_by_trainer}"
+        where = "" if self.home is module else f" of {Path(self.home.path).name}"
+        return f"line {self.home.place(self.node)[0]}{where} masks by id"
+
+
+def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking]:
+    """What masks pads by their id: in this file, and in those that it runs with, where it gets the same tokenizer.
+
+    An older trainer masks only where no collator does.
+    """
+    own = _maskings(module)
+    others = [sink for part in module.with_linked[1:] for sink in _maskings(part)]
+    found = own + [sink for sink in others if any(sink.gets(module, one) for one in settings)]
+    return [sink for sink in found if not sink.why_by_trainer] or found
+
+
+def _maskings(module: Module) -> list[Masking]:
+    found = [Masking(call.node, module, _tokenizer_of(call)) for call in lm_collators(module)]
+    if "pad_token_id" in module.text:
+        found += [
+            Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)
+        ]
+    trainers = _older_trainers(module)
+    return found + [
+        Masking(node, module, _tokenizer_of(module.flow.call(node)), why) for node, why in trainers
+    ]
+
+
+def _tokenizer_of(call: Call) -> ast.expr | None:
+    return (
+        call.keywords.get("tokenizer")
+        or call.keywords.get("processing_class")
+        or call.argument(0, "tokenizer")
+    )
+
+
+def _older_trainers(module: Module) -> list[tuple[ast.Call, str]]:
+    """The SFTTrainers that a TRL runs whose own collator masks by id, and why that is sure."""
+    calls = (
+        call for call in module.calls("trl.SFTTrainer") if "data_collator" not in call.keywords
+    )
+    return [
+        (call.node, why)
+        for call in calls
+        if (why := why_before(module, call, PAD_MASKED_BY_ID)) is not None
+    ]

@@ -1,0 +1,109 @@
+"""The places that set the pad token to EOS, and whose setting holds when a training begins."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.checks.source.evidence.double_bos import Template
+from truetune.checks.source.evidence.pad_settings import (
+    PadSetting,
+    pad_settings,
+    sources_of_setting,
+)
+from truetune.checks.source.evidence.published_families import likely_families
+from truetune.source.module import Module
+
+
+def _behind_training(module: Module, setting: PadSetting) -> bool:
+    """Is it set on a tokenizer that is made after the last training of the same scope? No trainer gets that one."""
+    trained = [
+        call.node.lineno
+        for call in module.methods("train")
+        if "trainer" in module.flow.types(call.receiver)
+        and module.scopes.of[call.node] is setting.scope
+    ]
+    made = module.flow.producing_call(setting.tokenizer)
+    if not trained or made is None or module.scopes.of[made.node] is not setting.scope:
+        return False
+    return made.node.lineno > max(trained)
+
+
+def pads_that_are_eos(module: Module) -> list[PadSetting]:
+    """The settings that hold when a training begins; of several of one tokenizer in one branch, the first."""
+    settings = [
+        one
+        for one in pad_settings(module)
+        if not (_behind_training(module, one) or _never_runs(module, one))
+    ]
+    template = Template(module)
+    settings = [one for one in settings if not _stands_in_no_row(module, one, template)]
+    settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
+    kept: dict[tuple[object, ...], PadSetting] = {}
+    for number, setting in enumerate(settings):
+        if setting.eos and not any(later.replaces(setting) for later in settings[number + 1 :]):
+            kept.setdefault(_branch(module, setting), setting)
+    return list(kept.values())
+
+
+def _is_replaced_elsewhere(module: Module, setting: PadSetting) -> bool:
+    """Does a file that runs with this one give the same tokenizer another pad in any case?"""
+    sources = sources_of_setting(module, setting) if setting.eos else frozenset()
+    return any(
+        not other.eos
+        and not other.conditional
+        and not sources.isdisjoint(sources_of_setting(part, other))
+        for part in module.with_linked[1:]
+        for other in (pad_settings(part) if sources and "pad_token" in part.text else ())
+    )
+
+
+def _branch(module: Module, setting: PadSetting) -> tuple[object, ...]:
+    """The tokenizer, as it is written, and the branch in which its text or its id is set."""
+    statement = module.statement(setting.node)
+    if setting.tokenizer is None or statement is None or not setting.conditional:
+        return (setting.node,)
+    return (module.text_of(setting.tokenizer), module.scopes.parent.get(statement))
+
+
+def _never_runs(module: Module, setting: PadSetting) -> bool:
+    """Is it set only where there is no pad, on a model that is known to have one?"""
+    known = likely_families(module, setting.tokenizer) if setting.if_missing else []
+    return bool(known) and all(one is not None and one.has_pad for one in known)
+
+
+def _stands_in_no_row(module: Module, setting: PadSetting, template: Template) -> bool:
+    """Does the chat template that the file writes end turns with another token than EOS, which nothing else adds?"""
+    if not template.texts or any(_is_eos_setting(node) for node in module.nodes(ast.Attribute)):
+        return False
+    ends = {one.eos if one else None for one in likely_families(module, setting.tokenizer)}
+    if not ends or None in ends or _adds_eos(module):
+        return False
+    return not any(end in text for text in template.texts for end in (*ends, "eos_token") if end)
+
+
+def _is_eos_setting(node: ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Store) and node.attr.startswith("eos_token")
+
+
+def _adds_eos(module: Module) -> bool:
+    """Is EOS read for more than a pad token, and for a generation that ends with it?"""
+    pads = {child for one in pad_settings(module) for child in ast.walk(one.node)}
+    pads |= {child for call in module.methods("generate") for child in ast.walk(call.node)}
+    return any(
+        node.attr.startswith("eos_token") and node not in pads
+        for node in module.nodes(ast.Attribute)
+    )
+
+
+def with_repeats(module: Module, reached: list[PadSetting]) -> list[PadSetting]:
+    """Each setting, and those of the same tokenizer in the same function, which say the same again by the id."""
+    functions = {(_spelled(module, one), one.scope) for one in reached if one.tokenizer is not None}
+    return [
+        one
+        for one in pad_settings(module)
+        if one.eos and (one in reached or (_spelled(module, one), one.scope) in functions)
+    ]
+
+
+def _spelled(module: Module, setting: PadSetting) -> str | None:
+    return module.text_of(setting.tokenizer) if setting.tokenizer is not None else None

@@ -1,0 +1,238 @@
+"""Where source says what the pad token is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from truetune.checks.code_places import CodePlaces
+from truetune.source.edits import Changes, insert_after, replace_expression
+from truetune.source.module import Module
+from truetune.source.scopes import Scope
+
+EOS_TEXTS = ("</s>", "<eos>")
+"""The EOS of every model that has such a token"""
+
+
+@dataclass(frozen=True, slots=True)
+class PadSetting:
+    """One place that sets the pad token."""
+
+    node: ast.AST
+    value: ast.expr
+    tokenizer: ast.expr | None
+    scope: Scope
+    conditional: bool
+    eos: bool
+    """It is the EOS token"""
+    if_missing: bool
+    """Only where the tokenizer has no pad token (`if tokenizer.pad_token is None`)"""
+
+    def replaces(self, earlier: PadSetting) -> bool:
+        """Does this one, later in the text, undo that one in any case?"""
+        return self.scope is earlier.scope and not self.conditional
+
+
+def pad_settings(module: Module) -> Iterator[PadSetting]:
+    """Every place that sets a tokenizer's pad token or its id, in the order of the text."""
+    for node in module.nodes(ast.Assign, ast.Call):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Attribute) and target.attr in (
+                    "pad_token",
+                    "pad_token_id",
+                ):
+                    if _is_tokenizer(module, target.value):
+                        yield _made(module, node, node.value, target.value)
+        elif isinstance(node, ast.Call):
+            yield from _of_call(module, node)
+
+
+def padding_sides_set(module: Module) -> Iterator[ast.expr]:
+    """What the padding sides of tokenizers are set to in one file."""
+    yield from (
+        call.keywords["padding_side"]
+        for call in module.all_calls
+        if "padding_side" in call.keywords
+    )
+    for node in module.nodes(ast.Assign):
+        if any(
+            isinstance(target, ast.Attribute) and target.attr == "padding_side"
+            for target in node.targets
+        ):
+            yield node.value
+
+
+def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
+    call = module.flow.call(node)
+    if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
+        if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
+            yield _made(module, node, call.args[2], call.args[0])
+    elif (
+        call.method == "add_special_tokens"
+        and call.receiver is not None
+        and _is_tokenizer(module, call.receiver)
+    ):
+        given = call.argument(0, "special_tokens_dict")
+        entries = module.flow.entries(given)[0] if given is not None else {}
+        if "pad_token" in entries:
+            yield _made(module, node, entries["pad_token"], call.receiver, entries.get("eos_token"))
+    elif call.named("transformers.*Tokenizer*.from_pretrained") and "pad_token" in call.keywords:
+        yield _made(module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token"))
+
+
+def _made(
+    module: Module,
+    node: ast.AST,
+    value: ast.expr,
+    tokenizer: ast.expr | None,
+    eos: ast.expr | None = None,
+) -> PadSetting:
+    """`eos`: what EOS is set to in the same breath"""
+    scopes = module.scopes
+    tests = [parent.test for parent in module.parents(node) if isinstance(parent, ast.If)]
+    missing = any(
+        isinstance(n, ast.Attribute) and "pad_token" in n.attr
+        for test in tests
+        for n in ast.walk(test)
+    )
+    text = module.flow.value(value)
+    is_eos = _is_eos(module, value) or (
+        isinstance(text, str) and eos is not None and text == module.flow.value(eos)
+    )
+    return PadSetting(
+        node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing
+    )
+
+
+def tokenizer_sources(module: Module, tokenizer: ast.expr | None) -> frozenset[ast.AST]:
+    """The calls that may have made a tokenizer, in this file or in one that it is judged with."""
+    origins = module.flow.origins(tokenizer) if tokenizer is not None else ()
+    return frozenset(
+        origin.node
+        for origin in origins
+        if isinstance(origin.node, ast.Call) and not origin.element
+    )
+
+
+def sources_of_setting(module: Module, setting: PadSetting) -> frozenset[ast.AST]:
+    """The calls that may have made the tokenizer of a setting; one that is loaded with its pad is its own source."""
+    return (
+        frozenset((setting.node,))
+        if setting.tokenizer is None
+        else tokenizer_sources(module, setting.tokenizer)
+    )
+
+
+def is_of_tokenizer(
+    module: Module, setting: PadSetting, home: Module, tokenizer: ast.expr | None
+) -> bool:
+    """Does a place in another file have the tokenizer of a setting?
+
+    One that a function makes is another at each of its calls, where the setting does not stand in that function.
+    """
+    if sources_of_setting(module, setting).isdisjoint(tokenizer_sources(home, tokenizer)):
+        return False
+    if setting.tokenizer is None or tokenizer is None:
+        return True
+    set_on, used = module.flow.calls_passed(setting.tokenizer), home.flow.calls_passed(tokenizer)
+    return not set_on or not used or not set_on.isdisjoint(used)
+
+
+def _is_tokenizer(module: Module, node: ast.expr) -> bool:
+    if module.flow.types(node) & {"tokenizer", "processor"}:
+        return True
+    last = (
+        node.id
+        if isinstance(node, ast.Name)
+        else node.attr
+        if isinstance(node, ast.Attribute)
+        else ""
+    )
+    return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
+
+
+def _is_eos(module: Module, value: ast.expr) -> bool:
+    if module.flow.value(value) in EOS_TEXTS:
+        return True
+    nodes = [origin.node for origin in module.flow.origins(value)]
+    return any(
+        isinstance(node, ast.Attribute) and node.attr in ("eos_token", "eos_token_id")
+        for node in nodes
+    )
+
+
+def changes_for_pad_token(module: Module, setting: PadSetting, token: str | None) -> Changes:
+    """The pad token set to a token of the vocabulary; without one, a new one is added and the model resized."""
+    if token is None:
+        return _with_new_token(module, setting)
+    if _sets_id(module, setting):
+        if setting.tokenizer is None:
+            return ()
+        return replace_expression(
+            module,
+            setting.value,
+            f'{module.text_of(setting.tokenizer)}.convert_tokens_to_ids("{token}")',
+        )
+    return replace_expression(module, setting.value, f'"{token}"')
+
+
+def _sets_id(module: Module, setting: PadSetting) -> bool:
+    """Is it the id that is set, and not the token?"""
+    if isinstance(setting.node, ast.Assign):
+        targets = (target for target in setting.node.targets if isinstance(target, ast.Attribute))
+        return any(target.attr == "pad_token_id" for target in targets)
+    call = module.flow.call(setting.node) if isinstance(setting.node, ast.Call) else None
+    return (
+        call is not None
+        and call.named("setattr")
+        and module.flow.value(call.args[1]) == "pad_token_id"
+    )
+
+
+def _with_new_token(module: Module, setting: PadSetting) -> Changes:
+    """A pad token of its own, and the model resized; nothing where the model is not in sight."""
+    if (
+        not isinstance(setting.node, ast.Assign)
+        or setting.tokenizer is None
+        or len(setting.node.targets) != 1
+    ):
+        return ()
+    made = [
+        (node, node.targets[0])
+        for node in module.nodes(ast.Assign)
+        if isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and module.flow.call(node.value).named(
+            "transformers.*.from_pretrained", "transformers.*.from_config"
+        )
+        and "model" in module.flow.types(node.value)
+        and module.scopes.of[node] is setting.scope
+    ]
+    if len(made) != 1:
+        return ()
+    statement, model = made[0]
+    tokenizer, name = module.text_of(setting.tokenizer), module.text_of(model)
+    resize = (
+        f"{name}.resize_token_embeddings(max(len({tokenizer}),"
+        f" {name}.get_input_embeddings().weight.shape[0]))"
+    )
+    last: ast.stmt = setting.node if setting.node.lineno > statement.lineno else statement
+    while module.scopes.parent[last] is not setting.scope.node:
+        parent = module.scopes.parent[last]
+        if not isinstance(parent, ast.stmt):
+            return ()
+        last = parent
+    added = insert_after(module, last, resize)
+    if not added:
+        return ()
+    return (
+        *replace_expression(
+            module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
+        ),
+        *added,
+    )
+
+
+PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

@@ -1,0 +1,336 @@
+"""In which form a script writes prompts: by a chat template, or by hand between marks such as `### Response:`.
+
+The form is read from what the file calls and from its texts. Marks of different prompts differ in the line behind which
+the answer begins, so that line is what is compared. A file that does both ways says nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.training_file_columns import first_columns
+from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
+from truetune.checks.source.evidence.training_row_files import training_files
+from truetune.errors import DataError, TruetuneError
+from truetune.source.module import Module, read_module
+from truetune.source.script_preparation import find_message_mapping
+from truetune.spec.config import Config
+from truetune.spec.stacks.config_file import read_config
+
+ANSWER_BEGINS = re.compile(
+    r"(?:^|\n|\{\}|\} ?)[ \t]*(?P<mark>#{2,4} ?[A-Z][\w ]{1,24}:?|<\|?(?:assistant|bot|model)\|?>"
+    r"|\[(?:ASSISTANT|ANSWER|RESPONSE)\]|(?:Assistant|ASSISTANT|Answer|ANSWER|Response|Bot|AI|Agent|Output|A):)"
+    r"\s{0,3}(?:\{[^{}]{0,60}\}|%s)?[^\n]{0,12}\s*$|\[/INST\]"
+)
+"""The last mark of a prompt, with the answer's place behind it or without"""
+OF_A_TURN = re.compile(
+    r"#{2,4} ?[A-Z]\w+|\[INST\]|<\|?(?:user|human|system)\|?>|"
+    r"(?:^|\n)\s*(?:User|Human|Question|Instruction|Customer|Input|Q|USER|HUMAN)\s*:"
+)
+"""A mark of what is asked, without which a line that ends in a colon is no prompt"""
+CHAT_CALLS = ("apply_chat_template", "create_chat_completion", "chat_completion")
+CHAT_APIS = ("*.chat.completions.create", "ollama.chat", "*.ChatOpenAI", "litellm.completion")
+CHAT_REQUESTS = ("chat.completions.create", "chat.completions.parse")
+CHAT_WRITERS = (
+    "get_chat_template",
+    "standardize_sharegpt",
+    "setup_chat_format",
+    "clone_chat_template",
+)
+"""Functions of Unsloth and TRL that train by a chat template"""
+TRAINERS = ("trl.*Trainer", "transformers.*Trainer", "unsloth.*Trainer")
+ARGUMENTS = ("transformers.*TrainingArguments", "trl.*Config")
+LOADS = (
+    "*.from_pretrained",
+    "transformers.pipeline",
+    "vllm.LLM",
+    "llama_cpp.Llama",
+    "sglang.Engine",
+)
+OF_EXPORT = re.compile(r"[-_.](?:merged|full|final|hf|16bit|bf16|fp16|fp8|awq|gptq|gguf)\b.*")
+"""What is put behind the name of a folder that was merged or converted"""
+MAX_FILES = 40
+MAX_BYTES = 300_000
+"""Of the files beside a script that are read"""
+FOLDERS = frozenset(
+    (
+        "train",
+        "training",
+        "finetune",
+        "fine_tuning",
+        "src",
+        "scripts",
+        "app",
+        "api",
+        "serve",
+        "serving",
+        "server",
+        "inference",
+        "backend",
+        "eval",
+        "notebooks",
+        "client",
+        "deploy",
+        "ollama",
+    )
+)
+"""Folders of one project in which one script trains and another serves"""
+
+
+class PromptForm(NamedTuple):
+    """How a file writes its prompts."""
+
+    marks: frozenset[str]
+    """The lines behind which answers begin; empty: a chat template writes them"""
+    node: ast.AST
+    """Where the file does"""
+
+    @property
+    def words(self) -> str:
+        """The form as a message says it."""
+        return describe_marks(self.marks)
+
+
+def describe_marks(marks: frozenset[str]) -> str:
+    """A form as a message says it, by the lines behind which answers begin."""
+    if not marks:
+        return "the chat template"
+    return "a hand-written prompt (" + ", ".join(sorted(marks)) + ")"
+
+
+def prompt_form(module: Module) -> PromptForm | None:
+    """The one form of a file; None where it writes none, or several."""
+    chat = next(chain(chat_nodes(module), _messages_of_rows(module), _chat_requests(module)), None)
+    texts = list(prompts_by_hand(module))
+    if chat is not None and not texts:
+        return PromptForm(frozenset(), chat)
+    if chat is None and texts:
+        return PromptForm(frozenset(mark for mark, _ in texts), texts[0][1])
+    return None
+
+
+def trains_a_model(module: Module) -> bool:
+    """Does the file train a model?"""
+    return any(module.calls(*TRAINERS)) or any(module.methods("backward"))
+
+
+def asks_a_model(module: Module) -> bool:
+    """Does the file ask a model, and train none?"""
+    if trains_a_model(module):
+        return False
+    return (
+        any(generations(module))
+        or any(module.calls("transformers.pipeline", *CHAT_APIS))
+        or any(module.methods("create_chat_completion", "create_completion"))
+        or any(module.calls("vllm.LLM"))
+        or any(raw_prompts(module))
+        or any(engine_prompts(module))
+        or any(_chat_requests(module))
+    )
+
+
+def loaded_names(module: Module) -> frozenset[str]:
+    """The names and folders that a file loads models from."""
+    nodes = [
+        node
+        for call in (*module.calls(*LOADS), *module.calls(*CHAT_APIS))
+        for node in (
+            call.argument(0, "pretrained_model_name_or_path"),
+            *_model_arguments(call.keywords),
+        )
+    ]
+    nodes += [call.argument(1, "model_id") for call in module.calls("peft.*.from_pretrained")]
+    nodes += [call.argument(2, "lora_path") for call in module.calls("*.LoRARequest")]
+    nodes += [call.argument(0, "model_id") for call in module.methods("load_adapter")]
+    return frozenset(text for node in nodes for text in possible_texts(module, node))
+
+
+def written_folders(module: Module) -> frozenset[str]:
+    """The folders that a file writes models to."""
+    nodes = [call.argument(0, "save_directory") for call in module.methods("save_pretrained*")]
+    nodes += [call.argument(0, "output_dir") for call in module.methods("save_model")]
+    nodes += [call.keywords.get("output_dir") for call in module.all_calls]
+    nodes += [call.argument(0, "output_dir") for call in module.calls(*ARGUMENTS)]
+    return frozenset(text for node in nodes for text in possible_texts(module, node))
+
+
+def is_written(name: str, folders: frozenset[str]) -> bool:
+    """Is it one of these folders, below one of them, one that was exported of it, or what a server calls it by its last
+    part?"""
+    if any(name.startswith(one) and OF_EXPORT.fullmatch(name[len(one) :]) for one in folders):
+        return True
+    parts = Path(name).parts
+    return any(
+        parts[: len(folder.parts)] == folder.parts or name == folder.name
+        for folder in map(Path, folders)
+        if folder.parts
+    )
+
+
+def trainings_beside(module: Module) -> Iterator[Module]:
+    """The scripts and notebooks of the same project that train, where the file stands on a disk."""
+    return (other for other in scripts_beside(module) if trains_a_model(other))
+
+
+def scripts_beside(module: Module) -> Iterator[Module]:
+    """The other scripts and notebooks of the same project, where the file stands on a disk."""
+    own = Path(module.path)
+    places = [own.parent, *_below(own.parent)]
+    if own.absolute().parent.name.lower() in FOLDERS:
+        places += [own.parent / "..", *_below(own.parent / "..")]
+    count = 0
+    for place in dict.fromkeys(places):
+        for path in sorted(_scripts(place)):
+            if path == own or count >= MAX_FILES:
+                continue
+            count += 1
+            other = _read(path)
+            if other is not None:
+                yield other
+
+
+class TrainedBySettings(NamedTuple):
+    """A file of settings that trains, and the form in which its stack writes prompts."""
+
+    path: str
+    key: str
+    form: frozenset[str]
+    """As the marks of a PromptForm"""
+    output: str
+
+
+def settings_beside(module: Module) -> Iterator[TrainedBySettings]:
+    """The Axolotl and LLaMA-Factory files of the script's folder that train in a form which is known."""
+    folder = Path(module.path).parent
+    for path in sorted(folder.glob("*.y*ml"))[:MAX_FILES]:
+        try:
+            config = read_config(path)
+        except TruetuneError:
+            continue
+        known = _form_of_settings(config)
+        output = config.spec.training.output_dir
+        if known is not None and output:
+            yield TrainedBySettings(str(path), known[0], known[1], output)
+
+
+def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
+    """The key that says in which form a stack writes prompts, and the form; None where it is not known."""
+    if config.stack == "llama-factory" and config.raw.get("do_train"):
+        name = config.raw.get("template")
+        return None if not isinstance(name, str) else (f"template: {name}", _of_name(name))
+    sets = config.raw.get("datasets")
+    if config.stack != "axolotl" or not isinstance(sets, list):
+        return None
+    types = {str(one.get("type")) for one in sets if isinstance(one, dict)}
+    if len(types) != 1:
+        return None
+    name = types.pop().partition(".")[0].partition(":")[0]
+    is_known = name in ("alpaca", "chat_template")
+    return (f"type: {name}", _of_name(name)) if is_known else None
+
+
+def _of_name(name: str) -> frozenset[str]:
+    """The marks of a form that stacks know by name; those of a chat template are none."""
+    return BY_NAME.get(name, frozenset())
+
+
+BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assistant",))}
+"""Forms of Axolotl (`type`) and LLaMA-Factory (`template`) that are no chat template"""
+
+
+def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
+    for name in ("model", "model_name", "model_path", "pretrained_model_name_or_path"):
+        yield keywords.get(name)
+
+
+def chat_nodes(module: Module) -> Iterator[ast.AST]:
+    """Where a file uses a chat template, or an interface that does."""
+    for call in (*module.methods(*CHAT_CALLS), *module.calls(*CHAT_APIS)):
+        yield call.node
+    mapped = find_message_mapping(module)
+    if mapped is not None:
+        yield mapped.node
+    for name in CHAT_WRITERS:
+        yield from (call.node for call in module.calls(f"*.{name}"))
+
+
+def _chat_requests(module: Module) -> Iterator[ast.AST]:
+    """Where a client sends messages to a server, in a file that trains nothing: another may make its rows that way."""
+    if trains_a_model(module):
+        return
+    for call in module.methods("create", "parse"):
+        if "messages" in call.keywords and ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
+            yield call.node
+
+
+def prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
+    """The prompts that stand in a file as texts, each by the mark behind which its answer begins."""
+    for node in module.nodes(ast.Constant, ast.JoinedStr, ast.BinOp):
+        parent = module.scopes.parent.get(node)
+        if isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.Expr)):
+            continue  # a part of an f-string, or a docstring
+        text = _text(node)
+        found = ANSWER_BEGINS.search(text)
+        if found is not None and (OF_A_TURN.search(text[: found.start()]) or "[INST]" in text):
+            yield (found["mark"] or found[0]).strip().rstrip(":").strip(), node
+
+
+def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
+    """The trainer of a file whose rows are messages, which it renders by the chat template."""
+    trainers = list(module.calls("trl.SFTTrainer"))
+    for name in training_files(module) if len(trainers) == 1 else ():
+        if not first_columns(name).isdisjoint(("messages", "conversations")):
+            yield trainers[0].node
+
+
+def _text(node: ast.AST) -> str:
+    """The text of a constant; places of an f-string, and other parts of a sum, are `{}`."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) or "{}" for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        parts = [_text(node.left), _text(node.right)]
+        return "".join(part or "{}" for part in parts) if any(parts) else ""
+    return ""
+
+
+def _below(folder: Path) -> list[Path]:
+    try:
+        entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+    return sorted(path for path in entries if path.name.lower() in FOLDERS)
+
+
+def _scripts(folder: Path) -> list[Path]:
+    try:
+        entries = list(os.scandir(folder))
+        return [
+            Path(entry.path)
+            for entry in entries
+            if entry.name.endswith((".py", ".ipynb")) and entry.stat().st_size <= MAX_BYTES
+        ]
+    except OSError:
+        return []
+
+
+def _read(path: Path) -> Module | None:
+    try:
+        return _parsed(str(path), path.stat().st_mtime_ns)
+    except (DataError, OSError):
+        return None
+
+
+@lru_cache(maxsize=64)
+def _parsed(path: str, _changed: int) -> Module:
+    return read_module(Path(path))

@@ -1,0 +1,240 @@
+"""What is known of published models by their names: BOS, pad, and rows of the embedding that no token has.
+
+A file names its model, and whoever wrote it knows what that model's tokenizer does. The facts are of the tokenizers as
+they are published, found by running them, or read from their files (`established`). A name is compared by its last
+part, so a folder with a copy of a published model is known too; a fine-tune whose name only holds that of its base is
+not, because it may bring a template of its own.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.errors import TokenizerError
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import MODEL_FILE
+from truetune.render.tokenizer_folder import locate
+from truetune.source.module import Module
+
+ENCODED = (
+    "encode('hello') compared with and without special tokens, and the rendering of one question"
+    " read"
+)
+KEPT = "fine-tunes keep the tokenizer of their base"
+PUBLISHED = "read from the published tokenizer and config files"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Models with one tokenizer. None: not known, or not the same in all of them."""
+
+    name: str
+    """A pattern for the beginning of the model's name, in lower case, with `-` for every other sign"""
+    established: str
+    adds_bos: bool | None = None
+    """The tokenizer writes BOS by itself"""
+    template_writes_bos: bool | None = None
+    """The chat template writes BOS; None for base models, which have no template of their own"""
+    has_pad: bool | None = None
+    """It has a pad token, and that is not its EOS"""
+    spare_rows: int | None = None
+    """Rows of the embedding that no token of the tokenizer has: at least so many"""
+    eos: str | None = None
+    """Its EOS token, where rows are known that end otherwise"""
+    completed_by_code: bool = False
+    """Its tokenizer's file lacks tokens of its own, which every user adds by hand"""
+
+
+FAMILIES = (
+    Family("qwen2-5-(0-5b|1-5b|3b)", ENCODED, False, False, has_pad=True, spare_rows=271),
+    Family(
+        "qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", ENCODED, False, False, has_pad=True, spare_rows=267
+    ),
+    Family("(qwen|qwq)", ENCODED, False, False, has_pad=True, spare_rows=85),
+    Family("gpt-oss", ENCODED, False, False, has_pad=True),
+    Family("phi-?4", ENCODED, False, False, has_pad=True),
+    Family("phi-?3", ENCODED, False, False),
+    Family("smollm2", ENCODED, False, True, spare_rows=0),
+    Family("smollm", ENCODED, False),
+    Family("(openai-)?gpt2", ENCODED, False, spare_rows=0),
+    Family(
+        "(meta-)?llama-?3(-[123])?-.*instruct",
+        ENCODED,
+        True,
+        True,
+        has_pad=False,
+        spare_rows=0,
+        eos="<|eot_id|>",
+    ),
+    Family("(meta-)?llama-?3", ENCODED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"),
+    Family("llama-?2-.*chat", ENCODED, True, True, has_pad=False, spare_rows=0),
+    Family("llama-?2", ENCODED, True, has_pad=False, spare_rows=0),
+    Family(
+        "mistral-7b-instruct|mistral-nemo-instruct",
+        ENCODED,
+        True,
+        True,
+        has_pad=False,
+        spare_rows=0,
+    ),
+    Family("mistral-7b|mistral-nemo", ENCODED, True, has_pad=False, spare_rows=0),
+    Family("gemma-2-.*it", ENCODED, True, True, has_pad=True, spare_rows=0),
+    Family("gemma-.*it", ENCODED, True, True, has_pad=True),
+    Family("gemma-", ENCODED, True, has_pad=True),
+    Family("mixtral-.*instruct", PUBLISHED, True, True, has_pad=False, spare_rows=0),
+    Family("codellama-.*instruct", PUBLISHED, True, True, has_pad=False),
+    Family("(c4ai-command|command-r|aya|tiny-aya)", PUBLISHED, True, True, has_pad=True),
+    Family("(tinyllama|zephyr)", PUBLISHED, True, False),
+    Family("bloom", PUBLISHED, False, has_pad=True, spare_rows=200),
+    Family("(flan-)?t5-", PUBLISHED, False, has_pad=True, spare_rows=28),
+    Family("yuan2", "read from its published example code", completed_by_code=True),
+)
+"""The first pattern that fits holds. Not in it: DeepSeek, whose `add_bos_token` transformers 4 obeys and 5 does not."""
+
+FINE_TUNES = (
+    Family("deepseek", KEPT),
+    Family("gemma", KEPT, True, True, has_pad=True),
+    Family("llama-?3.*instruct", KEPT, True, True),
+    Family("llama-?3", KEPT, True),
+    Family("(qwen|qwq)", KEPT, False, has_pad=True),
+)
+"""What is kept where a name holds one of these words. DeepSeek gives models of other families its own tokenizer."""
+
+
+def family(name: str) -> Family | None:
+    """What is known of a model by its name on the hub or its folder; None where it is none of these."""
+    return next((known for known in FAMILIES if re.match(known.name, plain_name(name))), None)
+
+
+def family_of_base(name: str) -> Family | None:
+    """What is known of a model whose name holds that of a family: `me/Reward-Gemma-2-27B`."""
+    return next(
+        (known for known in FINE_TUNES if re.search(f"(^|-){known.name}", plain_name(name))), None
+    )
+
+
+def plain_name(name: str) -> str:
+    """The last part of a model's name or path, in lower case, with `-` for every sign that is no letter or digit."""
+    return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
+
+
+def families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+    """What is known of each model that a tokenizer may be of; empty where no model is named.
+
+    Where the tokenizer comes from outside the file, or from a folder that the file itself writes, those of all models
+    that the file loads from elsewhere.
+    """
+    written = _written_folders(module)
+    names = [name for name in names_of(module, tokenizer) if name not in written]
+    return [
+        family(name)
+        for name in names or (name for name in _names_of_models(module) if name not in written)
+    ]
+
+
+def likely_families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+    """As `families`, with what fine-tunes keep of their base, and with names that are defaults, entries or elements.
+
+    For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of tokens.
+    """
+    return [family(name) or family_of_base(name) for name in likely_names(module, tokenizer)]
+
+
+def likely_names(module: Module, tokenizer: ast.expr | None) -> list[str]:
+    """The names that the model of a tokenizer may have, with defaults, entries and elements."""
+    written = _written_folders(module)
+    names = _texts(module, name_arguments(module, tokenizer))
+    if not any(name not in written for name in names):
+        names = _texts(module, _given_to_models(module))
+    return [name for name in dict.fromkeys(names) if name not in written]
+
+
+def _texts(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
+    return [name for node in nodes for name in possible_texts(module.home(node), node)]
+
+
+def vocabulary(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
+    """The tokens of the tokenizer that is loaded, where its folder is on this machine; else none."""
+    found: frozenset[str] = frozenset()
+    for name in names_of(module, tokenizer):
+        try:
+            found |= _tokens_in(locate(name))
+        except (TokenizerError, OSError, ValueError):
+            continue
+    return found
+
+
+@lru_cache(maxsize=8)
+def _tokens_in(folder: Path) -> frozenset[str]:
+    whole = read_json(folder / "tokenizer.json", MODEL_FILE)
+    if not isinstance(whole, dict):
+        return frozenset()
+    added = whole.get("added_tokens")
+    model = whole.get("model")
+    words = model.get("vocab") if isinstance(model, dict) else None
+    names = (
+        [token.get("content") for token in added if isinstance(token, dict)]
+        if isinstance(added, list)
+        else []
+    )
+    return frozenset((*map(str, names), *(words if isinstance(words, dict) else ())))
+
+
+def names_of(module: Module, tokenizer: ast.expr | None) -> list[str]:
+    """The names that the tokenizer is loaded by."""
+    values = (module.flow.value(given) for given in name_arguments(module, tokenizer))
+    return [value for value in values if isinstance(value, str) and value]
+
+
+def name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator[ast.expr]:
+    """The arguments that name the model where the tokenizer is loaded."""
+    for origin in module.flow.origins(tokenizer) if tokenizer is not None else ():
+        if isinstance(origin.node, ast.Call) and origin.path in ((), (1,)):
+            call = module.flow.call(origin.node)
+            given = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get(
+                "model_name"
+            )
+            if given is not None:
+                yield given
+
+
+def _written_folders(module: Module) -> set[str]:
+    """Where the file saves models and checkpoints."""
+    return {
+        text
+        for part in module.with_linked
+        for node in _save_folders(part)
+        for text in possible_texts(part, node)
+    }
+
+
+def _save_folders(module: Module) -> Iterator[ast.expr | None]:
+    yield from (call.argument(0, "save_directory") for call in module.methods("save_pretrained"))
+    yield from (call.argument(0, "output_dir") for call in module.methods("save_model"))
+    yield from (call.keywords.get("output_dir") for call in module.all_calls)
+
+
+def _names_of_models(module: Module) -> Iterator[str]:
+    """The names that models and trainers are given in the file."""
+    values = (module.flow.value(given) for given in _given_to_models(module))
+    yield from (value for value in values if isinstance(value, str) and value)
+
+
+def _given_to_models(module: Module) -> Iterator[ast.expr]:
+    for call in (
+        call
+        for part in module.with_linked
+        for call in part.calls("*.from_pretrained", "trl.*Trainer")
+    ):
+        if call.named("*Config.from_pretrained", "peft.*"):
+            continue
+        given = call.argument(0, "model") or call.argument(0, "pretrained_model_name_or_path")
+        given = given or call.keywords.get("model_name")
+        if given is not None:
+            yield given

@@ -1,0 +1,155 @@
+"""Questions that a model is asked as they are: no chat template and no prompt of one's own stands around them.
+
+A text counts only where all that it may be is seen: words of the file without marks of turns, an element of a list of
+such texts, a column of questions, or what somebody types. Whatever comes from elsewhere may be a finished prompt.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from truetune.checks.source.evidence.generate_inputs import encodings_behind, generations, ids_of
+from truetune.checks.source.evidence.text_generation_calls import (
+    OF_VLLM,
+    PIPELINE,
+    VLLM,
+    engine_prompts,
+    raw_prompts,
+)
+from truetune.source.calls import Call
+from truetune.source.data_flow import Origin
+from truetune.source.module import Module
+
+MARKS = re.compile(
+    r"<\|?(im_start|start_header_id|start_of_turn|turn|user|system|assistant|endoftext|begin|bos)|<s>|\[/?INST\]|"
+    r"#{2,}|\b(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Answer|Response|Input|Output|Q|A)\s*:",
+    re.I,
+)
+"""What templates and prompts of one's own write around turns"""
+COLUMNS = frozenset(("question", "questions", "query", "instruction", "user", "ticket", "message"))
+"""Columns that hold what is asked; `prompt` and `text` may hold a finished prompt"""
+NAMES = frozenset(
+    ("question", "query", "user_input", "user_message", "user_query", "message", "msg")
+)
+"""Parameters, and fields of requests and options, that hold what somebody asks"""
+TYPED = (
+    "input",
+    "sys.stdin.read",
+    "sys.stdin.readline",
+    "streamlit.text_input",
+    "streamlit.text_area",
+    "streamlit.chat_input",
+)
+TYPED_NAMES = ("sys.argv", "sys.stdin")
+CLEANERS = frozenset(
+    ("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype")
+)
+"""Methods that give the same text or column, tidied"""
+MIN_WORDS = 3
+"""`tokenizer("Hi")` is a smoke test of a script, and no question"""
+DEPTH = 6
+"""Steps from what is encoded to where the text stands"""
+
+
+def bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """The calls that ask a model, each with the text that it is asked as it is."""
+    for call, text in _texts_asked(module):
+        if _is_bare(module, text, DEPTH):
+            yield call, text
+
+
+def _texts_asked(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+    """What `generate`, pipelines, vLLM and servers are given as texts."""
+    yield from raw_prompts(module)
+    yield from engine_prompts(module)
+    for call in generations(module):
+        given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+        given += [ids for ids in (ids_of(call),) if ids is not None]
+        for value in given:
+            for encoding in encodings_behind(module, value):
+                text = encoding.argument(0, "text")
+                if encoding.method != "apply_chat_template" and text is not None:
+                    yield call, text
+    for call in module.all_calls:
+        is_engine = call.method in OF_VLLM[:1] and call.receiver is not None
+        made = module.flow.producing_call(call.receiver if is_engine else call.node.func)
+        if made is None or not made.named(VLLM if is_engine else PIPELINE):
+            continue
+        text = call.argument(0, "prompts" if is_engine else "text_inputs")
+        if text is not None:
+            yield call, text
+
+
+def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is it certain that no template and no marks stand around what is asked?"""
+    if depth == 0:
+        return False
+    if isinstance(node, ast.List | ast.Tuple):
+        return bool(node.elts) and all(_is_bare(module, part, depth - 1) for part in node.elts)
+    if isinstance(node, ast.JoinedStr):
+        return _is_unmarked(module, node, depth)
+    origins = module.flow.origins(node)
+    return bool(origins) and all(_is_bare_origin(module, one, depth) for one in origins)
+
+
+def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
+    """Is what a name stands for a question as it was typed? Parts of unpacked values are not known."""
+    node = origin.node
+    if origin.path:
+        return False
+    if origin.element and isinstance(node, ast.expr):
+        return _holds_bare_questions(module, node, depth)
+    if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr):
+        return _is_bare(module, node, depth - 1)
+    if isinstance(node, ast.arg):
+        return node.arg in NAMES
+    if isinstance(node, ast.Attribute):
+        return node.attr in NAMES
+    if isinstance(node, ast.Constant):
+        text = node.value
+        return isinstance(text, str) and len(text.split()) >= MIN_WORDS and not MARKS.search(text)
+    return _is_bare_expression(module, node, depth)
+
+
+def _holds_bare_questions(module: Module, collection: ast.expr, depth: int) -> bool:
+    """Is what a loop goes over a list of questions, in the code or by its name?"""
+    lists = [one.node for one in module.flow.origins(collection)]
+    return bool(lists) and all(
+        _is_typed_name(module, one)
+        or (isinstance(one, ast.List | ast.Tuple) and _is_bare(module, one, depth - 1))
+        for one in lists
+    )
+
+
+def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is it a sum, a column or a cleaned text of bare questions, or what a user types?"""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
+    if isinstance(node, ast.Subscript):
+        key = module.flow.value(node.slice)
+        return key in COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp):
+        return _is_bare(module, node.elt, depth - 1)
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        if call.method in CLEANERS and call.receiver is not None:
+            return _is_bare(module, call.receiver, depth - 1)
+        return module.flow.name(node.func) in TYPED
+    return False
+
+
+def _is_typed_name(module: Module, node: ast.AST) -> bool:
+    return module.flow.name(node) in TYPED_NAMES
+
+
+def _is_unmarked(module: Module, node: ast.JoinedStr, depth: int) -> bool:
+    """An f-string without marks, of which all that is put in is bare itself."""
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            if MARKS.search(str(part.value)):
+                return False
+        elif not _is_bare(module, getattr(part, "value", part), depth - 1):
+            return False
+    return True

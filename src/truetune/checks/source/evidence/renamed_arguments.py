@@ -1,0 +1,50 @@
+"""The new names of arguments, written where they are given: in the call, or in a dictionary that is spread into it."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.source.calls import Call
+from truetune.source.edits import Change, Changes, replace_expression
+from truetune.source.module import Module
+from truetune.spec.stacks.removed_arguments import RemovedArgument
+
+
+def place_of_argument(call: Call, name: str) -> ast.AST:
+    """Where an argument is given: the keyword, or its value in a `**` dictionary."""
+    return next(
+        (keyword for keyword in call.node.keywords if keyword.arg == name), call.keywords[name]
+    )
+
+
+def rename_changes(module: Module, call: Call, gone: list[RemovedArgument]) -> Changes:
+    """The keywords that only have another name today."""
+    changes: list[Change] = []
+    for one in gone:
+        given = place_of_argument(call, one.name)
+        if one.renamed is None or one.renamed in call.keywords or module.home(given) is not module:
+            continue
+        if isinstance(given, ast.keyword):
+            start = module.span(given)[0]
+            changes.append(Change(start, start + len(one.name), one.renamed))
+        else:
+            changes += _renamed_key(module, given, one)
+    return tuple(changes)
+
+
+def _renamed_key(module: Module, value: ast.AST, gone: RemovedArgument) -> Changes:
+    """The name under which a dictionary holds a value: a key, a keyword of `dict`, or what an assignment sets."""
+    parent = module.scopes.parent[value]
+    if isinstance(parent, ast.keyword):
+        start = module.span(parent)[0]
+        return (Change(start, start + len(gone.name), gone.renamed or ""),)
+    key: ast.expr | None = None
+    if isinstance(parent, ast.Dict):
+        key = next((k for k, v in zip(parent.keys, parent.values, strict=True) if v is value), None)
+    elif isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Subscript):
+        key = parent.targets[0].slice
+    return (
+        replace_expression(module, key, f'"{gone.renamed}"')
+        if isinstance(key, ast.Constant)
+        else ()
+    )

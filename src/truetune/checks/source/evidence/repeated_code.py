@@ -1,0 +1,116 @@
+"""Where code runs again: in a loop, in a function that is applied to each row, in the handler of a request."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from truetune.checks.source.evidence.text_generation_calls import maps_of
+from truetune.checks.source.evidence.value_slices import backward_slice
+from truetune.source.module import Module
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+CALLERS = 4
+"""Callers that are followed outwards from a function"""
+ROUTES = frozenset(("get", "post", "put", "patch", "route", "websocket", "api_route", "on_message"))
+"""Decorators of FastAPI, Flask, Starlette and aiohttp that make a function answer requests"""
+INTERFACES = ("gradio.Interface", "gradio.ChatInterface", "nicegui.*", "telegram.ext.*Handler")
+"""Classes that call the function which they are given for each message"""
+EVENTS = ("click", "submit", "change")
+"""Methods of gradio's parts that take such a function"""
+KEPT = ("cache", "lru_cache", "cache_resource", "cache_data", "experimental_singleton", "singleton")
+"""Decorators whose function runs once for each argument"""
+
+
+class Repeat(NamedTuple):
+    """What makes code run again."""
+
+    kind: Literal["loop", "map", "request"]
+    node: ast.AST
+    """The loop or comprehension, the call that applies the function, or the function that answers requests"""
+    iterated: tuple[ast.AST, ...] = ()
+    """What a loop goes over"""
+
+
+def repeats_of(module: Module, node: ast.AST) -> Iterator[Repeat]:
+    """What makes a node run again, from the inside out, through the functions that call its own."""
+    seen: set[ast.AST] = set()
+    waiting = [(node, 0)]
+    while waiting:
+        inner, depth = waiting.pop()
+        for around in module.parents(inner):
+            if isinstance(around, Function):
+                if around in seen or _is_kept(around):
+                    break
+                seen.add(around)
+                yield from _of_function(module, around)
+                if depth < CALLERS:
+                    waiting += [(call, depth + 1) for call in module.flow.calls_of(around)]
+                break
+            repeat = _of_loop(module, around, inner)
+            if repeat is not None:
+                yield repeat
+
+
+def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> Repeat | None:
+    """The loop that an enclosing node is, where the code stands in its body and not in what it goes over."""
+    if isinstance(around, ast.For | ast.AsyncFor):
+        iterated: tuple[ast.AST, ...] = (around.iter,)
+    elif isinstance(around, COMPREHENSIONS):
+        iterated = tuple(generator.iter for generator in around.generators)
+    else:
+        return None
+    above = {inner, *module.parents(inner)}
+    return None if above & set(iterated) else Repeat("loop", around, iterated)
+
+
+def _of_function(module: Module, function: Function) -> Iterator[Repeat]:
+    """The calls that apply a function to rows, and itself where it answers requests."""
+    yield from (Repeat("map", call.node) for call in maps_of(module, function))
+    if isinstance(function, ast.Lambda):
+        return
+    if any(
+        _last_name(one) in ROUTES and isinstance(one, ast.Call) for one in function.decorator_list
+    ) or _answers_events(module, function):
+        yield Repeat("request", function)
+
+
+def _answers_events(module: Module, function: Function) -> bool:
+    """Is a function given to an interface that calls it for each message?"""
+    calls = [*module.calls(*INTERFACES)]
+    if module.mentions("gradio"):
+        calls += module.methods(*EVENTS)
+    for call in calls:
+        given = [
+            *call.args[:2],
+            *(call.keywords[name] for name in ("fn",) if name in call.keywords),
+        ]
+        if any(module.flow.function(one) is function for one in given):
+            return True
+    return False
+
+
+def _is_kept(function: Function) -> bool:
+    """Is the result of a function kept, so that it runs once?"""
+    decorators = [] if isinstance(function, ast.Lambda) else function.decorator_list
+    return any(_last_name(one) in KEPT for one in decorators)
+
+
+def _last_name(decorator: ast.expr) -> str:
+    """`post` of `@app.post("/ask")`."""
+    named = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return named.attr if isinstance(named, ast.Attribute) else getattr(named, "id", "")
+
+
+def takes_element(module: Module, node: ast.expr, repeat: Repeat) -> bool:
+    """Is an expression made from the element of a loop, or from the row that a function is applied to?"""
+    names = (part for part in backward_slice(module, node) if isinstance(part, ast.Name))
+    for name in names:
+        for origin in module.flow.origins(name):
+            if origin.element and origin.node in repeat.iterated:
+                return True
+            if repeat.kind == "map" and isinstance(origin.node, ast.arg):
+                return True
+    return False

@@ -1,0 +1,85 @@
+"""Lists whose rows are taken together, and whether one of them holds generated answers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from truetune.checks.source.evidence.value_slices import backward_slice
+from truetune.source.module import Module
+
+GENERATES = frozenset(
+    ("generate", "batch_decode", "decode", "chat", "predict", "create", "completion", "invoke")
+)
+"""Methods that give answers, or make texts of them"""
+
+
+class Pair(NamedTuple):
+    """Two lists whose rows are taken together."""
+
+    node: ast.AST
+    sides: tuple[ast.expr, ...]
+
+
+def row_pairs(module: Module) -> Iterator[Pair]:
+    """Lists that are compared row by row, in files that generate."""
+    if not _generates(module):
+        return
+    for call in module.calls("zip"):
+        if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
+            yield Pair(call.node, call.args)
+    for call in module.methods("compute", "compute_score", "add_batch"):
+        predictions = call.keywords.get("predictions")
+        references = call.keywords.get("references")
+        if predictions is not None and references is not None:
+            yield Pair(call.node, (predictions, references))
+    for call in module.methods("add_column"):
+        column = call.argument(1, "column")
+        if call.receiver is not None and column is not None:
+            yield Pair(call.node, (column, call.receiver))
+    for node in module.nodes(ast.Assign):
+        target = node.targets[0]
+        if isinstance(target, ast.Subscript) and _is_column(module, target, node.value):
+            yield Pair(node, (node.value, target.value))
+
+
+def _generates(module: Module) -> bool:
+    """Does the file generate text: by a model, a pipeline, an engine or a server?"""
+    if any(module.calls("transformers.pipeline", "vllm.LLM")):
+        return True
+    return any(module.methods("generate", "batch_decode", "create", "chat"))
+
+
+def is_generated(module: Module, pair: Pair) -> bool:
+    """Is one of the sides made by a generation, itself or in a function of the file that takes part?"""
+    parts = (part for side in pair.sides for part in backward_slice(module, side))
+    return any(_generates_here(module, part) for part in parts)
+
+
+def _generates_here(module: Module, part: ast.AST) -> bool:
+    """Is this node a call that generates, or the name of a function with one?"""
+    if isinstance(part, ast.Call):
+        made = module.flow.producing_call(part.func)
+        is_pipeline = made is not None and made.named("transformers.pipeline")
+        return is_pipeline or module.flow.call(part).method in GENERATES
+    function = module.flow.function(part) if isinstance(part, ast.Name) else None
+    if function is None:
+        return False
+    called = (node.func for node in ast.walk(function) if isinstance(node, ast.Call))
+    return any(isinstance(one, ast.Attribute) and one.attr in GENERATES for one in called)
+
+
+def _is_column(module: Module, target: ast.Subscript, value: ast.expr) -> bool:
+    """Does a table get a list as a column: `frame["prediction"] = answers`?"""
+    if not isinstance(target.slice, ast.Constant) or not isinstance(target.slice.value, str):
+        return False
+    is_table = any(
+        isinstance(origin.node, ast.Call)
+        and any(name.startswith("pandas.") for name in module.flow.names(origin.node.func))
+        for origin in module.flow.origins(target.value)
+    )
+    # A series keeps its index, by which pandas puts it in place; a list is taken as it stands.
+    made = [origin.node for origin in module.flow.origins(value)]
+    lists = [one for one in made if isinstance(one, ast.List | ast.ListComp)]
+    return is_table and bool(lists)

@@ -1,0 +1,74 @@
+"""Which folders stand behind the names of models in requests: those that vLLM servers of the same project give them.
+
+A server that is started with a chat template of its own is left out: what its prompts look like is not seen here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.vllm_servers import Server, lora_modules, vllm_servers
+from truetune.errors import DataError
+from truetune.parsing.shell_commands import is_command_file, last_option, read_commands
+from truetune.source.module import Module
+from truetune.spec.stacks.project_commands import files_around
+
+CALLS = ("completions.create", "completions.parse", "completions.stream", "responses.create")
+BESIDE = frozenset(("messages", "prompt", "input"))
+"""Keys beside `model` in the body of a request"""
+
+
+def requested_models(module: Module) -> Iterator[ast.expr]:
+    """The names of models in requests."""
+    for call in module.methods("create", "parse", "stream"):
+        named = call.keywords.get("model")
+        if named is not None and ast.unparse(call.node.func).endswith(CALLS):
+            yield named
+    for node in module.nodes(ast.Dict):
+        entries = {
+            key.value: value
+            for key, value in zip(node.keys, node.values, strict=True)
+            if isinstance(key, ast.Constant)
+        }
+        if "model" in entries and not BESIDE.isdisjoint(entries):
+            yield entries["model"]
+
+
+def servers_around(module: Module) -> Iterator[tuple[str, Server]]:
+    """The vLLM servers that commands around a file start, each with the path of its commands."""
+    for path in files_around(Path(module.path)):
+        if not is_command_file(path):
+            continue
+        try:
+            file = read_commands(path)
+        except DataError:
+            continue  # who looks at the commands says what is wrong with them
+        for server in vllm_servers(file):
+            yield str(path), server
+
+
+def served_names(server: Server) -> dict[str, str]:
+    """Name -> folder or model of all that a server answers under."""
+    first = server.options[0] if server.options and server.options[0][:1] != "-" else None
+    model = last_option(server.options, "--model") or first
+    name = last_option(server.options, "--served-model-name") or model
+    own = {name: model} if name and model else {}
+    return {**own, **lora_modules(server)}
+
+
+def served_folders(module: Module) -> frozenset[str]:
+    """The folders that answer the requests of a file; empty where the server around it is not one."""
+    asked = list(requested_models(module))
+    servers = [server for _, server in servers_around(module)] if asked else []
+    if len(servers) != 1 or last_option(servers[0].options, "--chat-template"):
+        return frozenset()
+    folders = served_names(servers[0])
+    names = {text for node in asked for text in possible_texts(module, node)}
+    if not names:
+        # Requests whose name only the program knows go to the one adapter, if there is one.
+        adapters = lora_modules(servers[0])
+        return frozenset(adapters.values()) if len(adapters) == 1 else frozenset()
+    return frozenset(folders[name] for name in names if name in folders)

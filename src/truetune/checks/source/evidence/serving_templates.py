@@ -1,0 +1,175 @@
+"""Files that serve a model by another chat template than the script beside them trains it with.
+
+The template of a training is told by its first mark before a question: what `get_chat_template` is given, else what the
+published template of the model's family writes. That of a server is read from TEMPLATE of a Modelfile, or from
+`--chat-template` of vLLM and llama.cpp.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from truetune.checks.config.evidence.template_marks import (
+    first_mark,
+    mark_of_model,
+    mark_of_template,
+)
+from truetune.checks.source.evidence.possible_values import possible_texts
+from truetune.checks.source.evidence.prompt_forms import (
+    FOLDERS,
+    PromptForm,
+    is_written,
+    loaded_names,
+    prompt_form,
+    trainings_beside,
+    trains_a_model,
+    written_folders,
+)
+from truetune.checks.source.evidence.published_families import likely_names
+from truetune.checks.weight_uses import weight_uses
+from truetune.parsing.modelfile import is_modelfile
+from truetune.parsing.shell_commands import is_command_file
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec.config import WeightUse
+
+OWN_TEMPLATE = re.compile(r"\.chat_template\s*=[^=]|clone_chat_template")
+"""A script that gives its tokenizer another template: what that writes is not seen here"""
+PLACES = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+BARE = "the bare question"
+MAX_FILES = 40
+"""Of the files around a script that may serve"""
+
+
+class OtherTemplate(NamedTuple):
+    """A file that serves what a script trains, by another template."""
+
+    use: WeightUse
+    served: str
+    """The mark that it writes before a question, or BARE"""
+    trained: str
+    """The mark of the training"""
+    node: ast.AST
+    """Where the training says so"""
+
+
+def other_templates(module: Module) -> Iterator[OtherTemplate]:
+    """What serves the model of a training script in another form, each file once."""
+    form = prompt_form(module) if trains_a_model(module) else None
+    marks = _marks_of_training(module, form) if form is not None else frozenset()
+    if form is None or not marks:
+        return
+    seen: set[str] = set()
+    uses = weight_uses([module.path, *_files_around(Path(module.path))])
+    for use in uses:
+        served = _mark_served(use) if use.template and use.file not in seen else None
+        if served is None or served in marks or any(mark in use.template for mark in marks):
+            continue
+        if _serves(use, module):
+            seen.add(use.file)
+            yield OtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
+
+
+class OtherNamedTemplate(NamedTuple):
+    """A file that asks by one named template what another trains by another."""
+
+    asked: str
+    """The mark that it writes before a question"""
+    node: ast.AST
+    trained: str
+    training: Module
+    place: ast.AST
+    """Where the training says so"""
+
+
+def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
+    """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
+    named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
+    if trains_a_model(module) or len({mark for _, mark in named}) != 1:
+        return
+    call, asked = named[0]
+    loaded = loaded_names(module) | _of_unsloth(module)
+    for training in trainings_beside(module):
+        folders = written_folders(training)
+        if not any(is_written(name, folders) for name in loaded):
+            continue
+        marks = {mark for _, mark in _named_templates(training)}
+        form = prompt_form(training)
+        if form is not None and len(marks) == 1 and None not in marks and asked not in marks:
+            yield OtherNamedTemplate(asked, call.node, str(marks.pop()), training, form.node)
+
+
+def _of_unsloth(module: Module) -> frozenset[str]:
+    """What Unsloth loads: `FastLanguageModel.from_pretrained(model_name=...)`."""
+    given = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
+    return frozenset(text for node in given for text in possible_texts(module, node))
+
+
+def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
+    """The calls that give a tokenizer a template by its name, with its first mark; None where it is unknown."""
+    for call in module.calls("*.get_chat_template"):
+        node = call.argument(1, "chat_template")
+        value = module.flow.value(node) if node is not None else None
+        yield call, mark_of_template(value) if isinstance(value, str) else None
+
+
+def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
+    """What stands before a question, or of a prompt by hand before its answer; empty where it is not known."""
+    if form.marks:
+        return form.marks
+    named = list(_named_templates(module))
+    if named:
+        known = {mark for _, mark in named}
+    elif any(module.calls("*.setup_chat_format")):
+        known = {mark_of_template("chatml")}
+    elif OWN_TEMPLATE.search(module.text):
+        return frozenset()
+    else:
+        known = {mark_of_model(name) for name in likely_names(module, None)}
+    found = {mark for mark in known if mark is not None}
+    return frozenset(found) if len(found) == len(known) == 1 else frozenset()
+
+
+def _mark_served(use: WeightUse) -> str | None:
+    """The first mark that a server writes before a question; None where it is not known."""
+    mark = mark_of_template(use.template)
+    if mark is None and "{{" in use.template and not PLACES.sub("", use.template).strip():
+        return BARE
+    return first_mark(mark) if mark is not None else None
+
+
+def _serves(use: WeightUse, module: Module) -> bool:
+    """Is it what this script trained: a folder that it writes, or weights of one's own where no other script trains?"""
+    folders = written_folders(module)
+    if any(is_written(folder, folders) for folder in use.folders):
+        return True
+    of_its_own = all(Path(folder).suffix == ".gguf" for folder in use.folders)
+    return bool(use.folders) and of_its_own and not any(trainings_beside(module))
+
+
+def _files_around(script: Path) -> list[Path]:
+    """The Modelfiles and commands of a script's folder, of those below it, and of the project above `train/`."""
+    roots = [script.parent]
+    if script.absolute().parent.name.lower() in FOLDERS:
+        roots.append(script.parent / "..")
+    folders = [place for root in roots for place in (root, *_folders_in(root))]
+    files = (path for folder in dict.fromkeys(folders) for path in _entries(folder))
+    serving = (path for path in files if is_modelfile(path) or is_command_file(path))
+    return list(islice((path for path in serving if path.is_file()), MAX_FILES))
+
+
+def _folders_in(folder: Path) -> list[Path]:
+    return [path for path in _entries(folder) if path.is_dir() and path.name[0] != "."]
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in islice(os.scandir(folder), 300))
+    except OSError:
+        return []

@@ -1,0 +1,52 @@
+"""Whether code makes rows of training."""
+
+from __future__ import annotations
+
+import ast
+
+from truetune.source.module import Module
+
+COLUMNS = ("labels", "input_ids_chosen", "chosen_input_ids", "prompt_input_ids", "completion_mask")
+"""Columns that rows of training have, and prompts of a generation do not"""
+ROW_METHODS = ("__getitem__", "__iter__")
+
+
+def makes_training_rows(module: Module, node: ast.AST) -> bool:
+    """Does a node stand where rows of training are made?
+
+    That is in a data set's way to a row, in a function that `map` or `from_generator` gets, or in one that makes a
+    column which only training has. A function that generates makes none.
+    """
+    for around in module.parents(node):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            if _generates(around):
+                return False
+            if _is_given_to_map(module, around) or _makes_columns(around):
+                return True
+            if getattr(around, "name", None) in ROW_METHODS:
+                return True
+    return False
+
+
+def _generates(function: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function)
+    )
+
+
+def _makes_columns(function: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.Constant) and node.value in COLUMNS for node in ast.walk(function)
+    )
+
+
+def _is_given_to_map(module: Module, function: ast.AST) -> bool:
+    calls = [
+        call
+        for call in module.all_calls
+        if call.method == "map" or call.named("datasets.*.from_generator")
+    ]
+    given = (call.argument(0, "function") for call in calls)
+    return any(
+        node is function or (node and module.flow.function(node) is function) for node in given
+    )

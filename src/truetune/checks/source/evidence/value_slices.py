@@ -1,0 +1,67 @@
+"""Backward slices: what an expression is computed from, through names, functions of the file, and lists.
+
+They are wider than the truth: whatever takes part anywhere counts. A rule asks them whether a certain call takes part
+at all, and proves the rest itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.source.module import Module
+
+MAX_EXPRESSIONS = 200
+"""Expressions that one slice opens; the loss of a training loop takes some 30"""
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+WITHOUT_GRADIENT = ("no_grad", "inference_mode", "set_grad_enabled(False")
+CALLERS = 4
+"""Callers that are followed outwards from a function"""
+
+
+def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that an expression is computed from, itself first, each once.
+
+    What is added to a name (`total += x`, `values.append(x)`) belongs to it.
+    """
+    seen: set[ast.AST] = set()
+    waiting: list[ast.AST] = [node]
+    opened = 0
+    while waiting and opened < MAX_EXPRESSIONS:
+        opened += 1
+        for part in ast.walk(waiting.pop()):
+            if part in seen or isinstance(part, FUNCTIONS):
+                continue
+            seen.add(part)
+            yield part
+            if isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+                origins = (origin.node for origin in module.flow.origins(part))
+                waiting += [made for made in origins if isinstance(made, ast.expr)]
+            if isinstance(part, ast.Name):
+                waiting += module.additions_to(part)
+
+
+def records_gradient(module: Module, node: ast.AST) -> bool:
+    """May gradients be recorded here: is neither this place nor every caller of its function without them?"""
+    for _ in range(CALLERS):
+        function: ast.AST | None = None
+        for around in module.parents(node):
+            if isinstance(around, ast.With) and any(map(_turns_off, around.items)):
+                return False
+            if isinstance(around, FUNCTIONS):
+                function = around
+                break
+        if function is None:
+            return True
+        if any(map(_turns_off, getattr(function, "decorator_list", ()))):
+            return False
+        callers = module.flow.calls_of(function)
+        if len(callers) != 1:
+            return not callers or any(records_gradient(module, caller) for caller in callers[:1])
+        node = callers[0]
+    return True
+
+
+def _turns_off(context: ast.AST) -> bool:
+    text = ast.unparse(context)
+    return any(name in text for name in WITHOUT_GRADIENT)

@@ -1,0 +1,223 @@
+"""Whether a script trains with sharded weights: by its code, the commands that start it, and files beside it."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from truetune.errors import TruetuneError
+from truetune.source.calls import Call
+from truetune.source.module import Module
+from truetune.spec import located_document
+from truetune.spec.stacks.project_commands import launches_of
+
+SHARDS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+OF_FSDP = (*SHARDS, "accelerate.FullyShardedDataParallelPlugin")
+CONFIGS = (".yaml", ".yml", ".json")
+CONFIG_FOLDERS = frozenset(("accelerate", "config", "configs", "deepspeed", "ds", "fsdp", "launch"))
+"""Folders beside a script whose files may set up its processes"""
+NAMED = re.compile(r"(?P<fsdp>fsdp)|zero[-_ ]?(?:stage[-_ ]?)?3", re.I)
+"""Names of configurations, and words of a script about itself"""
+DENIED = re.compile(
+    r"\b(?:no|not|without|instead|or|vs|never|unlike|optional\w*|support\w*)\b|n't\b|/", re.I
+)
+"""In a sentence that names FSDP: the script may run without it"""
+MAX_CONFIGS = 40
+"""Files that are opened for one script; projects of examples hold some ten"""
+MAX_CONFIG_BYTES = 65_536
+"""Files of accelerate and DeepSpeed take some 2 KB; a JSON file of rows is longer"""
+
+
+class Sharding(NamedTuple):
+    """How the weights are divided among processes."""
+
+    how: str
+    """`ZeRO-3` or `FSDP`"""
+    where: str
+    """What says so"""
+    certain: bool
+    """The script or the command that starts it says so; a file that only lies beside it may belong to another"""
+
+
+class ShardingConfig(NamedTuple):
+    """What one configuration of accelerate or DeepSpeed says."""
+
+    deepspeed: bool
+    how: str
+    """`ZeRO-3`, `FSDP`, or empty where every process holds the whole weights"""
+
+
+def sharding_of(module: Module) -> Sharding | None:
+    """How the weights of a script's model are sharded; None where nothing says that they are."""
+    in_code = next(_in_code(module), None)
+    if in_code is not None:
+        return in_code
+    if module.cells:
+        # A notebook is one process: no launcher starts it, and files beside it set up other scripts.
+        return None
+    script = Path(module.path)
+    started = [
+        found for command in launches_of(script) for found in _sharding_of_command(command, script)
+    ]
+    if started:
+        sharded = [one for one in started if one.how]
+        return sharded[0] if len(sharded) == len(started) else None
+    beside = [(path, setup) for path, setup in _beside(module) if setup is not None]
+    sharded_files = [(path, setup) for path, setup in beside if setup.how]
+    if not beside:
+        return _in_words(module)
+    if len(sharded_files) < len(beside):
+        return None
+    path, setup = sharded_files[0]
+    return Sharding(setup.how, path.name, certain=False)
+
+
+def uses_deepspeed(module: Module) -> bool:
+    """May the script run under DeepSpeed, by its text, its commands or the files beside it?"""
+    if module.mentions("deepspeed", "DeepSpeed", "DEEPSPEED"):
+        return True
+    if any("deepspeed" in command for command in launches_of(Path(module.path))):
+        return True
+    return any(setup is not None and setup.deepspeed for _, setup in _beside(module))
+
+
+def _in_code(module: Module) -> Iterator[Sharding]:
+    for call in module.calls(*OF_FSDP):
+        yield Sharding("FSDP", module.text_of(call.node.func), certain=True)
+    for call in module.calls("accelerate.DeepSpeedPlugin"):
+        if module.flow.value(call.argument(2, "zero_stage")) == 3:
+            yield Sharding("ZeRO-3", "DeepSpeedPlugin(zero_stage=3)", certain=True)
+    for node in module.nodes(ast.Dict):
+        if _stage(module.flow.value(node)) == 3:
+            yield Sharding("ZeRO-3", "zero_optimization: {stage: 3}", certain=True)
+    for call in module.all_calls:
+        yield from _in_arguments(module, call)
+
+
+def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
+    """`TrainingArguments(deepspeed="ds.json", fsdp="full_shard")`, `deepspeed.initialize(config="ds.json")`"""
+    fsdp = module.flow.value(call.keywords.get("fsdp"))
+    if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.types(call.node):
+        yield Sharding("FSDP", f'fsdp="{fsdp}"', certain=True)
+    for name in ("deepspeed", "config", "hf_ds_config", "config_params"):
+        given = module.flow.value(call.keywords.get(name))
+        if isinstance(given, str) and given.endswith(CONFIGS):
+            for folder in list(Path(module.path).absolute().parents)[:3]:
+                setup = _setup(folder / given)
+                if setup is not None and setup.how:
+                    yield Sharding(setup.how, given, certain=True)
+
+
+def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
+    """What a command says itself, or a configuration that it names."""
+    words = command.replace("=", " ").split()
+    for word in words:
+        if word.endswith(CONFIGS):
+            folders = list(script.absolute().parents)[:3]
+            setups = (_setup(folder / word) for folder in folders)
+            read = next((setup for setup in setups if setup is not None), None)
+            if read is not None:
+                yield Sharding(read.how, command, certain=True)
+                return
+    named = _name_sharding(next((word for word in words if word.endswith(CONFIGS)), ""))
+    if "--use_fsdp" in words or "--fsdp" in words:
+        yield Sharding("FSDP", command, certain=True)
+    elif named:
+        yield Sharding(named, command, certain=False)
+    elif "--zero_stage" in words:
+        is_third = words[words.index("--zero_stage") + 1 :][:1] == ["3"]
+        yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
+
+
+def _name_sharding(text: str) -> str:
+    """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
+    found = NAMED.search(text)
+    return "" if found is None else "FSDP" if found["fsdp"] else "ZeRO-3"
+
+
+def _in_words(module: Module) -> Sharding | None:
+    """What the script says of itself at its head, where no file says anything: "Full fine-tune with FSDP"."""
+    head = ast.get_docstring(module.tree) or ""
+    for sentence in re.split(r"\n|\. ", head):
+        if _name_sharding(sentence) and not DENIED.search(sentence):
+            return Sharding(_name_sharding(sentence), f'"{sentence.strip()}"', certain=False)
+    return None
+
+
+def _beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
+    """The configurations in the script's folder and in folders for them directly below."""
+    folder = Path(module.path).absolute().parent
+    below = [folder / name for name in sorted(_names(folder)) if name.lower() in CONFIG_FOLDERS]
+    count = 0
+    for place in (folder, *below):
+        for name in sorted(_names(place)):
+            if name.endswith(CONFIGS) and count < MAX_CONFIGS:
+                count += 1
+                yield place / name, _setup(place / name)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [entry.name for entry in os.scandir(folder)]
+    except OSError:
+        return []
+
+
+def _setup(path: Path) -> ShardingConfig | None:
+    """What a file says; None where it is no configuration of accelerate or DeepSpeed."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return None
+    if stat.st_size > MAX_CONFIG_BYTES:
+        return None
+    return _read(str(path), stat.st_mtime_ns)
+
+
+@lru_cache(maxsize=256)
+def _read(path: str, _changed: int) -> ShardingConfig | None:
+    """Kept, because every script of a folder asks for the same files."""
+    try:
+        value = located_document.read_document(Path(path)).value
+    except (TruetuneError, OSError, ValueError):
+        return None
+    if not isinstance(value, dict):
+        return None
+    if "zero_optimization" in value:
+        return ShardingConfig(True, "ZeRO-3" if _stage(value) == 3 else "")
+    kind = value.get("distributed_type")
+    if kind == "FSDP":
+        return ShardingConfig(False, "FSDP")
+    if kind == "DEEPSPEED":
+        return ShardingConfig(
+            True, "ZeRO-3" if _stage_of_accelerate(Path(path), value) == 3 else ""
+        )
+    return ShardingConfig(False, "") if kind in ("MULTI_GPU", "NO") else None
+
+
+def _stage(value: Any) -> Any:
+    """The stage that a DeepSpeed configuration sets."""
+    zero = value.get("zero_optimization") if isinstance(value, dict) else None
+    return zero.get("stage") if isinstance(zero, dict) else None
+
+
+def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
+    """The stage that an accelerate configuration sets, itself or by the DeepSpeed file that it names."""
+    own = value.get("deepspeed_config")
+    if not isinstance(own, dict):
+        return None
+    named = own.get("deepspeed_config_file")
+    if not isinstance(named, str):
+        return own.get("zero_stage")
+    for folder in list(path.parents)[:3]:
+        if (folder / named).is_file():
+            try:
+                return _stage(located_document.read_document(folder / named).value)
+            except (TruetuneError, OSError, ValueError):
+                return None
+    return None

@@ -1,0 +1,114 @@
+"""Models that are wrapped for several processes, and calls that go around the wrapper."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from truetune.checks.source.evidence.weight_sharding import uses_deepspeed
+from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
+from truetune.source.module import Module
+
+WRAPPERS = ("torch.*.DistributedDataParallel", "torch.*.FullyShardedDataParallel")
+UNWRAPS = ("unwrap_model", "extract_model_from_parallel")
+DEPTH = 6
+"""Names and casts between a wrapper and its model"""
+
+
+def wrapped_models(module: Module) -> Iterator[ast.expr]:
+    """What is given to a wrapper of several processes, or to `accelerator.prepare`."""
+    for call in module.calls(*WRAPPERS):
+        if (model := call.argument(0, "module")) is not None:
+            yield model
+    for call in module.methods("prepare", "prepare_model"):
+        if call.receiver is not None and "accelerator" in module.flow.types(call.receiver):
+            yield from (part for part in call.args if "model" in module.flow.types(part))
+
+
+def called_inside(module: Module, forward: ast.Call, bare: list[ast.AST]) -> str | None:
+    """The name of the wrapper whose model is called without it; None where the wrapper itself is called."""
+    called = forward.func
+    if isinstance(called, ast.Attribute) and called.attr == "forward":
+        called = called.value
+    if isinstance(called, ast.Attribute) and called.attr != "module":
+        return None
+    origins = [origin.node for origin in module.flow.origins(called)]
+    for node in origins:
+        wrapper = _wrapper_of(module, node)
+        if wrapper is not None and _is_wrapper(module, wrapper):
+            return module.text_of(wrapper)
+    is_bare = isinstance(called, ast.Name | ast.Call) and set(model_objects(module, called)) <= set(
+        bare
+    )
+    return _name_of_wrapper(module, bare) if is_bare and origins else None
+
+
+def _wrapper_of(module: Module, node: ast.AST) -> ast.expr | None:
+    """`model` of `model.module` and of `accelerator.unwrap_model(model)`."""
+    if isinstance(node, ast.Attribute) and node.attr == "module":
+        return node.value
+    if isinstance(node, ast.Call):
+        call = module.flow.call(node)
+        is_unwrap = call.method in UNWRAPS or call.named(*(f"accelerate.{n}" for n in UNWRAPS))
+        return call.argument(0, "model") if is_unwrap else None
+    return None
+
+
+def _is_wrapper(module: Module, model: ast.expr) -> bool:
+    """Is it a model that is wrapped for several processes, by PyTorch or accelerate?"""
+    for origin in module.flow.origins(model):
+        if not isinstance(origin.node, ast.Call):
+            continue
+        call = module.flow.call(origin.node)
+        if call.named(*WRAPPERS):
+            return True
+        of_accelerate = (
+            call.method in ("prepare", "prepare_model")
+            and call.receiver is not None
+            and "accelerator" in module.flow.types(call.receiver)
+        )
+        if of_accelerate:
+            return not uses_deepspeed(module)
+    return False
+
+
+def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
+    """The calls that made the object, through `.to(...)`, `.train()` and the like."""
+    found: list[ast.AST] = []
+    waiting = [(model, 0)]
+    while waiting:
+        part, depth = waiting.pop()
+        for origin in module.flow.origins(part):
+            node = origin.node
+            call = module.flow.call(node) if isinstance(node, ast.Call) else None
+            if (
+                call is not None
+                and call.method in MEMBERS_GIVING_THE_OBJECT
+                and call.receiver
+                and depth < DEPTH
+            ):
+                waiting.append((call.receiver, depth + 1))
+            else:
+                found.append(node)
+    return found
+
+
+def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
+    """The name that the wrapper is bound to; None where it replaces the name of its model, or DeepSpeed may run."""
+    for call in (*module.calls(*WRAPPERS), *module.methods("prepare", "prepare_model")):
+        statement = module.scopes.parent.get(call.node)
+        if not isinstance(statement, ast.Assign) or not call.args:
+            continue
+        of_accelerate = not call.named(*WRAPPERS)
+        if of_accelerate and uses_deepspeed(module):
+            continue
+        target: ast.expr = statement.targets[0]
+        for number, model in enumerate(call.args):
+            if isinstance(target, ast.Tuple) and number < len(target.elts):
+                named: ast.expr | None = target.elts[number]
+            else:
+                named = target if number == 0 else None
+            is_model = any(made in bare for made in model_objects(module, model))
+            if is_model and named is not None and ast.unparse(named) != ast.unparse(model):
+                return ast.unparse(named)
+    return None

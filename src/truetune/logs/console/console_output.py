@@ -1,0 +1,438 @@
+"""What a run's console output shows: how it ended, and the messages that name a fault.
+
+It is read as a stream, in bounded memory. An exception counts as the end of the run only where the run did not go on
+behind it: no records, no progress, no page of other output. So a traceback in a row of the training data that a script
+prints is none of the run's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from truetune.logs.console.collective_timeouts import CollectiveTimeoutReader
+from truetune.logs.console.layer_devices import LayerDeviceReader
+from truetune.logs.console.line_prefixes import ConsoleLine, clean_line
+from truetune.logs.console.messages import (
+    Message,
+    find_message,
+    message_of_exception,
+    message_of_line,
+)
+from truetune.logs.console.printed_settings import PrintedSettings, SettingsReader
+from truetune.logs.console.progress_bars import ProgressBar
+from truetune.logs.console.rank_differences import RankDifference, RankDifferenceReader
+from truetune.logs.console.rendezvous import RendezvousReader
+from truetune.logs.console.server_requests import RequestReader, ServedRequests
+from truetune.logs.console.tracebacks import (
+    ExceptionChain,
+    Frame,
+    PrintedException,
+    TracebackReader,
+    frames_before,
+)
+
+MAX_PROCESSES = 256
+MAX_CHAINS = 500
+"""Of each end of a long output: the first and the last"""
+MAX_TAIL_LINES = 60
+"""Lines at the end in which an error may stand without a traceback"""
+LED_ERROR_LINES, BARE_ERROR_LINES = 12, 3
+"""Of these: lines in which an error stands behind `Training failed:`, and lines that may begin with it"""
+MAX_LINE_CHARACTERS = 20_000
+"""Characters of one line that are looked at"""
+MIN_LINES_AFTER = 40
+"""Lines of ordinary output behind a traceback from which on the run went on"""
+MIN_DRAWINGS_AFTER = 6
+"""Drawings of a bar behind a traceback from which on the run went on: other processes draw one or two more"""
+WITHOUT_GPU, LAYERS_ON_CPU = "llama-cpp-without-gpu", "layers-left-on-the-cpu"
+"""Messages on layers of llama.cpp that the CPU computes"""
+COLLECTIVE_TIMEOUT, COLLECTIVE_TIMEOUT_RAISED = "nccl-timeout", "nccl-timeout-raised"
+"""Messages on a collective operation whose time ran out, on a line and in an exception"""
+EPILOGUE_LINE = re.compile(
+    r"$|wandb: |frame #\d+|\s+(?:File|at|in)\b|[-=~*_#]{8,}|srun: |slurmstepd: |terminate"
+    r" called|\s*what\(\):"
+    r"|Exception raised from|(?:Failures|Root"
+    r" Cause|\[\d+\]):|\s+(?:time|host|rank|exitcode|error_file|traceback) +:"
+    r"|\s*<\w+>$|real\s|user\s|sys\s"
+    r"|(?:\S{1,80}\.(?:cc|cu|h):\d+ )?NCCL (?:INFO|WARN)|make: \*\*\*|Process \S+ finished|Killed|.{0,40}(?:CUDA kernel"
+    r" errors|CUDA_LAUNCH_BLOCKING|TORCH_USE_CUDA_DSA)"
+)
+"""What other programs and threads print when one has failed"""
+FAILURE_LEAD = (
+    r"(?:[\w"
+    r" .,!'*/()\[\]❌✗✖💥🚨⚠️-]{0,80}?\b(?:error|failed|failure|exception|crash\w*|fatal|aborted)\b"
+    r"[\w .'\"()-]{0,60}[:=(-]+\s{0,3}"
+    r"['\"(]{0,2}|[❌✗✖💥🚨] ?)?"
+)
+"""What a script prints before the text of an exception that it caught"""
+FAILURE_LEAD_PATTERN = re.compile(FAILURE_LEAD, re.IGNORECASE)
+BARE_ERROR = re.compile(
+    r"^(?P<type>(?:[a-z_][\w]{0,40}\.){0,8}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning)): "
+    r"(?P<message>\S.{0,2000})"
+)
+FINISHED_MARK = re.compile(
+    r"'train_runtime'|\"train_runtime\"|train_samples_per_second|[Tt]raining (?:is"
+    r" )?(?:completed?|finished|done)\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What the run ended in."""
+
+    raised: PrintedException
+    message: Message | None
+    """What it is known to mean"""
+    chain: ExceptionChain
+    processes: int
+    """In how many processes it, or what followed from it, was raised"""
+    is_the_end: bool
+    """Or did the run go on?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A known message that stands on a line of its own."""
+
+    message: Message
+    line: int
+    """1-based, of the first"""
+    text: str
+    count: int
+    is_the_end: bool = True
+    """For what ends a program: did nothing come behind it?"""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleOutput:
+    """What was printed, as far as it says how the run went."""
+
+    file: str
+    lines: int
+    failure: Failure | None = None
+    """What ended the run; None where no exception did"""
+    survived: tuple[Failure, ...] = ()
+    """Exceptions behind which the run went on"""
+    ends: tuple[Notice, ...] = ()
+    """What ended a process from outside, or below Python"""
+    notices: tuple[Notice, ...] = ()
+    done: int = 0
+    """Steps of the training's bar"""
+    total: int = 0
+    is_finished: bool = False
+    """The trainer said that it was done"""
+    last_lines: tuple[str, ...] = ()
+    settings: PrintedSettings = field(default_factory=PrintedSettings)
+    """What it says of the run's settings"""
+    collectives: tuple[str, ...] = ()
+    """The operations in which processes waited for one another until their time ran out"""
+    meeting: tuple[str, ...] = ()
+    """Why the machines of the run could not meet, as far as their launchers print it"""
+    rank_differences: tuple[RankDifference, ...] = ()
+    """Sums and norms of weights and gradients that differ from process to process"""
+    step_seconds: float | None = None
+    """What a step took by the last drawing of the training's bar"""
+    served: ServedRequests = field(default_factory=ServedRequests)
+    """How a server worked on its requests"""
+
+
+@dataclass(slots=True)
+class _OutputPosition:
+    """How much had been printed at some place."""
+
+    records: int = 0
+    drawings: int = 0
+    plain: int = 0
+
+    def is_passed(self, now: _OutputPosition) -> bool:
+        """Did the run go on from here?"""
+        return (
+            now.records > self.records + 1
+            or now.drawings > self.drawings + MIN_DRAWINGS_AFTER
+            or now.plain > self.plain + MIN_LINES_AFTER
+        )
+
+    def copy(self) -> _OutputPosition:
+        return _OutputPosition(self.records, self.drawings, self.plain)
+
+
+@dataclass(slots=True)
+class _PrintedMessage:
+    line: int
+    text: str
+    count: int
+    mark: _OutputPosition
+
+
+@dataclass(slots=True)
+class ConsoleReader:
+    """Takes the lines of one stream."""
+
+    file: str
+    _lines: int = 0
+    _readers: dict[str, TracebackReader] = field(default_factory=dict)
+    _chains: list[tuple[ExceptionChain, _OutputPosition]] = field(default_factory=list)
+    _noticed: dict[str, _PrintedMessage] = field(default_factory=dict)
+    _tail: deque[ConsoleLine] = field(default_factory=lambda: deque(maxlen=MAX_TAIL_LINES))
+    _now: _OutputPosition = field(default_factory=_OutputPosition)
+    _done: int = 0
+    _total: int = 0
+    _last_bar: tuple[int, int] = (0, 0)
+    _finished: bool = False
+    _settings: SettingsReader = field(default_factory=SettingsReader)
+    _ranks: RankDifferenceReader = field(default_factory=RankDifferenceReader)
+    _step_seconds: float | None = None
+    _served: RequestReader = field(default_factory=RequestReader)
+    _layers: LayerDeviceReader = field(default_factory=LayerDeviceReader)
+    _collectives: CollectiveTimeoutReader = field(default_factory=CollectiveTimeoutReader)
+    _meeting: RendezvousReader = field(default_factory=RendezvousReader)
+
+    def add_line(self, text: str, number: int, bar: ProgressBar | None = None) -> None:
+        """One line, or what stands between two carriage returns; `bar` is what it draws."""
+        self._lines = max(self._lines, number)
+        self._served.add_line(text[:MAX_LINE_CHARACTERS])
+        self._layers.add_line(text[:MAX_LINE_CHARACTERS], number)
+        if bar is not None:
+            if (bar.done, bar.total) != self._last_bar:
+                self._now.drawings += bar.done > self._last_bar[0] or bar.total != self._last_bar[1]
+                self._last_bar = (bar.done, bar.total)
+            if not bar.is_described and bar.total >= self._total:
+                self._done, self._total = bar.done, bar.total
+                self._step_seconds = bar.seconds or self._step_seconds
+            text = text[
+                text.rfind("]") + 1 :
+            ]  # stderr of another process may follow on the same line
+            if not text.strip():
+                return
+        line = clean_line(text[:MAX_LINE_CHARACTERS], number)
+        if FINISHED_MARK.search(line.text):
+            self._finished = True
+        self._settings.add_line(line.text)
+        self._ranks.add_line(line.process, line.text)
+        self._collectives.add_line(line.text, line.process, is_printed=not line.level)
+        self._meeting.add_line(line.text)
+        self._take_line(line)
+
+    def count_record(self) -> None:
+        """A record of the training stands on the last line."""
+        self._now.records += 1
+        self._finished = False
+
+    def finish(self) -> ConsoleOutput | None:
+        """What was seen; None where there was nothing to see."""
+        for reader in self._readers.values():
+            self._keep(reader.end())
+        if not self._lines:
+            return None
+        ended, survived = self._failures()
+        notices = [self._notice(name, found) for name, found in self._noticed.items()]
+        notices += self._notices_of_layers()
+        ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
+        if ended is not None and _is_report_of(ended, ends):
+            ended = None  # the launcher's own exception, of a process that was killed
+        return ConsoleOutput(
+            file=self.file,
+            lines=self._lines,
+            failure=ended,
+            survived=tuple(survived),
+            ends=ends,
+            notices=tuple(
+                n for n in notices if n.message.shown == "notice" and n.count >= n.message.least
+            ),
+            done=self._done,
+            total=self._total,
+            is_finished=self._finished,
+            last_lines=tuple(line.text.strip() for line in self._tail if line.text.strip())[-3:],
+            settings=self._settings.finish(),
+            collectives=self._collectives.finish(),
+            meeting=self._meeting.finish(),
+            rank_differences=self._ranks.finish(),
+            step_seconds=self._step_seconds,
+            served=self._served.finish(),
+        )
+
+    def _take_line(self, line: ConsoleLine) -> None:
+        reader = self._readers.get(line.process)
+        if reader is None:
+            reader = TracebackReader()
+            if len(self._readers) < MAX_PROCESSES:
+                self._readers[line.process] = reader
+        was_inside = reader.is_inside
+        self._keep(reader.add_line(line))
+        if was_inside and reader.is_inside:
+            return
+        self._tail.append(line)
+        if not EPILOGUE_LINE.match(line.text) and not line.level and not reader.is_inside:
+            self._now.plain += 1
+        if not reader.is_inside and (known := message_of_line(line.text.strip())) is not None:
+            self._see(known, line)
+
+    def _see(self, known: Message, line: ConsoleLine) -> None:
+        found = self._noticed.get(known.name)
+        if found is None:
+            self._noticed[known.name] = _PrintedMessage(
+                line.number, line.text.strip()[:300], 1, self._now.copy()
+            )
+        else:
+            found.count += 1
+            found.mark = self._now.copy()
+
+    def _keep(self, chains: Iterator[ExceptionChain]) -> None:
+        for chain in chains:
+            if all(raised.is_ignored for raised in chain.raised):
+                continue
+            self._chains.append((chain, self._now.copy()))
+            if len(self._chains) > 2 * MAX_CHAINS:
+                del self._chains[MAX_CHAINS]
+
+    def _notice(self, name: str, found: _PrintedMessage) -> Notice:
+        known = find_message(name)
+        assert known is not None
+        return Notice(
+            known, found.line, found.text, found.count, not found.mark.is_passed(self._now)
+        )
+
+    def _notices_of_layers(self) -> Iterator[Notice]:
+        """That a whole model is on the CPU, where no line says so by itself; a note where no GPU was meant."""
+        layers, known = self._layers.finish(), find_message(WITHOUT_GPU)
+        if (
+            known is None
+            or not layers.all_on_cpu
+            or self._noticed.keys() & {WITHOUT_GPU, LAYERS_ON_CPU}
+        ):
+            return
+        yield Notice(
+            known if layers.means_gpu else replace(known, severity="info"),
+            layers.line,
+            layers.text,
+            layers.on_cpu,
+        )
+
+    def _failures(self) -> tuple[Failure | None, list[Failure]]:
+        """What ended the run, and what it survived."""
+        last = [chain for chain, mark in self._chains if not mark.is_passed(self._now)]
+        before = [chain for chain, mark in self._chains if mark.is_passed(self._now)]
+        survived = {
+            raised.text: self._failure(raised, [chain], is_the_end=False)
+            for chain in before
+            for raised in [_find_cause(chain)]
+        }
+        if not last and (bare := self._bare()) is not None:
+            last = [ExceptionChain((bare,))]
+        if not last:
+            return None, list(survived.values())
+        chosen = min(last, key=_how_indirect)
+        return self._failure(_find_cause(chosen), [chosen, *last], is_the_end=True), list(
+            survived.values()
+        )
+
+    def _failure(
+        self, raised: PrintedException, chains: list[ExceptionChain], *, is_the_end: bool
+    ) -> Failure:
+        processes = len({chain.last.process for chain in chains})
+        return Failure(raised, self._meaning(raised), chains[0], processes, is_the_end)
+
+    def _meaning(self, raised: PrintedException) -> Message | None:
+        known = message_of_exception(raised.text)
+        if known is not None:
+            for name in known.refined_by:
+                if name in self._noticed:
+                    return find_message(name)
+        return known
+
+    def _frames_above(self, line: ConsoleLine) -> tuple[Frame, ...]:
+        """Frames above an exception without a header: of a SyntaxError, which has none, or where the top is cut off."""
+        return frames_before(
+            [other for other in self._tail if other.process == line.process], line.number
+        )
+
+    def _bare(self) -> PrintedException | None:
+        """An error without a traceback in the last lines: the text of an exception that a program printed itself."""
+        last = [
+            line for line in self._tail if line.text.strip() and not EPILOGUE_LINE.match(line.text)
+        ][-LED_ERROR_LINES:]
+        for place, line in enumerate(reversed(last)):
+            text = line.text.strip()
+            if message_of_line(text) is not None:
+                continue
+            found = (
+                BARE_ERROR.match(text) if place < BARE_ERROR_LINES and not self._finished else None
+            )
+            if found is not None and "Warning" not in found["type"]:
+                return PrintedException(
+                    found["type"],
+                    found["message"],
+                    self._frames_above(line),
+                    line.number,
+                    line.process,
+                )
+            start = 0 if line.level == "error" or found is not None else _end_of_lead(text)
+            if start is None and place < BARE_ERROR_LINES and not self._finished:
+                start = 0
+            known = message_of_exception(text[start:]) if start is not None else None
+            if known is None or start is None:
+                continue
+            match = known.pattern.search(text[start:])
+            if match is not None and (
+                line.level == "error" or match.start() < len("torch.cuda.OutOfMemoryError: ")
+            ):
+                return PrintedException(
+                    "error",
+                    text[start:][:2000],
+                    self._frames_above(line),
+                    line.number,
+                    line.process,
+                )
+        return None
+
+
+def _end_of_lead(text: str) -> int | None:
+    """Where the text of an error begins behind `Training failed:`; None where nothing says that it is one."""
+    match = FAILURE_LEAD_PATTERN.match(text)
+    return match.end() if match is not None and match.end() else None
+
+
+def _find_cause(chain: ExceptionChain) -> PrintedException:
+    """The exception of a chain that says most: the first that is known, else the root."""
+    if is_stopped_by_hand(chain.last):
+        return chain.last  # what was handled when the key was pressed did not end the run
+    own = [raised for raised in chain.raised if not _is_consequence(raised)]
+    known = (raised for raised in own if message_of_exception(raised.text) is not None)
+    return next(known, (own or list(chain.raised))[0])
+
+
+def _is_consequence(raised: PrintedException) -> bool:
+    known = message_of_exception(raised.text)
+    return (known is not None and known.is_consequence) or raised.type in ("SystemExit",)
+
+
+def _is_report_of(failure: Failure, ends: tuple[Notice, ...]) -> bool:
+    """Does an exception only report what these lines say: that a process was ended, or waited in vain before it?"""
+    if not _is_consequence(failure.raised):
+        return False
+    is_timeout = failure.message is not None and failure.message.name == COLLECTIVE_TIMEOUT_RAISED
+    return any(
+        not end.message.is_consequence
+        or (
+            end.message.name == COLLECTIVE_TIMEOUT
+            and not is_timeout
+            and end.line < failure.raised.line
+        )
+        for end in ends
+    )
+
+
+def is_stopped_by_hand(raised: PrintedException) -> bool:
+    """Did the user stop the run?"""
+    known = message_of_exception(raised.text)
+    return known is not None and known.name == "stopped-by-hand"
+
+
+def _how_indirect(chain: ExceptionChain) -> int:
+    """0: it may be the cause; 1: the user stopped what another one had left hanging; 2: it reports that one failed."""
+    if all(_is_consequence(raised) for raised in chain.raised):
+        return 2
+    return 1 if is_stopped_by_hand(_find_cause(chain)) else 0

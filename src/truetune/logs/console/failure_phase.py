@@ -1,0 +1,34 @@
+"""What a program was doing when it failed, by the frames of its traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from truetune.logs.console.tracebacks import Frame
+
+FAILURE_PHASES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("while a checkpoint was saved", (), ("save_model", "_save_checkpoint", "save_pretrained", "_save")),
+    ("while a model was merged", (), ("merge_and_unload", "merge_adapter")),
+    ("in an evaluation", (), ("evaluate", "evaluation_loop", "prediction_step", "compute_metrics", "validation_step")),
+    ("while text was generated", (), ("generate", "_sample", "_beam_search")),
+    ("in the backward pass", (), ("backward", "_engine_run_backward", "training_step_backward")),
+    ("in the optimizer's step", ("/optim/", "deepspeed/ops/adam", "bitsandbytes/optim"), ("optimizer_step",)),
+    ("in the collator", (), ("collate", "torch_call", "pad", "collate_fn", "data_collator")),
+    ("in the forward pass", (), ("forward", "compute_loss", "training_step", "_call_impl")),
+    ("while rows were prepared", ("datasets/arrow_dataset", "datasets/builder", "datasets/load"),
+     ("map", "tokenize", "_prepare_dataset", "apply_chat_template", "load_dataset")),
+    ("while the model was loaded", (), ("from_pretrained", "load_checkpoint_and_dispatch", "_load_pretrained_model")),
+    ("while the processes were started", ("torch/distributed/rendezvous",), ("init_process_group", "launch_agent")),
+)  # fmt: skip
+"""What was done -> parts of file names, and names of functions; the first that fits a frame holds"""
+
+
+def find_phase(frames: Sequence[Frame]) -> str:
+    """`in the backward pass`; empty where the frames do not say."""
+    for phase, files, functions in FAILURE_PHASES:
+        for frame in frames:
+            if frame.function in functions or any(
+                part in frame.file.replace("\\", "/") for part in files
+            ):
+                return phase
+    return ""

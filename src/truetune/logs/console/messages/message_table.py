@@ -1,0 +1,76 @@
+"""The table of messages, and what fits an exception or a line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from truetune.logs.console.messages import (
+    data,
+    launching,
+    loading,
+    memory,
+    network,
+    numbers,
+    packages,
+    parameter_sharding,
+    performance,
+    processes,
+    serving,
+    shapes,
+    stacks,
+    trainers,
+)
+from truetune.logs.console.messages.known_message import Message, Shown
+
+MESSAGES: tuple[Message, ...] = (
+    *memory.MESSAGES,
+    *network.MESSAGES,
+    *processes.MESSAGES,
+    *parameter_sharding.MESSAGES,
+    *shapes.MESSAGES,
+    *numbers.MESSAGES,
+    *loading.MESSAGES,
+    *data.MESSAGES,
+    *stacks.MESSAGES,
+    *serving.MESSAGES,
+    *trainers.MESSAGES,
+    *packages.MESSAGES,
+    *performance.MESSAGES,
+    *launching.MESSAGES,
+)
+"""The first that fits an exception or a line holds: what is more special stands before what is general"""
+
+
+def _messages_shown_as(shown: Shown) -> tuple[Message, ...]:
+    return tuple(message for message in MESSAGES if message.shown == shown)
+
+
+def _alternatives_pattern(messages: Iterable[Message]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?:{message.pattern.pattern})" for message in messages))
+
+
+EXCEPTIONS, NOTICES, ENDS = (
+    _messages_shown_as("exception"),
+    _messages_shown_as("notice"),
+    _messages_shown_as("end"),
+)
+KNOWN_LINE = _alternatives_pattern((*NOTICES, *ENDS))
+"""Most lines of a log are none of them: one pattern says so"""
+
+
+def find_message(name: str) -> Message | None:
+    """The message of that name; None where there is none."""
+    return next((message for message in MESSAGES if message.name == name), None)
+
+
+def message_of_exception(text: str) -> Message | None:
+    """What an exception's `Type: text` is known to mean; None where it is not known."""
+    return next((message for message in EXCEPTIONS if message.pattern.search(text)), None)
+
+
+def message_of_line(text: str) -> Message | None:
+    """What a line is known to mean that begins like this; None where it is no known message."""
+    if KNOWN_LINE.match(text) is None:
+        return None
+    return next((message for message in (*NOTICES, *ENDS) if message.pattern.match(text)), None)

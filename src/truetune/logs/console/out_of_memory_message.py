@@ -1,0 +1,215 @@
+"""The numbers in a CUDA out-of-memory message, and what they show.
+
+Two forms: up to PyTorch 2.0 `(GPU 0; 23.65 GiB total capacity; 21.90 GiB already allocated; ...)`, since then sentences
+(`GPU 0 has a total capacity of 23.65 GiB of which 1.06 GiB is free. ...`; `capacty` in 2.1). Source: c10/cuda/
+CUDACachingAllocator.cpp.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+SIZE_GROUP = r"(?P<{}>[\d.]{{1,12}} (?:bytes|[KMGT]i?B))"
+FIGURE_PATTERNS = tuple(
+    re.compile(pattern.format(SIZE_GROUP.format(name)), re.DOTALL)
+    for name, pattern in (
+        ("asked", r"Tried to allocate {}"),
+        ("capacity", r"total capac\w* of {}"),
+        ("capacity", r"; {} total capacity"),
+        ("free", r"of which {} is free"),
+        ("free", r"; {} free"),
+        ("own", r"this process has {} memory in use"),
+        ("allocated", r"Of the allocated memory {} is allocated"),
+        ("allocated", r"; {} already allocated"),
+        ("allocated", r"MPS allocated: {}"),
+        ("capacity", r"max allowed: {}"),
+        ("idle", r"and {} is reserved by PyTorch but unallocated"),
+        ("reserved", r"; {} reserved in total"),
+        ("reserved", r"; {} cached"),
+    )
+)
+OTHER_PROCESS = re.compile(
+    r"Process (\d+) has ([\d.]{1,12} (?:bytes|KiB|MiB|GiB|TiB)) memory in use"
+)
+BYTES_OF_UNIT = {"bytes": 1, "KB": 1 << 10, "KiB": 1 << 10, "MB": 1 << 20, "MiB": 1 << 20}
+BYTES_OF_UNIT |= {"GB": 1 << 30, "GiB": 1 << 30, "TiB": 1 << 40}
+"""MPS divides by 1,024 as CUDA does, and writes GB"""
+GIB = float(1 << 30)
+GPU_SIZES_GB = (8, 10, 11, 12, 16, 20, 22, 24, 32, 40, 45, 48, 64, 80, 94, 96, 141, 180, 192, 288)
+"""Memory of GPUs as they are sold, in GB: the driver takes up to a tenth of it"""
+MAX_CONTEXT_GIB = 3.0
+"""GiB that a process holds beside what PyTorch counts: CUDA's context and kernels (0.3 to 1), buffers of NCCL and
+cuBLAS"""
+ROUNDING_GIB = 0.1
+"""GiB by which the figures of one message may disagree: each is rounded, and they are read one after another"""
+MIN_PIECES_SHARE = 0.01
+"""Of the capacity, held in pieces: less is rounding of blocks, which no allocator gives back"""
+HELD_BY_OTHERS = "other processes hold most of what is in use on this GPU"
+"""What the message means where `is_mostly_others`"""
+MIN_OTHERS_GIB = 0.5
+"""GiB that other processes hold: a display and an idle CUDA context take less"""
+LARGE_REQUEST_SHARE = 0.2
+"""Of the capacity, in one tensor: weights come in smaller ones, logits and attention scores do not"""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryFigures:
+    """What the message says, in GiB; None where it does not."""
+
+    asked: float | None
+    capacity: float | None
+    free: float | None
+    allocated: float | None
+    idle: float | None
+    """Held by PyTorch and in no use"""
+    others: float | None
+    """In use by other processes on this GPU; None where the figures do not prove it"""
+    processes: tuple[str, ...] = ()
+    """Numbers of these processes, as far as the message names them"""
+
+    @property
+    def is_shared(self) -> bool:
+        """Do other processes hold a part of this GPU that matters?"""
+        return self.others is not None and self.others > MIN_OTHERS_GIB
+
+    @property
+    def is_mostly_others(self) -> bool:
+        """Do other processes hold more than this one, and more than it asked for?"""
+        own = (self.allocated or 0.0) + (self.idle or 0.0)
+        return self.is_shared and (self.others or 0.0) > max(own, self.asked or 0.0)
+
+    @property
+    def pieces_suffice(self) -> bool:
+        """Does PyTorch hold more in pieces than the one tensor needs that failed?"""
+        if self.idle is None or self.asked is None or self.is_shared:
+            return False
+        return self.idle > self.asked and self.idle > MIN_PIECES_SHARE * (self.capacity or 0.0)
+
+    @property
+    def gpu(self) -> str:
+        """The GPU's memory as `truetune plan --gpu` takes it."""
+        if self.capacity is None:
+            return "SIZE"
+        return f"{next((card for card in GPU_SIZES_GB if card >= self.capacity - 0.5), round(self.capacity))}GB"
+
+    def advice(self) -> str:
+        """How to get back what other processes hold; empty where none do."""
+        if not self.is_shared or self.others is None:
+            return ""
+        many = len(self.processes) > 1
+        named = f"process{'es' if many else ''} {', '.join(self.processes)}"
+        what = f"{named}, which hold{'' if many else 's'}" if self.processes else "what else holds"
+        return (
+            f"end {what} {_format_size(self.others)} of this GPU (nvidia-smi shows what it is; restart the"
+            " kernel of a notebook), take another GPU with CUDA_VISIBLE_DEVICES, or give each rank"
+            " a GPU of its own (torch.cuda.set_device); only if it does not fit then"
+        )
+
+    def sharing(self) -> str:
+        """What other processes hold, one line; only where they do."""
+        return (
+            f"other processes hold {_format_size(self.others or 0.0)} of this GPU: an earlier run that has"
+            " not ended, a notebook, or another rank on the same GPU (nvidia-smi lists them)"
+        )
+
+    def evidence(self, *, asks_on: bool = False) -> list[str]:
+        """The numbers, and what they show, one line each; `asks_on`: more tensors would follow the one that failed."""
+        lines = []
+        parts = (
+            ("asked for", self.asked),
+            ("in all", self.capacity),
+            ("free", self.free),
+            ("in PyTorch's tensors", self.allocated),
+            ("held by PyTorch, not in use", self.idle),
+        )
+        if said := [f"{_format_size(value)} {what}" for what, value in parts if value is not None]:
+            lines.append(", ".join(said))
+        if self.is_shared:
+            lines.append(self.sharing())
+        if self.pieces_suffice and not asks_on:
+            lines.append(
+                "what PyTorch holds in pieces is more than this tensor needs: try"
+                " PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"
+            )
+        if (
+            self.asked is not None
+            and self.capacity
+            and self.asked > LARGE_REQUEST_SHARE * self.capacity
+        ):
+            lines.append(
+                f"one tensor of {_format_size(self.asked)}: logits (rows x length x vocabulary) or"
+                " attention scores (without SDPA or FlashAttention), which fewer or shorter rows"
+                " make smaller"
+            )
+        return lines
+
+
+def read_memory_error(text: str) -> MemoryFigures:
+    """The numbers of an out-of-memory message."""
+    found: dict[str, float] = {}
+    for pattern in FIGURE_PATTERNS:
+        if (match := pattern.search(text)) is not None:
+            for name, size in match.groupdict().items():
+                found.setdefault(name, _parse_gib(size))
+    idle = found.get("idle")
+    if idle is None and "reserved" in found and "allocated" in found:
+        idle = max(0.0, found["reserved"] - found["allocated"])
+    others, processes = _memory_of_others(
+        {number: _parse_gib(size) for number, size in OTHER_PROCESS.findall(text)}, found, idle
+    )
+    return MemoryFigures(
+        asked=found.get("asked"),
+        capacity=found.get("capacity"),
+        free=found.get("free"),
+        allocated=found.get("allocated"),
+        idle=idle,
+        others=others,
+        processes=processes,
+    )
+
+
+def _memory_of_others(
+    listed: dict[str, float], found: dict[str, float], idle: float | None
+) -> tuple[float | None, tuple[str, ...]]:
+    """What other processes hold, in GiB, and their numbers; None where the figures do not prove that there are any.
+
+    PyTorch asks the driver for the processes of a GPU and knows its own by the process id. In a container the ids
+    differ, so that its own memory is printed as that of `Process N`, and no line says `this process has`.
+    """
+    in_use = found["capacity"] - found["free"] if {"capacity", "free"} <= found.keys() else None
+    held = sum(listed.values())
+    if "own" in found:
+        unlisted = in_use - found["own"] if in_use is not None else None
+        return (held, tuple(listed)) if listed else (unlisted, ())
+    if "allocated" not in found:
+        return None, ()
+    own = found["allocated"] + (idle or 0.0)
+    if "reserved" in found and in_use is not None and not listed:
+        # The form up to PyTorch 2.0 counts PyTorch's own memory alone.
+        unlisted = in_use - own
+        return (unlisted, ()) if unlisted > MAX_CONTEXT_GIB else (None, ())
+    if in_use is not None and own + held <= in_use + ROUNDING_GIB:
+        # both have room: none of those listed is this one
+        return (held, tuple(listed)) if listed else (None, ())
+    fits = {
+        number: size
+        for number, size in listed.items()
+        if -ROUNDING_GIB <= size - own <= MAX_CONTEXT_GIB
+    }
+    if not fits:
+        return None, ()
+    itself = min(fits, key=lambda number: fits[number])
+    return held - fits[itself], tuple(number for number in listed if number != itself)
+
+
+def _parse_gib(size: str) -> float:
+    number, _, unit = size.partition(" ")
+    try:
+        return float(number) * BYTES_OF_UNIT[unit] / GIB
+    except ValueError:
+        return 0.0
+
+
+def _format_size(gib: float) -> str:
+    return f"{gib:.1f} GiB" if gib >= 1 else f"{gib * 1024:.0f} MiB"

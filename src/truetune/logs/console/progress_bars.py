@@ -1,0 +1,61 @@
+"""Progress in console output: bars of tqdm, and the numbers that stand behind them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BAR_PATTERN = re.compile(
+    r"(?P<percent>\d{1,3})%\|[^|\r\n]{0,200}\| *(?P<done>\d{1,9})/(?P<total>\d{1,9})"
+    r" \[[\d:?]{4,12}<[^\],]{1,20}"
+    r"(?:, (?P<speed>[^\],]{1,24}))?(?P<more>(?:, [^\]]{1,400})?)\]?"
+)
+"""`12%|█▏  | 60/500 [01:00<07:20,  1.00s/it, loss=2.3]`"""
+BAR_SPEED = re.compile(r"^\s*(?P<figure>\d{1,9}(?:\.\d{1,9})?)\s?(?P<unit>s/|[a-zA-Z]{1,12}/s)")
+BAR_DESCRIPTION = re.compile(r"^\s*(?P<unit>[^\s\d].{0,60}?):?\s*\d{1,3}%\|")
+EPOCH_NUMBER = re.compile(r"\bepoch[\s:\[]{0,3}(?P<epoch>\d{1,6})", re.IGNORECASE)
+NUMBER = r"[-+]?(?:\d{1,20}\.?\d{0,20}(?:e[-+]?\d{1,4})?|nan|inf)"
+NAMED_VALUE = re.compile(
+    rf"(?P<name>[A-Za-z_][\w/.]{{0,60}})\s?=\s?(?P<value>{NUMBER})(?![\w.])", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressBar:
+    """One drawing of a progress bar."""
+
+    done: int
+    total: int
+    values: tuple[tuple[str, str], ...] = ()
+    """What stands behind it: loss=2.3"""
+    is_described: bool = False
+    """A text stands before it (`Map`, `Loading checkpoint shards`): transformers' bar of the training has none"""
+    epoch: int | None = None
+    """Of a bar that counts the batches of one epoch"""
+    seconds: float | None = None
+    """What one step takes, as the bar says"""
+
+
+def parse_bar(text: str) -> ProgressBar | None:
+    """The bar that a line draws; None where it draws none."""
+    if "%|" not in text or (match := BAR_PATTERN.search(text)) is None:
+        return None
+    described = BAR_DESCRIPTION.match(text)
+    epoch = EPOCH_NUMBER.search(described["unit"]) if described else None
+    return ProgressBar(
+        done=int(match["done"]),
+        total=int(match["total"]),
+        values=tuple(NAMED_VALUE.findall(match["more"])),
+        is_described=described is not None,
+        epoch=int(epoch["epoch"]) if epoch else None,
+        seconds=_seconds_a_step(match["speed"] or ""),
+    )
+
+
+def _seconds_a_step(speed: str) -> float | None:
+    """Seconds of a step of `41.57s/it` or `2.10it/s`; None where none is said."""
+    match = BAR_SPEED.match(speed)
+    if match is None or float(match["figure"]) == 0:
+        return None
+    figure = float(match["figure"])
+    return figure if match["unit"] == "s/" else 1 / figure

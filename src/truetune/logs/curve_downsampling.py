@@ -1,0 +1,58 @@
+"""A long curve in few points, for drawing: the extremes of each stretch stay."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.logs.run_log import Curve, Floats
+
+MAX_POINTS = 800
+"""At most so many of a curve"""
+MAX_SMOOTH_POINTS = 200
+"""At most so many of its moving mean"""
+MIN_RECORDS = 10
+"""Fewer records have no moving mean"""
+SMOOTHED_PARTS = 25
+"""The moving mean is over this part of the records"""
+
+
+def downsample_curve(curve: Curve, points: int = MAX_POINTS) -> Curve:
+    """At most `points` points: of each stretch the smallest and the largest value, or one that is no number where there
+    is such; first and last point stay."""
+    size = curve.step.size
+    if size <= points:
+        return curve
+    edges = np.linspace(0, size, points // 2).astype(np.int64)[:-1]
+    edges[1:] += 1
+    kept = np.concatenate(
+        [
+            _extreme_indices(curve.value, edges, np.inf),
+            _extreme_indices(curve.value, edges, -np.inf),
+            [0, size - 1],
+        ]
+    )
+    places = np.unique(kept)
+    return Curve(curve.step[places], curve.value[places])
+
+
+def _extreme_indices(values: Floats, edges: NDArray[np.int64], sign: float) -> NDArray[np.int64]:
+    """Of each stretch that begins at one of `edges` the place of its smallest value (`sign` inf) or its largest."""
+    filled = np.where(np.isfinite(values), values, -np.inf if sign > 0 else np.inf)
+    extreme = (np.minimum if sign > 0 else np.maximum).reduceat(filled, edges)
+    stretch = np.searchsorted(edges, np.arange(values.size), side="right") - 1
+    at = np.flatnonzero(filled == extreme[stretch])
+    return at[np.unique(stretch[at], return_index=True)[1]].astype(np.int64)
+
+
+def smooth_curve(curve: Curve) -> Curve:
+    """The mean of the records around, at no more than SMOOTH of the steps; empty where there are few records."""
+    known = curve.finite()
+    size = known.step.size
+    wide = max(1, size // SMOOTHED_PARTS // 2)
+    if size < MIN_RECORDS:
+        return Curve(np.zeros(0), np.zeros(0))
+    sums = np.concatenate(([0.0], np.cumsum(known.value)))
+    places = np.unique(np.linspace(0, size - 1, MAX_SMOOTH_POINTS).astype(np.int64))
+    low, high = np.maximum(places - wide, 0), np.minimum(places + wide + 1, size)
+    return Curve(known.step[places], (sums[high] - sums[low]) / (high - low))

@@ -1,0 +1,62 @@
+"""Which way a metric is better, by the words in its name; and whether it got better."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from truetune.logs.robust_statistics import noise_sigma
+from truetune.logs.run_log import Curve, RunLog
+
+LOWER_WORDS = (
+    r"loss|perplexity|ppl|errors?|[wct]er|nll|r?mse|mae|bpb|brier|crps|ece|fid|toxicity|surprisal"
+)
+HIGHER_WORDS = (
+    r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|rewards?|margins?|exact_match|precision|recall|"
+    r"(roc_?)?auc|mcc|pearson|spearman|win_?rate|pass@\d+"
+)
+MIN_IMPROVEMENT = 0.01
+"""A metric improved where it is better by this share of what it was"""
+
+
+def lower_is_better(name: str) -> bool | None:
+    """None where the name does not tell."""
+    lower, higher = _has_word(name, LOWER_WORDS), _has_word(name, HIGHER_WORDS)
+    return None if lower == higher else lower
+
+
+def is_share_metric(name: str) -> bool:
+    """Is it a share of what is right, 0 to 1 or to 100: an accuracy, an overlap, a match?"""
+    return _has_word(
+        name,
+        r"acc|accuracy|accuracies|f1|(sacre)?bleu|rouge([l\d]|lsum)?|exact_match|precision|recall",
+    )
+
+
+def metric_improving_after(log: RunLog, step: float) -> str | None:
+    """The first evaluated metric that is no loss and is better at its best after `step` than at it; None where none is.
+
+    It must be better by a hundredth, by more than the noise of its neighbours, and not fall back below where it was.
+    """
+    for name, curve in log.curves.items():
+        lower = (
+            None
+            if not name.startswith("eval_") or _has_word(name, "loss|margins?")
+            else lower_is_better(name)
+        )
+        curve = curve.finite()
+        if lower is None or curve.step.size < 3 or curve.step[-1] <= step:
+            continue
+        value = -curve.value if lower else curve.value
+        then = float(Curve(curve.step, value).at(step))
+        later = value[curve.step > step]
+        sure = max(MIN_IMPROVEMENT * abs(then), 2 * noise_sigma(value) if later.size > 4 else 0.0)
+        if later.max() > then + sure and float(np.median(later[-2:])) > then + sure / 2:
+            return name
+    return None
+
+
+def _has_word(name: str, words: str) -> bool:
+    """Is one of these words in the name, as a word of its own?"""
+    return re.search(rf"(?<![a-z\d])({words})(?![a-z\d])", name, re.I) is not None

@@ -1,0 +1,112 @@
+"""Console output inside JSON: the outputs of a notebook's cells, and the log that Kaggle writes of one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.logs.printed_records import read_console_pieces
+from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.parsing.json_reader import read_json
+from truetune.parsing.limits import LOG, InputLimitError
+
+TRAINING_LOSS = "Training Loss"
+NO_LOSS_YET = "No log"
+"""What stands for the training loss of an evaluation before the first record"""
+NOTEBOOK_PROGRESS = re.compile(
+    r"\[ {0,4}(?P<done>\d{1,9})/(?P<total>\d{1,9}) (?P<time>[\d:]{4,12})"
+)
+"""`[60/60 07:48, Epoch 0/1]`: what stands below the bar that the Trainer draws in a notebook"""
+RESULTS_OVER_LINES = re.compile(r"(?<=,)\s{0,4}\n\s{0,40}(?=')")
+"""Line ends in a dictionary that a cell shows"""
+
+
+def read_notebook(path: Path, log_builder: RunLogBuilder) -> None:
+    """What a notebook's cells printed, in their order. Raises DataError where it is no notebook."""
+    try:
+        content = read_json(path, LOG)
+    except InputLimitError as error:
+        raise DataError(f"{path}: {error}") from None
+    except ValueError as error:
+        raise DataError(f"{path}: it is no notebook ({error})") from None
+    cells = content.get("cells") if isinstance(content, dict) else None
+    if not isinstance(cells, list):
+        raise DataError(f"{path}: it has no cells; a notebook was expected")
+    listed = (
+        cell["outputs"]
+        for cell in cells
+        if isinstance(cell, dict) and isinstance(cell.get("outputs"), list)
+    )
+    outputs = (out for of_cell in listed for out in of_cell)
+    read_console_pieces(
+        _numbered_pieces(
+            text for out in outputs if isinstance(out, dict) for text in _output_texts(out)
+        ),
+        path.name,
+        log_builder,
+    )
+
+
+def is_kaggle_log(records: Any) -> bool:
+    """Is this the log that Kaggle writes: a list of parts of a stream?"""
+    first = records[0] if isinstance(records, list) and records else None
+    return isinstance(first, dict) and {"stream_name", "data"} <= first.keys()
+
+
+def read_kaggle_log(records: list[Any], name: str, log_builder: RunLogBuilder) -> None:
+    """What stands in the parts of such a log."""
+    read_console_pieces(
+        _numbered_pieces(str(part.get("data") or "") for part in records if isinstance(part, dict)),
+        name,
+        log_builder,
+    )
+
+
+def _output_texts(output: dict[str, Any]) -> Iterator[str]:
+    """What one output of a cell shows as text."""
+    if output.get("output_type") == "error":
+        traceback = output.get("traceback")
+        yield "\n".join(map(str, traceback)) + "\n" if isinstance(traceback, list) else ""
+        return
+    data = output.get("data") or {}
+    shown = output.get("text") or data.get("text/plain") or ""
+    plain = _join_text(shown)
+    yield RESULTS_OVER_LINES.sub(" ", plain) if "'train_runtime'" in plain else plain
+    yield "\n"
+    page = _join_text(data.get("text/html") or "")
+    if TRAINING_LOSS in page and len(page) < LOG.max_bytes:
+        yield from _table_of_losses(page)
+
+
+def _join_text(text: Any) -> str:
+    """The text of an output, which notebooks write as a string or as a list of lines."""
+    return "".join(map(str, text)) if isinstance(text, list) else str(text)
+
+
+def _table_of_losses(page: str) -> Iterator[str]:
+    """The table and the progress that the Trainer draws as HTML, in the form in which a console prints them."""
+    for row in re.findall(r"<tr\b.*?(?=<tr\b|\Z)", page, re.DOTALL):
+        cells = re.findall(r"<t[hd][^>]{0,200}>([^<]{0,200})<", row)
+        if cells and NO_LOSS_YET not in cells:
+            yield "\t".join(cell.strip() for cell in cells) + "\n"
+    yield "\n"
+    progress = NOTEBOOK_PROGRESS.search(page)
+    if progress is not None:
+        done, total = int(progress["done"]), int(progress["total"])
+        share = 100 * done // total if total else 0
+        yield f"{share}%|#| {done}/{total} [{progress['time']}<00:00]\n"
+
+
+def _numbered_pieces(texts: Iterator[str]) -> Iterator[tuple[str, int]]:
+    """Pieces between ends of lines; the numbers are those of the text as it is printed."""
+    number, rest = 1, ""
+    for text in texts:
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            for piece in line.split("\r"):
+                yield piece, number
+            number += 1
+    yield rest, number

@@ -1,0 +1,111 @@
+"""Clocks: what happens at fixed distances in a run, so that a period in its loss need not come from its learning rate.
+
+A swing that the learning rate makes drifts with it and knows no calendar. The order of the rows, the evaluations, the
+checkpoints and the accumulation of gradients do: they repeat after a fixed number of steps. A period that one of them
+may have made proves nothing about the rate.
+
+Length-grouped batches: the sampler of transformers (`group_by_length`, or `train_sampling_strategy: group_by_length`)
+shuffles all rows, sorts each stretch of 50 steps by length, longest first, and deals the steps to the processes; fewer
+than 200 steps an epoch are sorted in four stretches. Source: get_length_grouped_indices in transformers'
+trainer_pt_utils.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.logs.run_log import RunLog
+
+GROUPED_STEPS = 50
+"""Steps that the length-grouped sampler sorts together, on one process"""
+USUAL_PROCESS_COUNTS = (1, 2, 4)
+"""Taken where the log does not say how many"""
+MIN_GROUPED_STEPS = 7
+"""Steps: in shorter stretches little is sorted"""
+STRETCHES_OF_SHORT_EPOCH = 4
+"""Stretches of an epoch of fewer steps than so many times 50"""
+PERIOD_TOLERANCE = 0.05
+LENGTH_GROUPING = "batches grouped by length (group_by_length)"
+
+
+class PeriodicEvent(NamedTuple):
+    """Something that happens every so many steps."""
+
+    name: str
+    period: float
+    """In steps"""
+    multiples: bool = False
+    """May it be seen at twice, three times, ... the period too?"""
+
+    def fits(self, period: float, gap: float) -> bool:
+        """May it have made this period, that was measured on records `gap` steps apart?"""
+        times = max(1, round(period / self.period)) if self.multiples else 1
+        return abs(period - times * self.period) <= max(0.5 * gap, PERIOD_TOLERANCE * self.period)
+
+
+def find_periodic_events(log: RunLog) -> tuple[PeriodicEvent, ...]:
+    """Every clock that the log names or can't exclude; `period` in steps."""
+    return tuple(clock for clock in _events_of_log(log) if clock.period > 0)
+
+
+def describe_periods(found: tuple[PeriodicEvent, ...]) -> str:
+    """`epochs (every 310 steps), evaluations (every 100 steps)`; one entry for each name."""
+    periods: dict[str, list[str]] = {}
+    for clock in found:
+        known = periods.setdefault(clock.name, [])
+        period = f"{clock.period:,.4g}"
+        if period not in known:
+            known.append(period)
+    return ", ".join(
+        f"{name} (every {' or '.join(known)} steps)" for name, known in periods.items()
+    )
+
+
+def _events_of_log(log: RunLog) -> Iterator[PeriodicEvent]:
+    yield from _epoch_events(log)
+    if may_group_by_length(log):
+        counts = [devices] if (devices := log.number("devices")) else USUAL_PROCESS_COUNTS
+        for count in counts:
+            yield PeriodicEvent(LENGTH_GROUPING, GROUPED_STEPS / count)
+    evaluations = log.curve("eval_loss").step
+    if evaluations.size > 2:
+        yield PeriodicEvent("evaluations", float(np.median(np.diff(evaluations))))
+    named = (
+        ("eval_steps", "evaluations"), ("save_steps", "checkpoints"),
+        ("gradient_accumulation_steps", "accumulation of gradients"),
+    )  # fmt: skip
+    for setting, name in named:
+        number = log.number(setting)
+        if number is not None and number > 1:
+            yield PeriodicEvent(name, number)
+    if len(log.checkpoints) > 2:
+        yield PeriodicEvent("checkpoints", float(np.median(np.diff(log.checkpoints))))
+
+
+def _epoch_events(log: RunLog) -> Iterator[PeriodicEvent]:
+    """Rows that return in the same order, and the parts of an epoch that a sampler sorts."""
+    epoch = log.curve("epoch").finite()
+    passed = float(np.ptp(epoch.value)) if epoch else 0.0
+    if passed <= 0:
+        return
+    an_epoch = float(np.ptp(epoch.step)) / passed
+    yield PeriodicEvent("epochs", an_epoch, multiples=True)
+    if (
+        may_group_by_length(log)
+        and MIN_GROUPED_STEPS * STRETCHES_OF_SHORT_EPOCH
+        <= an_epoch
+        < GROUPED_STEPS * STRETCHES_OF_SHORT_EPOCH
+    ):
+        yield PeriodicEvent(LENGTH_GROUPING, an_epoch / STRETCHES_OF_SHORT_EPOCH)
+
+
+def may_group_by_length(log: RunLog) -> bool:
+    """Does the log leave open whether batches are grouped by length? trainer_state.json never says."""
+    grouped = log.facts.get("group_by_length")
+    strategy = log.facts.get("train_sampling_strategy")
+    if strategy is not None:
+        return strategy == "group_by_length"
+    return grouped is None or bool(grouped)

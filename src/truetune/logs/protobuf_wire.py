@@ -1,0 +1,78 @@
+"""Protocol buffers on the wire, as far as logs need them: fields by number, without a schema.
+
+Source: protobuf.dev/programming-guides/encoding.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+WireValue = int | bytes
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+
+class WireError(ValueError):
+    """These bytes are no message."""
+
+
+def parse_fields(message: bytes) -> Iterator[tuple[int, WireValue]]:
+    """(number, value) of each field in order: numbers of variable length as int, all others as their bytes.
+
+    Raises WireError.
+    """
+    at, end = 0, len(message)
+    while at < end:
+        key, at = parse_varint(message, at)
+        kind = key & 7
+        if kind == VARINT:
+            value, at = parse_varint(message, at)
+            yield key >> 3, value
+            continue
+        if kind == BYTES:
+            size, at = parse_varint(message, at)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise WireError(f"a field of the unknown kind {kind}")
+        if at + size > end:
+            raise WireError("a field is longer than its message")
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def parse_varint(message: bytes, at: int) -> tuple[int, int]:
+    """The number of variable length at this place, and where it ends. Raises WireError."""
+    value = shift = 0
+    while at < len(message) and shift < 70:
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7
+    raise WireError("a number that does not end")
+
+
+def signed_int(value: WireValue) -> int:
+    """A varint as int64. Raises WireError."""
+    if not isinstance(value, int):
+        raise WireError("bytes where a number was expected")
+    value &= (1 << 64) - 1
+    return value - (1 << 64) if value >> 63 else value
+
+
+def field_bytes(value: WireValue) -> bytes:
+    """The bytes of a field. Raises WireError."""
+    if isinstance(value, int):
+        raise WireError("a number where bytes were expected")
+    return value
+
+
+def field_float(value: WireValue) -> float:
+    """A float or double. Raises WireError."""
+    raw = field_bytes(value)
+    if len(raw) not in (4, 8):
+        raise WireError(f"{len(raw)} bytes where a float was expected")
+    made: float = struct.unpack("<d" if len(raw) == 8 else "<f", raw)[0]
+    return made

@@ -1,0 +1,314 @@
+"""read_run: the log of a run, whatever wrote it."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+
+from truetune.errors import DataError
+from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.multiple_runs import (
+    STATE_FILE,
+    find_runs_below,
+    refuse_multiple_runs,
+    state_step,
+)
+from truetune.logs.notebook_output import read_notebook
+from truetune.logs.printed_records import read_console_file
+from truetune.logs.record_files import (
+    add_trainer_state,
+    load_log_json,
+    read_csv_log,
+    read_json_log,
+    read_jsonl_log,
+)
+from truetune.logs.run_log import RunLog, checkpoint_step
+from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.logs.tensorboard_events import read_events
+from truetune.logs.wandb_offline_run import read_wandb
+from truetune.parsing import InputLimitError
+from truetune.spec.misspellings import did_you_mean_path
+
+SEARCHED_NAMES = (
+    f"{STATE_FILE} (also in checkpoint-N), TensorBoard event files, a W&B offline run (run-*.wandb), "
+    "*.jsonl, metrics.csv, console output (*.log, *.out, *.err), all_results.json"
+)
+CONSOLE_GLOBS = ("nohup.out", "*.log", "*.out", "*.err", "log*.txt", "std*.txt", "files/output.log")
+"""Console output in the folder of a run"""
+MAX_OUTPUT_AGE_S = 60.0
+"""Output that ended so long before the trainer's last state is of an earlier run"""
+MAX_LOG_BYTES = 1 << 32
+GENERATION_SPEED = re.compile(r"\btok(?:en)?s?\s*(?:/|per)\s*s(?:ec(?:ond)?)?\b", re.I)
+"""How scripts print the speed of a generation: `5.1 tok/s`, `tokens per second`"""
+HEAD_BYTES = 4_096
+UTF_16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+LogReader = Callable[[Path, RunLogBuilder], None]
+
+LOG_FORMATS: tuple[tuple[str, tuple[str, ...], LogReader], ...] = (
+    ("TensorBoard", ("*tfevents*",), read_events),
+    ("W&B", ("*.wandb",), read_wandb),
+    ("JSONL", ("*.jsonl", "*.ndjson"), read_jsonl_log),
+    ("CSV", ("*.csv",), read_csv_log),
+    ("notebook", ("*.ipynb",), read_notebook),
+    ("JSON", ("*.json",), read_json_log),
+    ("printed output", ("*.log", "*.txt", "*.out", "*.err"), read_console_file),
+    ("printed output", ("*",), read_console_file),
+)
+"""What a file is by its name, and console output where the name says nothing (`nohup.out`, `run.log.1`, `stderr`); a
+folder is looked through in the order of `IN_FOLDER`"""
+
+FOLDER_GLOBS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("JSONL", ("trainer_log.jsonl", "logging.jsonl", "*log*.jsonl", "*metrics*.jsonl")),
+    (
+        "TensorBoard",
+        ("*tfevents*", "runs/*/*tfevents*", "*/*tfevents*", "lightning_logs/*/*tfevents*"),
+    ),
+    (
+        "W&B",
+        ("*.wandb", "offline-run-*/*.wandb", "wandb/offline-run-*/*.wandb", "wandb/run-*/*.wandb"),
+    ),
+    ("CSV", ("metrics.csv", "*/metrics.csv", "lightning_logs/*/metrics.csv")),
+    ("printed output", CONSOLE_GLOBS),
+    (
+        "JSON",
+        (
+            "all_results.json",
+            "train_results.json",
+            "files/wandb-summary.json",
+            "wandb-summary.json",
+        ),
+    ),
+)
+
+
+def read_run(path: str | PathLike[str]) -> RunLog:
+    """The log at `path`: a folder of a run, a checkpoint in it, or one file.
+
+    Raises DataError where there is no log, or it can't be read at all, UsageError where a folder holds several runs;
+    what is cut off or damaged is noted in `RunLog.notes`.
+    """
+    where = Path(path)
+    try:
+        if where.is_dir():
+            refuse_multiple_runs(where)
+            return _read_folder(where)
+        if where.is_file():
+            return _read_file(where)
+    except OSError as error:
+        raise DataError(f"{where}: it can't be read ({error.strerror or error})") from None
+    raise DataError(
+        f"{where}: there is no such file or folder; the folder of a run was"
+        f" expected{did_you_mean_path(where)}"
+    )
+
+
+def is_run(path: str | PathLike[str]) -> bool:
+    """Does a folder hold the log of a run, by the names of its files?"""
+    where = Path(path)
+    return where.is_dir() and (
+        bool(_states_by_step(where))
+        or any(_matching_files(where, globs) for _, globs in FOLDER_GLOBS)
+    )
+
+
+def _read_folder(folder: Path) -> RunLog:
+    states = _states_by_step(folder)
+    if states:
+        return with_console_output(_read_newest_state(folder, states), folder)
+    for format, globs in FOLDER_GLOBS:
+        for glob in globs:
+            files = _matching_files(folder, (glob,))
+            if files:
+                chosen = _files_of_newest_run(files, format)
+                log = _read_files(folder, format, chosen, len(files) - len(chosen))
+                if log.curves or format == "JSON" or shows_how_run_went(log.output):
+                    return with_console_output(log, folder)
+    below = next(find_runs_below(folder), None)
+    hint = f". There is a run below it: {below.path}" if below else ""
+    raise DataError(f"{folder}: there is no log of a run in it; looked for {SEARCHED_NAMES}{hint}")
+
+
+def _read_file(path: Path) -> RunLog:
+    for format, globs, _ in LOG_FORMATS:
+        if any(path.match(glob) for glob in globs) and (globs != ("*",) or looks_like_text(path)):
+            log = _read_files(path, "transformers" if path.name == STATE_FILE else format, [path])
+            if not log.curves and not log.facts and not shows_how_run_went(log.output):
+                raise DataError(
+                    f"{path}: no record of a run is in it, nor a traceback or progress; one like"
+                    f' {{"step": 1, "loss": 2.3}} was expected{_generation_hint(path)}'
+                )
+            return log
+    raise DataError(f"{path}: not known as a log; looked for {SEARCHED_NAMES}")
+
+
+def _generation_hint(path: Path) -> str:
+    """What to do with the output of a script that generates, which has no records of a training."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES).decode("utf-8", errors="replace")
+    if GENERATION_SPEED.search(head) is None:
+        return ""
+    return (
+        ". It prints how fast answers are generated: why that is slow, the script shows (truetune lint SCRIPT;"
+        " truetune explain slow-generation)"
+    )
+
+
+def looks_like_text(path: Path) -> bool:
+    """Does a file whose name says nothing hold text?"""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    return bool(head) and (head.startswith(UTF_16_MARKS) or b"\0" not in head)
+
+
+def shows_how_run_went(output: ConsoleOutput | None) -> bool:
+    """Does console output show how a run went, even without a record of losses?"""
+    if output is None:
+        return False
+    shown = output.failure or output.survived or output.ends or output.notices or output.total
+    return bool(shown or output.settings.server or output.rank_differences)
+
+
+def with_console_output(log: RunLog, folder: Path) -> RunLog:
+    """The log with the newest console output in its folder, where that is not of an earlier run."""
+    files = [file for glob in CONSOLE_GLOBS for file in _matching_files(folder, (glob,))]
+    if log.output is not None or not files:
+        return log
+    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    state = folder / STATE_FILE
+    if state.is_file() and state.stat().st_mtime > newest.stat().st_mtime + MAX_OUTPUT_AGE_S:
+        note = (
+            f"{newest.name}: it ended before the trainer's last state was written, so it is not"
+            " read"
+        )
+        return replace(log, notes=(*log.notes, note))
+    log_builder = RunLogBuilder(str(newest), "printed output")
+    read_console_file(newest, log_builder)
+    return replace(log, output=log_builder.output, files=(*log.files, str(newest)))
+
+
+def _read_newest_state(folder: Path, states: dict[float, Path]) -> RunLog:
+    """The state that knows most steps; an older one where that is cut off."""
+    broken: list[DataError] = []
+    for step in sorted(states, reverse=True):
+        log_builder = RunLogBuilder(str(folder), "transformers")
+        try:
+            content = load_log_json(states[step])
+            if not isinstance(content, dict):
+                raise DataError(f"{states[step]}: a trainer_state.json is an object")
+            add_trainer_state(content, log_builder)
+        except DataError as error:
+            broken.append(error)
+            continue
+        log_builder.files.append(str(states[step]))
+        for cut in broken:
+            log_builder.note_skipped(str(cut))
+        _add_facts_of_folder(folder, log_builder)
+        return log_builder.build()
+    raise broken[0]
+
+
+def _states_by_step(folder: Path) -> dict[float, Path]:
+    """Step -> trainer_state.json: the folder's own (half a step later) and those of its checkpoints."""
+    found: dict[float, Path] = {
+        step: state
+        for child in folder.iterdir()
+        if child.is_dir()
+        and (step := checkpoint_step(child)) is not None
+        and (state := child / STATE_FILE).is_file()
+    }
+    own = folder / STATE_FILE
+    if own.is_file():
+        said = state_step(own)
+        found[(max(found, default=0) if said is None else said) + 0.5] = own
+    return found
+
+
+def _read_files(path: Path, format: str, files: list[Path], others: int = 0) -> RunLog:
+    log_builder = RunLogBuilder(str(path), format)
+    if others:
+        log_builder.note_skipped(
+            f"{others:,} other files of logs: {files[-1].relative_to(path)} is the newest"
+        )
+    reader = next(
+        reader
+        for name, _, reader in LOG_FORMATS
+        if name == ("JSON" if format == "transformers" else format)
+    )
+    for file in files:
+        if file.stat().st_size > MAX_LOG_BYTES:
+            raise DataError(
+                f"{file}: {file.stat().st_size / 1e9:.1f} GB; a log of at most 4 GB was expected"
+            )
+        log_builder.start_part()
+        try:
+            reader(file, log_builder)
+        except InputLimitError as error:
+            raise DataError(f"{file}: {error}") from None
+        log_builder.files.append(str(file))
+    _add_facts_of_folder(path if path.is_dir() else path.parent, log_builder)
+    return log_builder.build()
+
+
+def _files_of_newest_run(files: list[Path], format: str) -> list[Path]:
+    """Of several files those of the newest run: event files share a folder, others stand alone."""
+    newest = max(files, key=lambda file: (file.stat().st_mtime_ns, file.name))
+    if format != "TensorBoard":
+        return [newest]
+    return sorted(
+        (file for file in files if file.parent == newest.parent), key=lambda file: file.name
+    )
+
+
+def _add_facts_of_folder(folder: Path, log_builder: RunLogBuilder) -> None:
+    """Facts that stand in other files of the run: its checkpoints, the class and the vocabulary of its model."""
+    steps = sorted(
+        step for child in folder.iterdir() if (step := checkpoint_step(child)) is not None
+    )
+    log_builder.checkpoints = tuple(steps)
+    # The newest checkpoint stands for the others: they are of one run.
+    folders = [folder, *(folder / f"checkpoint-{step}" for step in steps[-1:])]
+    for place in folders:
+        config = place / "config.json"
+        if config.is_file() and "vocab_size" not in log_builder.facts:
+            _add_model_facts(config, log_builder)
+        adapter = place / "adapter_config.json"
+        if adapter.is_file() and "adapter" not in log_builder.facts:
+            _add_adapter_facts(adapter, log_builder)
+
+
+def _add_model_facts(config: Path, log_builder: RunLogBuilder) -> None:
+    try:
+        content = load_log_json(config)
+    except DataError as error:
+        log_builder.note_skipped(str(error))
+        return
+    if isinstance(content, dict):
+        log_builder.facts["architectures"] = content.get("architectures")
+        log_builder.facts["dtype"] = content.get("dtype", content.get("torch_dtype"))
+        text = content.get("text_config")
+        size = content.get("vocab_size", text.get("vocab_size") if isinstance(text, dict) else None)
+        if isinstance(size, int):
+            log_builder.facts["vocab_size"] = size
+
+
+def _add_adapter_facts(config: Path, log_builder: RunLogBuilder) -> None:
+    """The kind of adapter that was trained (`LORA`), as PEFT names it."""
+    try:
+        content = load_log_json(config)
+    except DataError as error:
+        log_builder.note_skipped(str(error))
+        return
+    if isinstance(content, dict):
+        log_builder.facts["adapter"] = str(content.get("peft_type"))
+
+
+def _matching_files(folder: Path, globs: tuple[str, ...]) -> list[Path]:
+    def all_of() -> Iterator[Path]:
+        for glob in globs:
+            yield from (file for file in folder.glob(glob) if file.is_file())
+
+    return list(all_of())

@@ -1,0 +1,71 @@
+"""The signal in the logs of trainers that learn from their own answers: rewards that differ, answers that end.
+
+GRPO and RLOO learn from the difference between an answer's reward and that of the other answers to its prompt. Where
+all of them have the same reward, every advantage is 0 and nothing but the KL term has a gradient. The loss says nothing
+about it: it is 0 in a healthy run too, whose answers are used once. Names are TRL's (GRPOTrainer, RLOOTrainer,
+OnlineDPOTrainer), and verl's.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from truetune.logs.run_log import EMPTY_CURVE, Curve, RunLog
+
+MIN_EQUAL_LENGTHS = 5
+"""Records in which a length must stay the same, to the token, to be a limit"""
+
+
+def share_without_signal(log: RunLog) -> Curve:
+    """Share of the prompts of each record whose answers all have the same reward: 0 to 1; empty where none is told."""
+    told = log.curve("frac_reward_zero_std").finite()
+    if told:
+        return told
+    spread = log.curve(
+        "reward_std"
+    ).finite()  # of a whole batch: only 0 tells, and then of all its prompts
+    if not spread:
+        spread = _advantage_spread(log)
+    if not spread:
+        spread = log.curve("objective/scores_margin").finite()
+    return Curve(spread.step, (spread.value == 0).astype(np.float64)) if spread else EMPTY_CURVE
+
+
+def _advantage_spread(log: RunLog) -> Curve:
+    """How far the advantages of a record are apart (verl)."""
+    low, high = (
+        log.curve("critic/advantages/min").finite(),
+        log.curve("critic/advantages/max").finite(),
+    )
+    return Curve(low.step, high.at(low.step) - low.value) if low and high else EMPTY_CURVE
+
+
+def share_cut_off(log: RunLog) -> Curve:
+    """Share of the answers of each record that were cut off at the limit of their length; empty where none is told."""
+    told = log.curve("completions/clipped_ratio").finite()
+    if told:
+        return told
+    ended = log.curve("completions/ended").finite()
+    if ended:
+        return Curve(ended.step, 1 - ended.value)
+    finished = log.curve("completions/mean_terminated_length").finite()
+    if finished:
+        return Curve(finished.step, (finished.value == 0).astype(np.float64))
+    length = mean_answer_length(log)
+    if (
+        length.step.size >= MIN_EQUAL_LENGTHS
+        and np.ptp(length.value) == 0
+        and float(length.value[0]).is_integer()
+    ):
+        return Curve(length.step, np.ones(length.step.size))
+    return EMPTY_CURVE
+
+
+def mean_answer_length(log: RunLog) -> Curve:
+    """Mean tokens of the answers; `completion_length` in TRL before 0.16."""
+    return log.curve("completions/mean_length").finite() or log.curve("completion_length").finite()
+
+
+def is_always_all(share: Curve) -> bool:
+    """Is it all of them, in every record?"""
+    return bool(share) and bool(share.value.min() >= 1)

@@ -1,0 +1,153 @@
+"""Statistics of noisy curves that few outliers don't move.
+
+Sources: Theil 1950 and Sen 1968 (slope), Mann 1945 and Kendall 1975 (trend), Hampel 1974 (MAD), Page 1954 (CUSUM).
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from truetune.logs.run_log import Curve, Floats
+
+MAD_TO_SIGMA = 1.4826
+"""Median absolute deviation -> standard deviation of a normal distribution"""
+MAX_PAIRWISE_POINTS = 400
+"""Points that pairwise statistics look at; longer curves are thinned to medians of blocks."""
+
+
+class Trend(NamedTuple):
+    """A straight line through a curve."""
+
+    slope: float
+    """a step: median of the slopes between all pairs (Theil-Sen)"""
+    low: float
+    high: float
+    """95 % interval of the slope (Sen 1968, by the variance of Kendall's S)"""
+    z: float
+    """Mann-Kendall: > 0 rises; |z| > 3.3 has p < 0.001 where neighbours are independent"""
+
+
+class LevelShift(NamedTuple):
+    """The place where the level of a curve changes most."""
+
+    at: int
+    """Index of the first point of the new level"""
+    before: float
+    after: float
+    """medians"""
+    strength: float
+    """Largest CUSUM over its standard deviation without a change"""
+
+
+def block_medians(curve: Curve, most: int = MAX_PAIRWISE_POINTS) -> Curve:
+    """Medians of `most` equal blocks at most."""
+    n = curve.step.size
+    if n <= most:
+        return curve
+    edges = np.linspace(0, n, most + 1).astype(int)
+    blocks = list(pairwise(edges))
+    return Curve(
+        np.array([np.median(curve.step[a:b]) for a, b in blocks]),
+        np.array([np.median(curve.value[a:b]) for a, b in blocks]),
+    )
+
+
+def warmup_slope(rate: Curve) -> float | None:
+    """The learning rate's growth a step where it rises in a straight line up to its last point; None elsewhere."""
+    if rate.step.size < 3 or rate.value[-1] <= 0:
+        return None
+    slope, offset = np.polyfit(rate.step, rate.value, 1)
+    peak = float(rate.value[-1])
+    is_straight = np.abs(rate.value - slope * rate.step - offset).max() < 0.02 * peak
+    if not is_straight or slope <= 0 or rate.value[0] > 0.7 * peak:
+        return None
+    return None if np.any(np.diff(rate.value) <= 0) else float(slope)
+
+
+def robust_sigma(values: Floats) -> float:
+    """Robust standard deviation."""
+    return (
+        float(MAD_TO_SIGMA * np.median(np.abs(values - np.median(values)))) if values.size else 0.0
+    )
+
+
+def noise_sigma(values: Floats) -> float:
+    """Robust standard deviation about a level that may drift: from differences of neighbours."""
+    return robust_sigma(np.diff(values)) / math.sqrt(2) if values.size > 2 else 0.0
+
+
+def fit_trend(curve: Curve) -> Trend:
+    """The slope with its interval, and whether there is one at all. Needs 3 points."""
+    step, value = block_medians(curve)
+    n = step.size
+    i, j = np.triu_indices(n, 1)
+    slopes = np.sort((value[j] - value[i]) / (step[j] - step[i]))
+    s = float(np.sign(value[j] - value[i]).sum())
+    _, ties = np.unique(value, return_counts=True)
+    variance = (n * (n - 1) * (2 * n + 5) - float((ties * (ties - 1) * (2 * ties + 5)).sum())) / 18
+    deviation = math.sqrt(max(variance, 0.0))
+    half = int(1.96 * deviation) // 2
+    middle = slopes.size // 2
+    return Trend(
+        float(np.median(slopes)),
+        float(slopes[max(0, middle - half)]),
+        float(slopes[min(slopes.size - 1, middle + half)]),
+        0.0 if deviation == 0 else (s - np.sign(s)) / deviation,
+    )
+
+
+def find_level_shift(values: Floats, margin: int = 3) -> LevelShift | None:
+    """The strongest change of level (CUSUM on values that are clipped to 3 sigma); None under 2 * margin points."""
+    n = values.size
+    if n < 2 * margin:
+        return None
+    sigma = max(noise_sigma(values), 1e-12)
+    centre = float(np.median(values))
+    clipped = np.clip((values - centre) / sigma, -3 * MAD_TO_SIGMA, 3 * MAD_TO_SIGMA)
+    sums = np.cumsum(clipped - clipped.mean())[:-1]
+    k = np.arange(1, n)
+    scaled = np.abs(sums) / np.sqrt(k * (n - k) / n)
+    scaled[: margin - 1] = scaled[n - margin :] = 0
+    at = int(np.argmax(scaled)) + 1
+    return LevelShift(
+        at, float(np.median(values[:at])), float(np.median(values[at:])), float(scaled[at - 1])
+    )
+
+
+def rolling_median(values: Floats, width: int) -> Floats:
+    """Median of the `width` values around each place (mirrored at the ends). Takes time times width:
+    thin long curves."""
+    half = max(0, min(width, values.size - 1) // 2)
+    padded = np.pad(values, half, mode="reflect")
+    made = np.empty(values.size)
+    for start in range(0, values.size, 65_536):
+        stop = min(start + 65_536, values.size)
+        windows = np.lib.stride_tricks.sliding_window_view(
+            padded[start : stop + 2 * half], 2 * half + 1
+        )
+        made[start:stop] = np.median(windows, axis=1)
+    return made
+
+
+def end_medians(values: Floats, share: float = 0.1) -> tuple[float, float]:
+    """Medians of the first and of the last share of the points."""
+    k = max(1, min(values.size // 2, round(values.size * share))) if values.size > 1 else 1
+    return float(np.median(values[:k])), float(np.median(values[-k:]))
+
+
+def is_falling(curve: Curve) -> bool:
+    """Does it come down, by a twentieth at least and more than chance?"""
+    if curve.step.size < 3:
+        return False
+    first, last = end_medians(curve.value)
+    return last < 0.95 * first and fit_trend(curve).z < -2
+
+
+def true_stretches(flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> list[tuple[int, int]]:
+    """[start, end) of each stretch that is true."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
+    return [(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]

@@ -1,0 +1,173 @@
+"""RunLog: the curves of one run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from truetune.logs.console.console_output import ConsoleOutput
+
+if TYPE_CHECKING:
+    from truetune.logs.sibling_runs import RunSize
+
+Floats = NDArray[np.float64]
+TrainingKind = Literal["language", "preference", "reward", "reinforcement"]
+TOKEN_LOSS_CLASS = re.compile(r"(LM|LMHeadModel|LMModel|ConditionalGeneration|PreTraining)$")
+"""How classes of transformers are named whose loss is that of predicting tokens"""
+
+
+class Curve(NamedTuple):
+    """One logged quantity."""
+
+    step: Floats
+    """(points,) ascending"""
+    value: Floats
+    """(points,) as logged: NaN and infinities stay"""
+
+    def __bool__(self) -> bool:
+        return bool(self.step.size)
+
+    def finite(self) -> Curve:
+        """The points whose value is finite."""
+        keep = np.isfinite(self.value)
+        return Curve(self.step[keep], self.value[keep])
+
+    def at(self, step: float | Floats) -> Floats:
+        """The last value logged at or before each of these steps; the first where there is none."""
+        return self.value[np.maximum(np.searchsorted(self.step, step, side="right") - 1, 0)]
+
+
+EMPTY_CURVE = Curve(np.zeros(0), np.zeros(0))
+
+
+@dataclass(frozen=True, slots=True)
+class DataFacts:
+    """What the training data say about the losses that are possible."""
+
+    rows: int
+    examples: int
+    supervised: int
+    """supervised tokens"""
+    unigram: float
+    """Nats a token: entropy of the supervised tokens, the loss of a model that knows only how frequent they are"""
+    answer: float
+    """Nats a token: entropy of whole answers over their mean length, the loss of a model that never reads the prompt
+    and knows the answers by heart"""
+    commonest: float
+    """Share of the examples that have the most common answer"""
+    vocabulary: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """What a run logged.
+
+    Names are those of transformers: `loss`, `eval_loss`, `learning_rate`, `grad_norm`, `epoch`, `num_tokens`,
+    `rewards/chosen`, `logps/chosen`; other quantities keep their own.
+    """
+
+    path: str
+    format: str
+    """Who wrote it: `transformers`, `TensorBoard`, `JSONL`, ..."""
+    files: tuple[str, ...] = ()
+    parts: tuple[Mapping[str, Curve], ...] = ()
+    """The curves of each process that wrote it: a resumed run has several"""
+    curves: Mapping[str, Curve] = field(default_factory=dict)
+    """The curves of the whole: where two parts overlap, the later one holds"""
+    facts: Mapping[str, object] = field(default_factory=dict)
+    """Settings and results that stand in the log, by the names of transformers (`max_steps`, `best_metric`)"""
+    checkpoints: tuple[int, ...] = ()
+    """Steps of the checkpoints beside it"""
+    notes: tuple[str, ...] = ()
+    """What could not be read, with counts"""
+    is_numbered: bool = False
+    """Its records say no step: those of the curves count records"""
+    data: DataFacts | None = None
+    beside: tuple[RunSize, ...] = ()
+    """Other runs in the folders beside it"""
+    output: ConsoleOutput | None = None
+    """What the console output shows besides records; None where none was read"""
+
+    def curve(self, name: str) -> Curve:
+        """The curve of that name; an empty one where it was not logged."""
+        return self.curves.get(name, EMPTY_CURVE)
+
+    def number(self, name: str) -> float | None:
+        """A fact as a number; None where it is not known."""
+        value = self.facts.get(name)
+        return (
+            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+        )
+
+    @property
+    def kind(self) -> TrainingKind:
+        """What was trained, by what was logged: it decides what a loss means."""
+        if any(
+            name == "reward" or name.startswith(("completions/", "objective/"))
+            for name in self.curves
+        ):
+            return (  # OnlineDPO logs margins as well, of answers that it has just generated
+                "reinforcement"
+            )
+        if any(
+            name in self.curves
+            for name in ("rewards/margins", "rewards/accuracies", "logps/chosen")
+        ):
+            return "preference"
+        return "reward" if {"min_reward", "max_reward"} <= self.curves.keys() else "language"
+
+    @property
+    def has_token_loss(self) -> bool:
+        """Is the loss that of predicting tokens? Where config.json names no class, a loss without rewards is."""
+        classes = self.facts.get("architectures")
+        named = (
+            [name for name in classes if isinstance(name, str)] if isinstance(classes, list) else []
+        )
+        return self.kind == "language" and (
+            not named or any(TOKEN_LOSS_CLASS.search(name) for name in named)
+        )
+
+    @property
+    def server(self) -> str:
+        """The program that answers requests, where this is its log; empty for a training (which may hold an engine)."""
+        if self.output is None or self.curve("loss") or self.curve("reward"):
+            return ""
+        return self.output.settings.server
+
+    @property
+    def last_step(self) -> float:
+        return max((float(curve.step[-1]) for curve in self.curves.values() if curve), default=0.0)
+
+    @property
+    def total_steps(self) -> float | None:
+        """Steps that were planned; None where the log does not say."""
+        planned = self.number("max_steps")
+        return planned if planned and planned > 0 else None
+
+    @property
+    def epochs(self) -> float:
+        """Epochs at the end; 0 where they were not logged."""
+        curve = self.curve("epoch").finite()
+        return float(curve.value.max()) if curve else 0.0
+
+    def epoch_at(self, step: float | Floats) -> Floats:
+        """The epoch at these steps, between the logged ones by a straight line."""
+        curve = self.curve("epoch").finite()
+        at = np.asarray(step, dtype=np.float64)
+        return np.asarray(np.interp(at, curve.step, curve.value)) if curve else np.zeros_like(at)
+
+
+def checkpoint_step(path: Path) -> int | None:
+    """The step in the name of a folder `checkpoint-N`; None where it is no such folder."""
+    head, _, number = path.name.rpartition("-")
+    return (
+        int(number)
+        if head in ("checkpoint", "global_step", "step") and number.isdecimal()
+        else None
+    )

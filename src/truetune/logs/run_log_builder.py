@@ -1,0 +1,216 @@
+"""Builder: collects records into the curves of a RunLog."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from truetune.logs.console.console_output import ConsoleOutput
+from truetune.logs.metric_names import MEAN_TRAIN_LOSS, RUN_RESULT_KEYS, STEP_KEYS, canonical_name
+from truetune.logs.run_log import Curve, RunLog
+
+MAX_CURVES = 2_000
+"""More names than that are no log of one run: the rest is counted in the notes."""
+MAX_PARTS = 50
+"""A run is not resumed more often than that: then its records are only out of order."""
+NON_METRIC_KEYS = {
+    "percentage",
+    "elapsed_time",
+    "remaining_time",
+    "_runtime",
+    "_wandb",
+    "total_steps",
+    "max_steps",
+}
+"""Keys of records that are no quantity of the run"""
+IGNORED_KEYS = NON_METRIC_KEYS.union(STEP_KEYS)
+
+
+class RunLogBuilder:
+    """Takes records (name -> value, with a step among them) in the order in which they were written."""
+
+    def __init__(self, path: str, format: str) -> None:
+        self.path = path
+        self.format = format
+        self.facts: dict[str, object] = {}
+        self.files: list[str] = []
+        self.checkpoints: tuple[int, ...] = ()
+        self.records = 0
+        self.skipped: Counter[str] = Counter()
+        """What was left out -> how often"""
+        self.output: ConsoleOutput | None = None
+        """What console output showed besides records"""
+        self._parts: list[dict[str, tuple[array[float], array[float]]]] = [{}]
+        self._names: dict[str, str] = {}
+        self._last = -math.inf
+        self._steps_known = False
+        self._numbered = 0
+
+    def note_skipped(self, what: str) -> None:
+        """Something was left out."""
+        self.skipped[what] += 1
+
+    def start_part(self) -> None:
+        """What follows was written by another process."""
+        if self._parts[-1]:
+            self._parts.append({})
+        self._last = -math.inf
+
+    def add_record(self, record: Mapping[str, Any]) -> None:
+        """One record. Values that are no numbers are left out; strings that are numbers are taken."""
+        self.records += 1
+        step = self._step(record)
+        if step < self._last and any(
+            canonical_name(name) in ("loss", MEAN_TRAIN_LOSS) for name in record
+        ):
+            self.start_part()
+        self._last = max(self._last, step)
+        if not RUN_RESULT_KEYS.isdisjoint(record):
+            self._results(record)
+            return
+        for name, value in record.items():
+            if name not in IGNORED_KEYS:
+                self._value(name, step, value)
+        total = parse_number(record.get("total_steps", record.get("max_steps")))
+        if total is not None:
+            self.facts["max_steps"] = int(total) if math.isfinite(total) else total
+
+    def add_point(self, name: str, step: float, value: float) -> None:
+        """One value of one quantity, by its own name."""
+        ours = self._names.get(name)
+        if ours is None:
+            if len(self._names) >= MAX_CURVES:
+                self.note_skipped(f"values under more than {MAX_CURVES:,} names")
+                return
+            ours = self._names[name] = canonical_name(name)
+        steps, values = self._parts[-1].setdefault(ours, (array("d"), array("d")))
+        steps.append(step)
+        values.append(value)
+
+    def build(self) -> RunLog:
+        """The log, as far as it came in."""
+        parts = [part for part in self._parts if part]
+        known = any("loss" in part for part in parts)
+        for part in parts:
+            mean = part.pop(MEAN_TRAIN_LOSS, None)
+            if mean is not None and known:
+                self.facts["train_loss"] = mean[1][-1]
+            elif mean is not None:
+                part["loss"] = mean
+        if len(parts) > MAX_PARTS:
+            self.note_skipped(
+                f"records out of order ({len(parts):,} steps backwards): they are sorted by step"
+            )
+            parts = [_join_parts(parts)]
+        twice = sum(
+            len(part["loss"][0]) - len(set(part["loss"][0])) for part in parts if "loss" in part
+        )
+        if twice:
+            self.skipped["losses at a step that has another: the last is taken"] = twice
+        curves = tuple(
+            {name: _curve_of_points(*points) for name, points in part.items()} for part in parts
+        )
+        if self._numbered:
+            self.skipped["records without a step: they are numbered"] = self._numbered
+        return RunLog(
+            path=self.path,
+            format=self.format,
+            files=tuple(self.files),
+            parts=curves,
+            curves=merge_parts(curves),
+            facts=self.facts,
+            checkpoints=self.checkpoints,
+            output=self.output,
+            is_numbered=bool(self._numbered),
+            notes=tuple(
+                f"{what} ({count:,} times)" if count > 1 else what
+                for what, count in self.skipped.items()
+            ),
+        )
+
+    def _step(self, record: Mapping[str, Any]) -> float:
+        for name in STEP_KEYS:
+            if name in record:
+                value = record[name]
+                if name == "global_step/max_steps" and isinstance(value, str) and "/" in value:
+                    value, _, total = value.partition("/")
+                    self.facts["max_steps"] = parse_number(total)
+                step = parse_number(value)
+                if step is not None and math.isfinite(step):
+                    self._steps_known = True
+                    return step
+        if self._steps_known:
+            return self._last if math.isfinite(self._last) else 0.0
+        self._numbered += 1
+        return float(self.records)
+
+    def _value(self, name: str, step: float, value: Any) -> None:
+        if value is None or value == "":
+            return
+        taken = value if type(value) is float else parse_number(value)
+        if taken is None:
+            if not isinstance(value, bool | dict | list):
+                self.note_skipped(f"values of {name!r} that are no numbers")
+            return
+        self.add_point(name, step, taken)
+
+    def _results(self, record: Mapping[str, Any]) -> None:
+        for name, value in record.items():
+            taken = parse_number(value)
+            if taken is not None and name not in STEP_KEYS:
+                self.facts[name.removeprefix("train/")] = taken
+
+
+def parse_number(value: Any) -> float | None:
+    """A float of what a log holds for a number; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return None
+
+
+def merge_parts(parts: tuple[Mapping[str, Curve], ...]) -> dict[str, Curve]:
+    """One curve of each quantity: a later part replaces what an earlier one logged from its first step on."""
+    made: dict[str, Curve] = {}
+    for part in parts:
+        for name, curve in part.items():
+            before = made.get(name)
+            if before is None or not curve:
+                made[name] = curve if before is None else before
+                continue
+            keep = before.step < curve.step[0]
+            made[name] = Curve(
+                np.concatenate((before.step[keep], curve.step)),
+                np.concatenate((before.value[keep], curve.value)),
+            )
+    return made
+
+
+def _curve_of_points(steps: array[float], values: array[float]) -> Curve:
+    """Sorted by step; of several values at one step the last."""
+    step, value = np.array(steps), np.array(values)
+    if step.size > 1 and np.any(np.diff(step) <= 0):
+        order = np.argsort(step, kind="stable")
+        step, value = step[order], value[order]
+        last = np.append(step[1:] != step[:-1], True)
+        step, value = step[last], value[last]
+    return Curve(step, value)
+
+
+def _join_parts(
+    parts: list[dict[str, tuple[array[float], array[float]]]],
+) -> dict[str, tuple[array[float], array[float]]]:
+    whole: dict[str, tuple[array[float], array[float]]] = {}
+    for part in parts:
+        for name, (steps, values) in part.items():
+            mine = whole.setdefault(name, (array("d"), array("d")))
+            mine[0].extend(steps)
+            mine[1].extend(values)
+    return whole

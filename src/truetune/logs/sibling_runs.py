@@ -1,0 +1,86 @@
+"""The size of a run, and of the runs beside it: how many rows it saw, in how many optimizer steps.
+
+A run that was repeated on more GPUs stands in a folder beside the first one. Each state alone is healthy; what differs
+is how many optimizer steps the same rows made, and that only the two together tell.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from truetune.errors import DataError
+from truetune.logs.record_files import add_trainer_state, load_log_json
+from truetune.logs.run_log import RunLog
+from truetune.logs.run_log_builder import RunLogBuilder
+
+STATE = "trainer_state.json"
+MAX_RUNS = 20
+"""Folders beside a run that are looked into"""
+MAX_STATE_BYTES = 1 << 25
+"""A larger state is left out: that of 100,000 records has about this size"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSize:
+    """What a run did, as far as two runs can be compared by it."""
+
+    name: str
+    """Its folder"""
+    steps: int
+    """Optimizer steps"""
+    rows: float
+    """Rows that it saw, each as often as it was seen"""
+    peak_rate: float
+    loss: float
+    """At the end: that of the evaluation where there is one, else the mean of the last records"""
+    is_evaluated: bool
+
+    @property
+    def rows_a_step(self) -> float:
+        """Rows of an optimizer step, over all processes"""
+        return self.rows / self.steps
+
+
+def count_rows_seen(log: RunLog) -> float | None:
+    """Rows that a run saw, by what the Trainer measured of itself at its end; None where that is not in the log."""
+    speed, seconds = log.number("train_samples_per_second"), log.number("train_runtime")
+    return speed * seconds if speed and seconds else None
+
+
+def measure_run(log: RunLog, name: str) -> RunSize | None:
+    """The size of a run that ended; None where its log has no rows, no rate or no loss."""
+    rows, steps = count_rows_seen(log), int(log.last_step)
+    rate = log.curve("learning_rate").finite()
+    evaluated, loss = log.curve("eval_loss").finite(), log.curve("loss").finite()
+    if not rows or not steps or not rate or not (evaluated or loss):
+        return None
+    tail = max(1, loss.value.size // 10)
+    last = float(evaluated.value[-1]) if evaluated else float(loss.value[-tail:].mean())
+    return RunSize(name, steps, rows, float(rate.value.max()), last, bool(evaluated))
+
+
+def find_sibling_runs(log: RunLog) -> tuple[RunSize, ...]:
+    """The ended runs of the Trainer in folders beside that of a run, by name."""
+    own = Path(log.path)
+    own = own.parent if own.is_file() else own
+    if not (own / STATE).is_file():
+        return ()
+    states = sorted(path for path in own.resolve().parent.glob(f"*/{STATE}") if path.is_file())
+    others = [path for path in states[:MAX_RUNS] if path.parent != own.resolve()]
+    sizes = [_measure_state(path) for path in others]
+    return tuple(size for size in sizes if size is not None)
+
+
+def _measure_state(path: Path) -> RunSize | None:
+    """The size of the run that wrote this state; None where the state can't be read."""
+    try:
+        content: Any = load_log_json(path) if path.stat().st_size <= MAX_STATE_BYTES else None
+        if not isinstance(content, dict):
+            return None
+        log_builder = RunLogBuilder(str(path), "transformers")
+        add_trainer_state(content, log_builder)
+    except (DataError, OSError):
+        return None
+    return measure_run(log_builder.build(), path.parent.name)

@@ -1,0 +1,72 @@
+"""Is a training loss a sum? Told by the evaluation loss of the same run, which is a mean."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from truetune.logs.run_log import RunLog
+
+MIN_EVALUATIONS = 4
+RATIO_TOLERANCE = 0.08
+"""How far the ratio may be from a whole number: 5.02 / 0.304 = 16.5 of a published run with 16 accumulated batches"""
+MAX_REMAINING_SHARE = 0.8
+"""The losses must fall to this share, so that a constant factor is told from a constant distance"""
+LOSS_NAME = re.compile(r"loss(?:[_/ -]?\d+)?$", re.I)
+"""How the name of a loss ends: `ploss_3`, `train/aux_loss`"""
+MIN_PARTS_RECORDS = 3
+
+
+def count_summed_means(log: RunLog) -> float | None:
+    """About so many means were added up to make the logged loss; None where that is not shown."""
+    loss, evaluated = log.curve("loss").finite(), log.curve("eval_loss").finite()
+    known = (
+        (evaluated.step >= loss.step[0]) & (evaluated.value > 0)
+        if loss
+        else np.zeros(0, dtype=bool)
+    )
+    if not log.has_token_loss or known.sum() < MIN_EVALUATIONS:
+        return None
+    step, value = evaluated.step[known], evaluated.value[known]
+    if value[-1] > MAX_REMAINING_SHARE * value[0]:
+        return None
+    ratios = (loss.at(step) / value)[
+        step.size // 2 :
+    ]  # a mean over many steps lags behind while the loss falls fast
+    times = float(np.median(ratios))
+    whole = [
+        count
+        for count in _possible_counts(log, times)
+        if np.abs(ratios - count).max() <= RATIO_TOLERANCE * count
+    ]
+    return times if whole else None
+
+
+def find_loss_parts(log: RunLog) -> tuple[str, ...]:
+    """The names of the losses that are logged beside the training loss and are each smaller: it is made of them."""
+    loss = log.curve("loss").finite()
+    if not loss:
+        return ()
+    parts = []
+    for name, curve in log.curves.items():
+        part = curve.finite()
+        of_training = (
+            LOSS_NAME.search(name)
+            and name != "loss"
+            and not name.startswith(("eval", "test", "valid"))
+        )
+        if of_training and part.step.size >= MIN_PARTS_RECORDS and part.step[0] <= loss.step[0]:
+            if bool((part.value[:3] < loss.at(part.step[:3])).all()):
+                parts.append(name)
+    return tuple(parts) if len(parts) >= 2 else ()
+
+
+def _possible_counts(log: RunLog, times: float) -> tuple[float, ...]:
+    """Whole numbers of batches that may have been added up: by the settings, where the log knows them."""
+    accumulated = log.number("gradient_accumulation_steps")
+    if accumulated is None:
+        counts: tuple[float, ...] = (round(times),)
+    else:
+        counts = (accumulated, accumulated * (log.number("devices") or 1))
+    return tuple(count for count in counts if count >= 2)

@@ -1,0 +1,130 @@
+"""Offline runs of Weights & Biases (`run-ID.wandb`): LevelDB log blocks around Record messages.
+
+Read here because the `wandb` package has no reader in Python any more. Sources: doc/log_format.md of google/leveldb,
+proto/wandb_internal.proto of wandb/wandb.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from truetune.logs.protobuf_wire import (
+    WireError,
+    WireValue,
+    field_bytes,
+    field_float,
+    parse_fields,
+    signed_int,
+)
+from truetune.logs.run_log_builder import RunLogBuilder
+from truetune.parsing.bounded_files import read_bounded
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import BINARY_LOG, LOG_RECORD
+
+FILE_MAGIC = b":W&B\xe1\xbe"
+HEADER_BYTES = len(FILE_MAGIC) + 1
+BLOCK_BYTES = 32_768
+MAX_RECORD_BYTES = 1 << 26
+"""Bytes of one record"""
+FULL, FIRST, MIDDLE, LAST = 1, 2, 3, 4
+HISTORY, SUMMARY, CONFIG, RUN = 2, 3, 5, 17
+
+
+def read_wandb(path: Path, log_builder: RunLogBuilder) -> None:
+    """History, configuration and summary of one offline run. Damage ends the file, and is noted."""
+    raw = read_bounded(path, BINARY_LOG)
+    if not raw.startswith(FILE_MAGIC):
+        log_builder.note_skipped(f"{path.name}: it does not begin as an offline run of W&B does")
+        return
+    for record in _log_records(raw, path.name, log_builder):
+        try:
+            _add_record(record, log_builder)
+        except WireError as error:
+            log_builder.note_skipped(f"{path.name}: records that can't be read ({error})")
+
+
+def _log_records(raw: bytes, name: str, log_builder: RunLogBuilder) -> Iterator[bytes]:
+    at, pieces = HEADER_BYTES, bytearray()
+    while at < len(raw):
+        left = BLOCK_BYTES - at % BLOCK_BYTES
+        if left < 7:
+            at += left
+            continue
+        size, kind = int.from_bytes(raw[at + 4 : at + 6], "little"), raw[at + 6 : at + 7]
+        content = raw[at + 7 : at + 7 + size]
+        if at + 7 + size > len(raw) or not kind:
+            log_builder.note_skipped(
+                f"{name}: ends within a record, {len(raw) - at:,} bytes are left out"
+            )
+            return
+        if zlib.crc32(kind + content) != int.from_bytes(raw[at : at + 4], "little"):
+            log_builder.note_skipped(
+                f"{name}: damaged after {at:,} of {len(raw):,} bytes; the rest is left out"
+            )
+            return
+        at += 7 + size
+        if kind[0] in (FULL, FIRST):
+            pieces.clear()
+        pieces += content
+        if len(pieces) > MAX_RECORD_BYTES:
+            log_builder.note_skipped(
+                f"{name}: a record of more than {MAX_RECORD_BYTES >> 20} MB; the rest is left out"
+            )
+            return
+        if kind[0] in (FULL, LAST):
+            yield bytes(pieces)
+
+
+def _add_record(raw: bytes, log_builder: RunLogBuilder) -> None:
+    for number, value in parse_fields(raw):
+        if number == HISTORY:
+            record = dict(
+                _parse_item(field_bytes(v)) for n, v in parse_fields(field_bytes(value)) if n == 1
+            )
+            if set(record) - {"_step", "_runtime", "_timestamp"}:
+                log_builder.add_record(record)
+        elif number in (CONFIG, SUMMARY):
+            _add_facts(field_bytes(value), number == CONFIG, log_builder)
+        elif number == RUN:
+            for n, v in parse_fields(field_bytes(value)):
+                if n == 4:
+                    _add_facts(field_bytes(v), True, log_builder)
+
+
+def _add_facts(raw: bytes, config: bool, log_builder: RunLogBuilder) -> None:
+    for number, value in parse_fields(raw):
+        if number == 1:
+            name, fact = _parse_item(field_bytes(value))
+            if config or name in ("train_runtime", "train/train_runtime", "train/total_flos"):
+                log_builder.facts.setdefault(name.removeprefix("train/"), fact)
+
+
+def _parse_item(raw: bytes) -> tuple[str, Any]:
+    """Name and value of a HistoryItem, ConfigItem or SummaryItem."""
+    name: list[str] = []
+    made: Any = None
+    for number, value in parse_fields(raw):
+        if number in (1, 2):
+            name.append(field_bytes(value).decode("utf-8", "replace"))
+        else:
+            made = _typed_value(number, value)
+    return "/".join(name), made
+
+
+def _typed_value(number: int, value: WireValue) -> Any:
+    if number == 5:
+        return signed_int(value)
+    if number == 6:
+        return field_float(value)
+    if number in (7, 8, 16):
+        text = field_bytes(value).decode("utf-8", "replace")
+        if number == 7:
+            return text
+        try:
+            return parse_json(text, LOG_RECORD)
+        except ValueError:
+            return text
+    return None

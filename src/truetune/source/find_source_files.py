@@ -1,0 +1,59 @@
+"""The Python files, notebooks and files of commands of a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from truetune.errors import UsageError
+from truetune.parsing.shell_commands import is_command_file
+from truetune.spec.misspellings import did_you_mean_path
+
+SKIPPED_FOLDERS = frozenset(
+    (
+        "node_modules",
+        "__pycache__",
+        "site-packages",
+        "venv",
+        "env",
+        "build",
+        "dist",
+        "wandb",
+        "unsloth_compiled_cache",
+    )
+)
+SOURCE_SUFFIXES = (".py", ".ipynb")
+
+
+def find_source_files(paths: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Each file that is named, and what lies in each folder, with the name it is under; in order, each once.
+
+    Hidden folders, environments, caches and builds are left out. Raises UsageError for a path that is not there.
+    """
+    seen: set[Path] = set()
+    for name in paths:
+        path = Path(name)
+        if not path.exists():
+            raise UsageError(f"{name}: there is no such file or folder{did_you_mean_path(name)}")
+        for file in _walk_folder(path) if path.is_dir() else [path]:
+            if (key := file.resolve()) not in seen:
+                seen.add(key)
+                yield name, file
+
+
+def _walk_folder(folder: Path) -> Iterator[Path]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in SKIPPED_FOLDERS
+            and name[0] != "."
+            and not Path(root, name, "pyvenv.cfg").exists()
+        )
+        yield from filter(_is_source_or_commands, (Path(root, name) for name in sorted(files)))
+
+
+def _is_source_or_commands(file: Path) -> bool:
+    """Is it code, or a file of commands? The results of lm_eval are told by their content."""
+    return file.name[0] != "." and (file.name.endswith(SOURCE_SUFFIXES) or is_command_file(file))

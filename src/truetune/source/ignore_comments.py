@@ -1,0 +1,67 @@
+"""Comments that keep a finding quiet: `# truetune: ignore` and `# truetune: ignore[SRC006, rule-name]`."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from typing import NamedTuple
+
+from truetune.source.module import Module
+
+IGNORE_COMMENT = re.compile(r"#\s*truetune:\s*ignore(?:\[(?P<rules>[^\]]*)\])?")
+
+
+class IgnoreComment(NamedTuple):
+    """What such a comment covers: its line, and the statement that is on it (of a block, only its head)."""
+
+    start: int
+    """Character of the file"""
+    end: int
+    rules: frozenset[str]
+    """Names and codes; empty: all"""
+
+    def covers(self, offset: int, *names: str) -> bool:
+        if not self.start <= offset < self.end:
+            return False
+        return not self.rules or not self.rules.isdisjoint(names)
+
+
+def find_ignore_comments(module: Module) -> tuple[IgnoreComment, ...]:
+    """The comments of a module."""
+    if not IGNORE_COMMENT.search(module.text):
+        return ()
+    found = []
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(module.text).readline):
+            if token.type == tokenize.COMMENT and (match := IGNORE_COMMENT.search(token.string)):
+                names = frozenset(
+                    part.strip() for part in (match["rules"] or "").split(",") if part.strip()
+                )
+                first, last = _lines_of_statement(module, token.start[0])
+                start, end = module.lines.starts[first - 1], module.lines.starts[last - 1]
+                end += len(module.lines.line(last).rstrip("\r\n"))
+                found.append(
+                    IgnoreComment(
+                        module.offset_in_file(start), module.offset_in_file(end) + 1, names
+                    )
+                )
+    except (tokenize.TokenError, SyntaxError):
+        return tuple(found)
+    return tuple(found)
+
+
+def _lines_of_statement(module: Module, line: int) -> tuple[int, int]:
+    """First and last line of the innermost statement, or head of a block, that a line belongs to."""
+    best = (line, line)
+    for node in module.nodes(ast.stmt):
+        body = getattr(node, "body", None)
+        last = (
+            body[0].lineno - 1
+            if isinstance(body, list) and body
+            else node.end_lineno or node.lineno
+        )
+        if node.lineno <= line <= last:
+            best = (node.lineno, last)
+    return best

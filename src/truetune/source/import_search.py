@@ -1,0 +1,139 @@
+"""Imports: which of the files that are judged together an import means.
+
+A name is searched as Python would with the script's folder, the folders around it and their `src` on the path, so a
+project needs no installation and nothing is run. Libraries and the standard library are never searched among the files:
+a folder named `datasets` beside a script is taken for the data, not for the code. What is not among the files is left
+open.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from functools import cached_property
+from typing import NamedTuple
+
+from truetune.source.qualified_names import LIBRARIES_WITH_SHORT_NAMES
+
+NEVER_IN_A_PROJECT = (
+    frozenset(LIBRARIES_WITH_SHORT_NAMES)
+    | sys.stdlib_module_names
+    | {
+        "torch",
+        "numpy",
+        "pandas",
+        "tokenizers",
+        "evaluate",
+        "lightning",
+        "pytorch_lightning",
+        "torchtune",
+        "deepspeed",
+        "vllm",
+        "sentence_transformers",
+        "diffusers",
+        "wandb",
+        "tqdm",
+    }
+)
+"""Top-level modules that are no part of a project, even if one of its files or folders has that name"""
+SOURCES_FOLDER = "src"
+
+
+class FoundFile(NamedTuple):
+    """The file that the first parts of a dotted name mean."""
+
+    path: str
+    used: int
+    """Parts of the name that are the file; the others are names in it"""
+
+
+class ImportSearch:
+    """The files that are judged together, by the names that they are imported by."""
+
+    def __init__(self, files: Iterable[str], named: Iterable[str]) -> None:
+        """`files`: all of them; `named`: the files and folders that the user named."""
+        self._paths = {os.path.abspath(file): file for file in files if file.endswith(".py")}
+        self._top = _common_folder(list(map(os.path.abspath, named)))
+        self._found: dict[tuple[str, int, tuple[str, ...]], FoundFile | None] = {}
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        """The folders that hold files, and those around them."""
+        found: set[str] = set()
+        for path in self._paths:
+            folder = os.path.dirname(path)
+            while folder not in found:
+                found.add(folder)
+                folder = os.path.dirname(folder)
+        return frozenset(found)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """What an absolute import among the files may begin with."""
+        names = {os.path.basename(path).removesuffix(".py") for path in self._paths}
+        return frozenset(names | {os.path.basename(folder) for folder in self._folders})
+
+    def find(self, importer: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
+        """The file that a dotted name means.
+
+        Args:
+            importer: The file that holds the import.
+            level: Dots before the name: 1 is the importer's own folder; 0 is an absolute import.
+            parts: The name, with the attributes that follow it. The longest part of it that is a file counts.
+
+        Returns:
+            None where it is none of the files.
+        """
+        if not level and (
+            not parts or parts[0] in NEVER_IN_A_PROJECT or parts[0] not in self._names
+        ):
+            return None
+        folder = os.path.dirname(os.path.abspath(importer))
+        key = (folder, level, parts)
+        if key not in self._found:
+            self._found[key] = (
+                self._relative(folder, level, parts) if level else self._absolute(folder, parts)
+            )
+        return self._found[key]
+
+    def _relative(self, folder: str, level: int, parts: tuple[str, ...]) -> FoundFile | None:
+        for _ in range(level - 1):
+            folder = os.path.dirname(folder)
+        return self._in(folder, parts, least=0)
+
+    def _absolute(self, folder: str, parts: tuple[str, ...]) -> FoundFile | None:
+        while True:
+            for base in (folder, os.path.join(folder, SOURCES_FOLDER)):
+                found = self._in(base, parts, least=1)
+                if found is not None:
+                    return found
+            outer = os.path.dirname(folder)
+            in_package = os.path.join(folder, "__init__.py") in self._paths
+            if outer == folder or (folder == self._top and not in_package):
+                return None
+            if not in_package and not folder.startswith(self._top):
+                return None
+            folder = outer
+
+    def _in(self, base: str, parts: tuple[str, ...], *, least: int) -> FoundFile | None:
+        for used in range(len(parts), least - 1, -1):
+            stem = os.path.join(base, *parts[:used])
+            names = (
+                (stem + ".py", os.path.join(stem, "__init__.py"))
+                if used
+                else (os.path.join(stem, "__init__.py"),)
+            )
+            for name in names:
+                if name in self._paths:
+                    return FoundFile(self._paths[name], used)
+        return None
+
+
+def _common_folder(named: list[str]) -> str:
+    """The folder around all that is named; above it only packages are searched."""
+    folders = [path if os.path.isdir(path) else os.path.dirname(path) for path in named]
+    try:
+        return os.path.commonpath(folders)
+    except ValueError:  # none is named, or they lie on several drives
+        return os.path.abspath(os.sep)

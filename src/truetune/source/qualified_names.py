@@ -1,0 +1,56 @@
+"""Names: how dotted names are taken apart, and how those of libraries are written."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+LIBRARIES_WITH_SHORT_NAMES = (
+    "transformers",
+    "trl",
+    "peft",
+    "datasets",
+    "accelerate",
+    "unsloth",
+    "bitsandbytes",
+)
+"""Libraries whose names are written without the modules between: `trl.trainer.sft_trainer.SFTTrainer` is
+`trl.SFTTrainer`"""
+
+
+def shorten_library_name(name: str) -> str:
+    """A qualified name without the modules inside a library of FLAT."""
+    parts = name.split(".")
+    if parts[0] not in LIBRARIES_WITH_SHORT_NAMES or len(parts) < 3:
+        return name
+    first = next((i for i, part in enumerate(parts) if i and part[:1].isupper()), len(parts) - 1)
+    return ".".join((parts[0], *parts[first:]))
+
+
+def split_off_attributes(node: ast.AST) -> tuple[ast.AST, list[str]]:
+    """What `x.y.z` begins with, and the attributes behind it, in the order of the text."""
+    attributes: list[str] = []
+    while isinstance(node, ast.Attribute):
+        attributes.append(node.attr)
+        node = node.value
+    return node, attributes[::-1]
+
+
+def iterate_assigned_attributes(
+    target: ast.expr, *, in_body: bool
+) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The attributes that a target sets: `self.x`, in the body of a class `x` too; where in a tuple each stands."""
+    if isinstance(target, ast.Tuple):
+        for i, item in enumerate(target.elts):
+            yield from (
+                (name, (i, *path))
+                for name, path in iterate_assigned_attributes(item, in_body=in_body)
+            )
+    elif (
+        isinstance(target, ast.Attribute)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    ):
+        yield target.attr, ()
+    elif in_body and isinstance(target, ast.Name):
+        yield target.id, ()

@@ -1,0 +1,303 @@
+"""The settings that a script gives to trainers, LoRA and models, as a Config."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from truetune.source.calls import Call
+from truetune.source.constant_values import UNKNOWN
+from truetune.source.module import Module
+from truetune.source.option_defaults import find_option_default
+from truetune.source.quantization_configs import find_quantization_configs
+from truetune.source.script_preparation import freezes_parameters, trainer_truncates_rows
+from truetune.source.version_guards import (
+    ADDED_BY_UNSLOTH,
+    arguments_added_by_subclass,
+    find_guarded_arguments,
+    find_possible_names,
+)
+from truetune.spec.config import Config
+from truetune.spec.config import SettingLocation
+from truetune.spec.removed_names import first_of_major
+from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
+from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
+from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS
+from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
+from truetune.spec.stacks.trainer_arguments import class_defaults
+
+PART_CALLS = {
+    "LoraConfig": ("peft.LoraConfig",),
+    "from_pretrained": (
+        "transformers.AutoModel*.from_pretrained",
+        "transformers.*For*LM.from_pretrained",
+    ),
+}
+MODEL_LOADS = (*PART_CALLS["from_pretrained"], "unsloth.*.from_pretrained")
+"""Calls that load a model"""
+EARLIER_LENGTH_ARGUMENTS = frozenset(("max_seq_length", "max_length"))
+"""Arguments of earlier trainers; where a later one is called with them, `trainer-argument-gone` says so"""
+SEQ2SEQ_ONLY_SETTINGS = frozenset(
+    (
+        "predict_with_generate",
+        "generation_max_length",
+        "generation_num_beams",
+        "generation_config",
+        "sortish_sampler",
+    )
+)
+"""Settings of `Seq2SeqTrainingArguments` alone, which are about evaluation"""
+
+
+def extract_configs(module: Module) -> tuple[Config, ...]:
+    """One Config for each call of a trainer's arguments (`SFTConfig`, `TrainingArguments`, ...) in the file.
+
+    `LoraConfig`, `BitsAndBytesConfig`, the model's `from_pretrained` and `trainer.train` belong to it where the file
+    holds one of each; of several loads, that of the model which the trainer is given, else what all have in common. Any
+    other use of peft counts as an adapter of which nothing is known. Raises SpecError for a value that its field does
+    not take.
+    """
+    trainers = [
+        (call, names[0]) for call in module.all_calls if (names := _argument_classes(module, call))
+    ]
+    parts = {name: list(module.calls(*patterns)) for name, patterns in PART_CALLS.items()}
+    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    parts["train"] = [
+        call for call in module.methods("train") if "trainer" in module.flow.types(call.receiver)
+    ]
+    beside = _lay_out_single_parts(module, parts)
+    if len(parts["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
+        beside.append(ConfigCall("LoraConfig", {}, complete=False))
+    if not trainers:
+        return ()
+    pins = module.pins
+    older = {
+        stack
+        for stack in ("trl", "transformers")
+        if pins.before(stack, first_of_major(known_keys(stack).release))
+    }
+    freezes = freezes_parameters(module)
+    found = []
+    for call, name in trainers:
+        own = [
+            part
+            for part in beside
+            if part.name != "LoraConfig" or not _trains_no_adapter(module, call)
+        ]
+        if len(parts["from_pretrained"]) > 1:
+            own.append(_lay_out_trained_load(module, call, parts["from_pretrained"]))
+        laid_out = [_lay_out_call(module, call, name, older=bool(older)), *own]
+        config = config_of_calls(laid_out, module.path, module.file_text)
+        is_default = "max_length" not in config.places
+        limit = None if is_default and not _truncates_at_default(module, call) else config.limit
+        config = replace(config, pins=pins, limit=limit, freezes_by_hand=freezes)
+        found.append(_drop_excused_faults(config, module, call))
+    return tuple(found)
+
+
+def extract_loop_config(module: Module) -> Config | None:
+    """The settings of a loop of one's own: its model, adapter and quantization, and the rows of its loader.
+
+    None where the file loads no model by a plain name, or has no backward pass.
+    """
+    loads = [call for call in module.calls(*MODEL_LOADS) if _loaded_model_name(module, call)]
+    if not loads or not any(module.methods("backward")):
+        return None
+    parts = {"LoraConfig": list(module.calls(*PART_CALLS["LoraConfig"]))}
+    parts["BitsAndBytesConfig"] = list(find_quantization_configs(module))
+    laid_out = [
+        _lay_out_call(module, loads[-1], "from_pretrained"),
+        *_lay_out_single_parts(module, parts),
+    ]
+    config = config_of_calls(laid_out, module.path, module.file_text)
+    loaders = list(module.calls("torch.utils.data.*DataLoader"))
+    rows = module.flow.value(loaders[0].argument(1, "batch_size")) if loaders else UNKNOWN
+    training = config.spec.training.model_copy(
+        update={
+            "per_device_train_batch_size": rows if isinstance(rows, int) else 1,
+            "gradient_checkpointing": any(module.methods("gradient_checkpointing_enable")),
+            "bf16": any(
+                module.calls("torch.autocast", "torch.amp.autocast", "torch.cuda.*autocast")
+            ),
+        }
+    )
+    spec = config.spec.model_copy(
+        update={"training": training, "max_length": _largest_max_length(module)}
+    )
+    return replace(config, spec=spec)
+
+
+def find_model_name(module: Module) -> str | None:
+    """The one model that a script names in a plain text: to its trainer, or where it is loaded; None otherwise."""
+    flow = module.flow
+    given = [
+        call.argument(0, "model") for call in module.calls("trl.*Trainer", "transformers.*Trainer")
+    ]
+    named = {value for node in given if isinstance(value := flow.value(node), str)}
+    loaded = {
+        name for call in module.calls(*MODEL_LOADS) if (name := _loaded_model_name(module, call))
+    }
+    return next((next(iter(names)) for names in (named, loaded) if len(names) == 1), None)
+
+
+def _largest_max_length(module: Module) -> int | None:
+    """The largest plain `max_length` in the file; None where there is none."""
+    given = (call.keywords.get("max_length") for call in module.all_calls)
+    lengths = [module.flow.value(node) for node in given if node is not None]
+    return max((length for length in lengths if type(length) is int), default=None)
+
+
+def _loaded_model_name(module: Module, call: Call) -> str | None:
+    """The name of the model that a call loads; None where it is no plain text."""
+    node = call.argument(0, "pretrained_model_name_or_path") or call.keywords.get("model_name")
+    value = module.flow.value(node)
+    return value if isinstance(value, str) and value else None
+
+
+def _lay_out_single_parts(module: Module, parts: Mapping[str, list[Call]]) -> list[ConfigCall]:
+    """The parts of which the file holds one each."""
+    return [
+        _lay_out_call(module, calls[0], name) for name, calls in parts.items() if len(calls) == 1
+    ]
+
+
+def _drop_excused_faults(config: Config, module: Module, call: Call) -> Config:
+    """Without the faults of arguments that the class may well take.
+
+    Those that the program gives only where it asked for them, those that another class takes which may stand there
+    (`try: from trl import SFTConfig`, `except ImportError: SFTConfig = TrainingArguments`), and those that unsloth
+    adds.
+    """
+    excused = find_guarded_arguments(module, call) | arguments_added_by_subclass(module, call)
+    excused = excused.union(*(class_defaults(name) for name in _argument_classes(module, call)))
+    if module.imports_unsloth:
+        excused |= ADDED_BY_UNSLOTH
+    return replace(
+        config,
+        unknown=tuple(place for place in config.unknown if place.key not in excused),
+        renamed=tuple(old for old in config.renamed if old.place.key not in excused),
+    )
+
+
+def _trains_no_adapter(module: Module, arguments: Call) -> bool:
+    """Do the trainers of these arguments certainly train no adapter, whatever others of the file do?"""
+    trainers = _trainers_given(module, arguments)
+    return bool(trainers) and all(
+        trainer.lacks("peft_config") and _is_plain_model(module, trainer.argument(0, "model"))
+        for trainer in trainers
+    )
+
+
+def _lay_out_trained_load(module: Module, arguments: Call, loads: list[Call]) -> ConfigCall:
+    """Of several loads that of the model which these arguments' trainers are given.
+
+    Where it is not seen which one that is (a wrapper or a branch stands between), what all loads have in common; a
+    value in which they differ is not known.
+    """
+    given = [
+        module.flow.producing_call(trainer.argument(0, "model"))
+        for trainer in _trainers_given(module, arguments)
+    ]
+    trained = [load for load in loads if any(one is load for one in given)]
+    if given and len(trained) == 1 and all(one is trained[0] for one in given):
+        return _lay_out_call(module, trained[0], "from_pretrained")
+    laid_out = [_lay_out_call(module, load, "from_pretrained") for load in loads]
+    common: dict[str, Any] = {}
+    for key in {key for one in laid_out for key in one.arguments}:
+        values = [one.arguments.get(key, UNKNOWN_VALUE) for one in laid_out]
+        common[key] = values[0] if all(value == values[0] for value in values) else UNKNOWN_VALUE
+    places = {key: place for one in reversed(laid_out) for key, place in one.places.items()}
+    complete = all(one.complete for one in laid_out)
+    return ConfigCall("from_pretrained", common, places, complete=complete)
+
+
+def _trainers_given(module: Module, arguments: Call) -> list[Call]:
+    """The calls of trainers that are given these arguments."""
+    return [
+        trainer
+        for part in module.with_linked
+        for trainer in part.calls("trl.*Trainer", "transformers.*Trainer")
+        if module.flow.producing_call(trainer.argument(1, "args")) is arguments
+    ]
+
+
+def _truncates_at_default(module: Module, arguments: Call) -> bool:
+    """Are rows cut at the default of these arguments? Earlier releases take the length from the trainer's call."""
+    trainers = _trainers_given(module, arguments)
+    is_of_project = module.flow.name(arguments.node.func) is None
+    if is_of_project and not trainers:
+        return False  # a class of the project may set the length itself, and what reads it is not in sight
+    return trainer_truncates_rows(module, arguments) and not any(
+        trainer.keywords.keys() & EARLIER_LENGTH_ARGUMENTS for trainer in trainers
+    )
+
+
+def _is_plain_model(module: Module, model: ast.expr | None) -> bool:
+    """Is it the name of a model, or one that is loaded and wrapped by nothing?"""
+    if isinstance(module.flow.value(model), str):
+        return True
+    made = module.flow.producing_call(model)
+    return made is not None and made.named(
+        "transformers.*.from_pretrained", "transformers.*.from_config"
+    )
+
+
+def extract_only_config(module: Module) -> Config | None:
+    """The one that the file holds; None where there is none, or more than one."""
+    configs = extract_configs(module)
+    return configs[0] if len(configs) == 1 else None
+
+
+def _argument_classes(module: Module, call: Call) -> list[str]:
+    """The classes of arguments that a call may be of; those of TRL first, which know what they add themselves."""
+    if not call.names:
+        return []
+    parts = [
+        name.rpartition(".")
+        for name in sorted({*call.names, *find_possible_names(module, call.node.func)})
+    ]
+    known = [
+        (package, last)
+        for package, _, last in parts
+        if package in ("trl", "transformers") and last in METHOD_OF_CLASS
+    ]
+    return [last for package, last in sorted(known, key=lambda part: part[0] != "trl")]
+
+
+def _lay_out_call(module: Module, call: Call, name: str, *, older: bool = False) -> ConfigCall:
+    """`older`: a release is asked for whose class_defaults are not known."""
+    arguments: dict[str, Any] = {}
+    places: dict[str, SettingLocation] = {}
+    given = dict(call.keywords)
+    first = {
+        "from_pretrained": "pretrained_model_name_or_path",
+        "train": "resume_from_checkpoint",
+    }.get(name)
+    if call.args and not isinstance(call.args[0], ast.Starred):
+        given.setdefault(first or "output_dir", call.args[0])
+    for key, node in given.items():
+        if name.startswith("Seq2Seq") and key in SEQ2SEQ_ONLY_SETTINGS:
+            continue
+        value = _evaluate_setting(module, node)
+        default = find_option_default(module, node) if value is UNKNOWN else None
+        if default is not None:
+            node, value = default, _evaluate_setting(module, default)
+        arguments[key] = UNKNOWN_VALUE if value is UNKNOWN else value
+        line, column = module.place(node)
+        places[key] = SettingLocation(module.home(node).path, line, key, column)
+    return ConfigCall(name, arguments, places, complete=not call.open and not older)
+
+
+def _evaluate_setting(module: Module, node: ast.expr) -> Any:
+    """A constant; a dtype by its name; UNKNOWN."""
+    value = module.flow.value(node)
+    if value is UNKNOWN and (name := module.flow.name(node)) and name.startswith("torch."):
+        return name.removeprefix("torch.")
+    return value if _is_plain_value(value) else UNKNOWN
+
+
+def _is_plain_value(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str, list, tuple, dict, frozenset))

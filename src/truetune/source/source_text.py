@@ -1,0 +1,81 @@
+"""Bytes of a Python file as text, and positions in it."""
+
+from __future__ import annotations
+
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from functools import cached_property
+from pathlib import Path
+
+from truetune.errors import DataError
+
+MAX_SOURCE_BYTES = 4 << 20
+"""Bytes; a larger file is no training script."""
+LINE_END = re.compile(r"\r\n|\r|\n")
+
+
+def decode_source(data: bytes, path: str) -> tuple[str, str]:
+    """The text (with its line ends, without a byte order mark) and the codec that writes it back.
+
+    Raises DataError.
+    """
+    try:
+        codec = tokenize.detect_encoding(io.BytesIO(data).readline)[0]
+        return data.decode(codec), codec
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise DataError(
+            f"{path}: the bytes are not text in the encoding that the file names ({error})"
+        ) from None
+
+
+def read_source_bytes(path: Path) -> bytes:
+    """Raises DataError for a file that is missing, unreadable or larger than `LARGEST`."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_SOURCE_BYTES:
+            raise DataError(
+                f"{path}: {size:,} bytes; files over {MAX_SOURCE_BYTES:,} are not looked at"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: can't be read ({error.strerror or error})") from None
+
+
+class LineIndex:
+    """Lines of a text as Python counts them."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.starts = [0, *(match.end() for match in LINE_END.finditer(text))]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def line(self, number: int) -> str:
+        """The line of that number (1-based), with its end."""
+        end = self.starts[number] if number < len(self.starts) else len(self.text)
+        return self.text[self.starts[number - 1] : end]
+
+    def offset(self, line: int, column: int) -> int:
+        """Characters before (1-based line, column in UTF-8 bytes), as `ast` gives them."""
+        start = self.starts[line - 1]
+        if self.ascii:
+            return start + column
+        return start + len(self.line(line).encode()[:column].decode(errors="replace"))
+
+    def place(self, offset: int) -> tuple[int, int]:
+        """1-based line and column, in characters, of an offset."""
+        line = bisect_right(self.starts, offset)
+        return line, offset - self.starts[line - 1] + 1
+
+    @cached_property
+    def ascii(self) -> bool:
+        return self.text.isascii()
+
+    @cached_property
+    def newline(self) -> str:
+        """The first line's end."""
+        match = LINE_END.search(self.text)
+        return match[0] if match else "\n"
