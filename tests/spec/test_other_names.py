@@ -10,15 +10,16 @@ import yaml
 from truetune.errors import SpecError
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
-from truetune.spec.stacks import axolotl
-from truetune.spec.stacks import llama_factory
+from truetune.spec.stacks import axolotl, llama_factory
 from truetune.spec.stacks.known_keys import known_keys
-from truetune.spec.unknown_settings import FIELD_OF_OTHER_NAME
-from truetune.spec.unknown_settings import LINES
-from truetune.spec.unknown_settings import NOT_NEEDED
-from truetune.spec.unknown_settings import VALUES
-from truetune.spec.unknown_settings import advise_unknown_setting
-from truetune.spec.unknown_settings import settings
+from truetune.spec.unknown_settings import (
+    FIELD_OF_OTHER_NAME,
+    LINES,
+    NOT_NEEDED,
+    VALUES,
+    advise_unknown_setting,
+    settings,
+)
 
 PLACES = {".".join(setting.place) for setting in settings()}
 MOST = 200

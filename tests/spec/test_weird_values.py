@@ -9,9 +9,7 @@ import pytest
 import yaml
 
 from truetune.errors import SpecError
-from truetune.spec.stacks import axolotl
-from truetune.spec.stacks import llama_factory
-from truetune.spec.stacks import trl
+from truetune.spec.stacks import axolotl, llama_factory, trl
 from truetune.spec.stacks.config_draft import SHARED_FIELDS
 from truetune.spec.stacks.config_file import read_config
 

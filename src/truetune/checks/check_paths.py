@@ -35,18 +35,18 @@ from truetune.parsing.shell_commands import is_command_file
 from truetune.render.tokenizer_folder import locate
 from truetune.source.find_source_files import SKIPPED_FOLDERS
 from truetune.spec import located_document
-from truetune.spec.config import Config
-from truetune.spec.config import WeightUse
-from truetune.spec.input_kind import METADATA_FILES
-from truetune.spec.input_kind import MAX_FOLDER_ENTRIES
-from truetune.spec.input_kind import InputKind
-from truetune.spec.input_kind import is_model_without_weights
-from truetune.spec.input_kind import recognise_kinds
-from truetune.spec.input_kind import title_of_kind
+from truetune.spec.config import Config, WeightUse
+from truetune.spec.input_kind import (
+    MAX_FOLDER_ENTRIES,
+    METADATA_FILES,
+    InputKind,
+    is_model_without_weights,
+    recognise_kinds,
+    title_of_kind,
+)
 from truetune.spec.misspellings import did_you_mean_path
 from truetune.spec.run_spec import RunSpec
-from truetune.spec.stacks.config_file import read_config
-from truetune.spec.stacks.config_file import how_to_identify
+from truetune.spec.stacks.config_file import how_to_identify, read_config
 from truetune.spec.stacks.registry import config_readers
 from truetune.trainers.trainer_facts import TrainerName
 

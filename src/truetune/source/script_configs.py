@@ -19,15 +19,12 @@ from truetune.source.version_guards import (
     find_guarded_arguments,
     find_possible_names,
 )
-from truetune.spec.config import Config
-from truetune.spec.config import SettingLocation
+from truetune.spec.config import Config, SettingLocation
 from truetune.spec.removed_names import first_of_major
 from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
 from truetune.spec.stacks.known_keys import known_keys
 from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
-from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS
-from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
-from truetune.spec.stacks.trainer_arguments import class_defaults
+from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
 PART_CALLS = {
     "LoraConfig": ("peft.LoraConfig",),

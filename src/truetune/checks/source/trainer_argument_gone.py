@@ -68,8 +68,7 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.version_guards import find_guarded_arguments, find_possible_names
 from truetune.spec.run_evidence import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedArgument
-from truetune.spec.stacks.removed_arguments import find_removed_argument
+from truetune.spec.stacks.removed_arguments import RemovedArgument, find_removed_argument
 
 TRAINERS = ("trl.*Trainer", "transformers.*Trainer")
 

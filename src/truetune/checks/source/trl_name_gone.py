@@ -52,8 +52,7 @@ from truetune.source.edits import Changes, insert_before, replace_expression
 from truetune.source.module import Module
 from truetune.source.version_guards import is_behind_version_check
 from truetune.spec.run_evidence import severity_of_removed_name
-from truetune.spec.stacks.removed_arguments import RemovedExport
-from truetune.spec.stacks.removed_arguments import find_removed_export
+from truetune.spec.stacks.removed_arguments import RemovedExport, find_removed_export
 
 INSTEAD = {
     "DataCollatorForCompletionOnlyLM": (

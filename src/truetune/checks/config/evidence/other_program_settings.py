@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 
 from truetune.checks.config.evidence.setting_places import known, of_program
-from truetune.spec.config import Config
-from truetune.spec.config import SettingLocation
-from truetune.spec.config import RenamedKey
+from truetune.spec.config import Config, RenamedKey, SettingLocation
 from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks.registry import config_readers
 from truetune.spec.stacks.trl import SCRIPT_ONLY_KEYS
