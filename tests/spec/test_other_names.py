@@ -11,7 +11,7 @@ from truetune.errors import SpecError
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.settings_files import spec_of
 from truetune.spec.stacks import axolotl, llama_factory
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.unknown_settings import (
     FIELD_OF_OTHER_NAME,
     LINES,
@@ -112,7 +112,7 @@ def test_the_keys_of_other_stacks_lead_to_the_field_that_their_readers_fill(
 
 def test_every_key_of_every_stack_gets_one_short_line() -> None:
     for package in ("axolotl", "llama-factory", "transformers", "trl"):
-        for keys in known_keys(package).classes.values():
+        for keys in load_known_keys(package).classes.values():
             for key in keys:
                 for place in ([key], ["training", key]):
                     told = advise_unknown_setting(place, [{"path": "a" * 500}])

@@ -8,7 +8,7 @@ import pytest
 
 from tests.spec.stack_facts import STACKS, facts
 from truetune.spec.stacks.known_keys import DEPRECATED_KEYS, RENAMED_KEYS
-from truetune.spec.stacks.known_keys import known_keys as written
+from truetune.spec.stacks.known_keys import load_known_keys as written
 
 
 @pytest.mark.parametrize("stack", STACKS)

@@ -16,7 +16,7 @@ from truetune.errors import SpecError
 from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.run_spec import RunSpec
 from truetune.spec.stacks.config_file import identify_stack, read_config
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 
 TRL = {
     "model_name_or_path": "a/b",
@@ -39,9 +39,9 @@ def found(settings: dict[str, Any], folder: Path) -> list[tuple[str, str]]:
 def test_every_script_of_trl_is_written_down() -> None:
     """Each script merges dataclasses into one set of keys; none of those may be unknown."""
     scripts = pytest.importorskip("trl.scripts")
-    if importlib.import_module("trl").__version__ != known_keys("trl").release:
+    if importlib.import_module("trl").__version__ != load_known_keys("trl").release:
         pytest.skip("another release than the one that is written down")
-    trained = {name for name in known_keys("trl").classes if name.endswith("Config")}
+    trained = {name for name in load_known_keys("trl").classes if name.endswith("Config")}
     seen = set()
     for info in pkgutil.iter_modules(scripts.__path__):
         module = importlib.import_module(f"trl.scripts.{info.name}")
@@ -51,8 +51,8 @@ def test_every_script_of_trl_is_written_down() -> None:
         if not trained & kinds.keys():
             continue  # a server
         seen.add(info.name)
-        known = {key for name in kinds for key in known_keys("trl").classes.get(name, {})}
-        known |= set(known_keys("transformers").classes["TrainingArguments"])
+        known = {key for name in kinds for key in load_known_keys("trl").classes.get(name, {})}
+        known |= set(load_known_keys("transformers").classes["TrainingArguments"])
         assert {
             key for kind in kinds.values() for key in kind.__dataclass_fields__
         } - known == set(), info.name

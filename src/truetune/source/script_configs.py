@@ -22,7 +22,7 @@ from truetune.source.version_guards import (
 from truetune.spec.config import Config, SettingLocation
 from truetune.spec.removed_names import first_of_major
 from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
@@ -74,7 +74,7 @@ def extract_configs(module: Module) -> tuple[Config, ...]:
     older = {
         stack
         for stack in ("trl", "transformers")
-        if pins.before(stack, first_of_major(known_keys(stack).release))
+        if pins.before(stack, first_of_major(load_known_keys(stack).release))
     }
     freezes = freezes_parameters(module)
     found = []

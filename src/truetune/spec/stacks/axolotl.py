@@ -9,7 +9,7 @@ from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
 from truetune.spec.stacks.axolotl_data import put_axolotl_datasets
 from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on
-from truetune.spec.stacks.known_keys import RENAMED_KEYS, known_keys
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.spec.stacks.shared_arguments import (
     device_map_name,
     find_local_template,
@@ -56,7 +56,7 @@ TRAINER_DEFAULTS = {"max_grad_norm": 1.0, "save_total_limit": 4}
 @cache
 def axolotl_keys() -> frozenset[str]:
     """All keys that an Axolotl YAML may hold, those of its plugins and earlier releases among them."""
-    classes = known_keys("axolotl").classes
+    classes = load_known_keys("axolotl").classes
     return frozenset(
         (
             *classes["AxolotlInputConfig"],
@@ -69,12 +69,12 @@ def axolotl_keys() -> frozenset[str]:
 
 def read_axolotl_config(document: LocatedDocument) -> Config:
     """An Axolotl YAML."""
-    classes = known_keys("axolotl").classes
+    classes = load_known_keys("axolotl").classes
     defaults = {
         **TRAINER_DEFAULTS,
         **{k: v for k, v in classes["AxolotlInputConfig"].items() if v is not None},
     }
-    draft = draft_of_document(document, "axolotl", known_keys("axolotl").release, defaults)
+    draft = draft_of_document(document, "axolotl", load_known_keys("axolotl").release, defaults)
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)
     _put_method(draft)

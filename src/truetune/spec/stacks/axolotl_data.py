@@ -9,7 +9,7 @@ from truetune.spec.located_document import KeyPath, LocatedDocument
 from truetune.spec.run_spec import FormatName
 from truetune.spec.stacks.config_datasets import ConfigDataset, local_dataset_files, put_datasets
 from truetune.spec.stacks.config_draft import ConfigDraft, is_on, location_of
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 
 DATASET_KEYS = ("datasets", "test_datasets", "pretraining_dataset")
 ALPACA_FIELDS = {
@@ -25,7 +25,7 @@ PREFERENCE_FIELDS = ("field_chosen", "field_rejected")
 
 def put_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
     """`datasets`, `test_datasets` and `pretraining_dataset`, and what of them is learned."""
-    known = known_keys("axolotl").classes["dataset"]
+    known = load_known_keys("axolotl").classes["dataset"]
     first: dict[str, Any] = {}
     for key in DATASET_KEYS:
         value = draft.get(key)

@@ -13,7 +13,7 @@ from functools import cache
 from truetune.spec.config import Stack
 from truetune.spec.misspellings import find_misspelt_key
 from truetune.spec.stacks import llama_factory, torchtune, trl
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
 
 MIN_SIGNS = 2
@@ -86,7 +86,7 @@ def _is_all_of_a_trainer(given: set[str]) -> bool:
     A script that parses files into TrainingArguments has words of its own beside them; a file without any is what
     `trl sft --config` and `trl dpo --config` take, and one sign.
     """
-    of_the_trainer = given & frozenset(known_keys("transformers").classes["TrainingArguments"])
+    of_the_trainer = given & frozenset(load_known_keys("transformers").classes["TrainingArguments"])
     return len(of_the_trainer) >= MIN_TRAINING_ARGUMENTS and not _words_unknown_to(
         given, trl.trl_keys()
     )
@@ -98,9 +98,9 @@ def _has_a_setting_of_a_trl_trainer(given: set[str]) -> bool:
     One such key is a common word, and a file of `run_clm.py` names its model and rows by the same two keys. Where no
     key is foreign to TRL, it is one sign. `lora_r` and the like are none: scripts of all kinds have them.
     """
-    classes = known_keys("trl").classes
+    classes = load_known_keys("trl").classes
     own = {key for name in TRL_TRAINERS for key in classes[name]} - frozenset(
-        known_keys("transformers").classes["TrainingArguments"]
+        load_known_keys("transformers").classes["TrainingArguments"]
     )
     return bool(given & own) and not _words_unknown_to(given, trl.trl_keys())
 
@@ -113,7 +113,7 @@ def _words_unknown_to(given: set[str], known: frozenset[str]) -> set[str]:
 @cache
 def _exclusive_keys() -> Mapping[Stack, frozenset[str]]:
     """The keys of a program that are no other's, and no common words."""
-    base = frozenset(known_keys("transformers").classes["TrainingArguments"])
+    base = frozenset(load_known_keys("transformers").classes["TrainingArguments"])
     known = {stack: reader.keys() for stack, reader in foreign_readers().items()}
     known["trl"] -= trl.launcher_keys()
     return {

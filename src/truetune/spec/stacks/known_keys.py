@@ -22,7 +22,7 @@ class KnownKeys:
 
 
 @cache
-def known_keys(package: str) -> KnownKeys:
+def load_known_keys(package: str) -> KnownKeys:
     """transformers, trl, peft, axolotl or llama-factory."""
     raw = parse_json(files(__package__).joinpath(f"{package}.json").read_bytes(), RESULT)
     return KnownKeys(raw["release"], raw["classes"])

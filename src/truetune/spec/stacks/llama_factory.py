@@ -8,7 +8,7 @@ from typing import Any
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
 from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on, split_names
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.llama_factory_data import put_llama_factory_datasets
 from truetune.spec.stacks.shared_arguments import put_sharding
 
@@ -49,17 +49,21 @@ ATTENTION_NAMES = {
 @cache
 def llama_factory_keys() -> frozenset[str]:
     """All keys that a LLaMA-Factory file may hold."""
-    return frozenset(key for keys in known_keys("llama-factory").classes.values() for key in keys)
+    return frozenset(
+        key for keys in load_known_keys("llama-factory").classes.values() for key in keys
+    )
 
 
 def read_llama_factory_config(document: LocatedDocument) -> Config:
     """A LLaMA-Factory YAML or JSON."""
     known = {
         key: value
-        for keys in known_keys("llama-factory").classes.values()
+        for keys in load_known_keys("llama-factory").classes.values()
         for key, value in keys.items()
     }
-    draft = draft_of_document(document, "llama-factory", known_keys("llama-factory").release, known)
+    draft = draft_of_document(
+        document, "llama-factory", load_known_keys("llama-factory").release, known
+    )
     draft.same()
     for field, key in FIELD_KEYS.items():
         draft.take(f"training.{field}", key)

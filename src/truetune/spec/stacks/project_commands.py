@@ -22,7 +22,7 @@ from truetune.parsing.python_reader import parse_python
 from truetune.spec.config import Stack
 from truetune.spec.release_pins import project_folders
 from truetune.spec.stacks import trl
-from truetune.spec.stacks.known_keys import RENAMED_KEYS, known_keys
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
 
 LAUNCHERS = re.compile(
@@ -175,7 +175,7 @@ def _command_lines(path: str, _changed: int) -> tuple[tuple[int, str], ...]:
 
 def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigConsumer]:
     """A script's parser that takes each of these keys, and not by the words of `TrainingArguments` alone."""
-    base = known_keys("transformers").classes["TrainingArguments"]
+    base = load_known_keys("transformers").classes["TrainingArguments"]
     of_trl = trl.trl_keys() - set(base) - trl.launcher_keys()
     for parser in _argument_parsers(str(file), file.stat().st_mtime_ns):
         if (

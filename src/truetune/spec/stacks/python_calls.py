@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from truetune.spec.config import Config, SettingLocation
 from truetune.spec.stacks.config_draft import ConfigDraft, is_on
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.shared_arguments import flatten_token_indices
 from truetune.spec.stacks.trainer_arguments import (
     METHOD_OF_CLASS,
@@ -59,7 +59,7 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
     """
     by_name = {call.name: call for call in calls}
     trainer = next((name for name in by_name if name in METHOD_OF_CLASS), None)
-    of_trl = trainer in known_keys("trl").classes
+    of_trl = trainer in load_known_keys("trl").classes
     package = "trl" if of_trl else "transformers"
     draft = _draft_of_call(by_name[trainer] if trainer else ConfigCall("", {}), package, path, text)
     known: set[str] = set()
@@ -82,7 +82,7 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
                 unknown |= {
                     f"{name}.{key}"
                     for key in part.values
-                    if key not in known_keys("peft").classes["LoraConfig"]
+                    if key not in load_known_keys("peft").classes["LoraConfig"]
                 }
     draft.raw, draft.where = raw, where
     return draft.config(raw.keys() - unknown, limit, ("transformers", "trl"))
@@ -91,12 +91,12 @@ def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config
 def _draft_of_call(call: ConfigCall, package: str, path: str, text: str) -> ConfigDraft:
     stack: Any = package
     return ConfigDraft(
-        stack, known_keys(package).release, path, dict(call.arguments), call.places, text=text
+        stack, load_known_keys(package).release, path, dict(call.arguments), call.places, text=text
     )
 
 
 def _put_lora(draft: ConfigDraft, complete: bool) -> None:
-    draft.defaults = known_keys("peft").classes["LoraConfig"] if complete else {}
+    draft.defaults = load_known_keys("peft").classes["LoraConfig"] if complete else {}
     draft.fields["training.lora"] = {}
     for key in LORA_ARGUMENTS:
         draft.take(
@@ -128,7 +128,7 @@ def _put_train_arguments(draft: ConfigDraft, complete: bool) -> None:
 
 
 def _put_model_config(draft: ConfigDraft, complete: bool) -> None:
-    draft.defaults = known_keys("trl").classes["ModelConfig"] if complete else {}
+    draft.defaults = load_known_keys("trl").classes["ModelConfig"] if complete else {}
     put_model_arguments(draft)
     if is_on(draft.get("use_peft")):
         draft.fields["training.lora"] = {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from truetune.spec.stacks.config_draft import UNKNOWN_VALUE, ConfigDraft, is_on
 from truetune.spec.stacks.dataset_columns import columns_of_first_row
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.shared_arguments import (
     device_map_name,
     join_loss_types,
@@ -31,11 +31,11 @@ SHUFFLES_BY_STRATEGY = {"random": True, "group_by_length": True, "sequential": F
 
 def class_defaults(name: str) -> dict[str, Any]:
     """The keys and defaults of a class of arguments."""
-    base = known_keys("transformers").classes["TrainingArguments"]
+    base = load_known_keys("transformers").classes["TrainingArguments"]
     return {
         **base,
-        **known_keys("transformers").classes.get(name, {}),
-        **known_keys("trl").classes.get(name, {}),
+        **load_known_keys("transformers").classes.get(name, {}),
+        **load_known_keys("trl").classes.get(name, {}),
     }
 
 
@@ -43,7 +43,7 @@ def put_trainer_arguments(draft: ConfigDraft, name: str) -> int | None:
     """The fields that a class of arguments gives; returns the limit on an example's length."""
     draft.same()
     draft.put("training.method", METHOD_OF_CLASS[name])
-    of_trl = name in known_keys("trl").classes
+    of_trl = name in load_known_keys("trl").classes
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
     if of_trl and draft.defaults and bf16 is None and fp16 is not UNKNOWN_VALUE:
         draft.put("training.bf16", not is_on(fp16), "bf16")

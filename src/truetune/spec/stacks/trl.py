@@ -12,7 +12,7 @@ from truetune.spec.release_pins import pins_around
 from truetune.spec.removed_names import first_of_major
 from truetune.spec.stacks.config_datasets import ConfigDataset, local_dataset_files, put_datasets
 from truetune.spec.stacks.config_draft import ConfigDraft, draft_of_document, is_on
-from truetune.spec.stacks.known_keys import RENAMED_KEYS, known_keys
+from truetune.spec.stacks.known_keys import RENAMED_KEYS, load_known_keys
 from truetune.spec.stacks.trainer_arguments import (
     METHOD_OF_CLASS,
     class_defaults,
@@ -53,7 +53,7 @@ TRAINER_SIGNS = {
 def launcher_keys() -> frozenset[str]:
     """Keys that the command line takes itself, or hands to `accelerate launch`."""
     return frozenset(
-        ("env", "config", "accelerate_config", *known_keys("trl").classes["accelerate launch"])
+        ("env", "config", "accelerate_config", *load_known_keys("trl").classes["accelerate launch"])
     )
 
 
@@ -71,7 +71,7 @@ def trl_keys() -> frozenset[str]:
     return frozenset(
         known.union(
             *(
-                known_keys("trl").classes[name]
+                load_known_keys("trl").classes[name]
                 for name in (*TRAINER_CLASSES, *SHARED_CLASSES, *scripts)
             )
         )
@@ -83,15 +83,15 @@ def _merged_defaults(name: str) -> dict[str, Any]:
     """The keys and defaults of all that the script of a trainer's class merges."""
     made = class_defaults(name)
     for part in (*SHARED_CLASSES, *SCRIPT_CLASSES.get(name, ())):
-        made |= known_keys("trl").classes[part]
+        made |= load_known_keys("trl").classes[part]
     return made
 
 
 def guess_trainer_class(document: LocatedDocument) -> tuple[str, bool]:
     """The trainer's class, and whether the keys leave no other."""
     given = set(document.value)
-    base = set(known_keys("transformers").classes["TrainingArguments"]).union(
-        *(known_keys("trl").classes[name] for name in SHARED_CLASSES)
+    base = set(load_known_keys("transformers").classes["TrainingArguments"]).union(
+        *(load_known_keys("trl").classes[name] for name in SHARED_CLASSES)
     )
     own = {
         name: set(_merged_defaults(name)) - base | TRAINER_SIGNS.get(name, frozenset())
@@ -113,11 +113,11 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     name, sure = (trainer, True) if trainer else guess_trainer_class(document)
     known = _merged_defaults(name)
     pins = pins_around(document.path)
-    older = pins.before("trl", first_of_major(known_keys("trl").release))
+    older = pins.before("trl", first_of_major(load_known_keys("trl").release))
     draft = draft_of_document(
         document,
         "trl",
-        known_keys("trl").release,
+        load_known_keys("trl").release,
         {} if older else known,
         {*known, *launcher_keys()},
     )
