@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
@@ -35,12 +35,20 @@ class ConfigDataset(NamedTuple):
 def local_dataset_files(
     draft: ConfigDraft, name: str, data_files: Any = None, data_dir: Any = None
 ) -> tuple[str, ...]:
-    """The local files of `load_dataset(name, data_files=...)`; none where one of them is not here."""
+    """The local files of `load_dataset(name, data_files=...)`.
+
+    Args:
+        draft: of the config; its folder is where relative paths are looked for.
+        name: of the data set, a folder, a file, or a builder of `datasets`.
+        data_files: one file, a list, or files by split.
+        data_dir: the folder below `name`.
+
+    Returns:
+        None of them where one is not on this machine: part of a data set would be judged as the whole.
+    """
     if data_files is not None:
-        by_split = data_files.values() if isinstance(data_files, dict) else [data_files]
-        wanted = [
-            str(f) for given in by_split for f in (given if isinstance(given, list) else [given])
-        ]
+        wanted = _data_file_names(data_files)
+        # Of a data set of the hub, the files stand below its name.
         if name not in FILE_BUILDERS:
             wanted = [f"{name.rstrip('/')}/{file}" for file in wanted]
     elif data_dir is not None:
@@ -49,56 +57,95 @@ def local_dataset_files(
         return ()
     else:
         wanted = [name]
-    found = [_find_path(draft, file) for file in wanted]
-    return tuple(path for path in found if path) if all(found) else ()
+    paths = [_find_path(draft, file) for file in wanted]
+    return tuple(path for path in paths if path) if all(paths) else ()
+
+
+def _data_file_names(data_files: Any) -> list[str]:
+    """The files that `data_files` names, over all splits."""
+    by_split = data_files.values() if isinstance(data_files, dict) else [data_files]
+    files: list[str] = []
+    for of_split in by_split:
+        files += map(str, of_split if isinstance(of_split, list) else [of_split])
+    return files
 
 
 def _find_path(draft: ConfigDraft, name: str) -> str | None:
+    """The file, folder or pattern on this machine; None where nothing of that name is here."""
+    # A URL may hold `?` and is no pattern.
     if "://" not in name and any(sign in name for sign in "*?["):
         folder, _, pattern = name.rpartition("/")
         found = draft.find(folder or ".")
-        return (
-            str(found / pattern) if found is not None and glob.glob(str(found / pattern)) else None
-        )
+        if found is None or not glob.glob(str(found / pattern)):
+            return None
+        return str(found / pattern)
     found = draft.find(name)
     return str(found) if found is not None else None
 
 
 def _why_unreadable(paths: tuple[str, ...]) -> str:
-    odd = {suffix for path in paths if (suffix := PurePath(path).suffix) in UNREAD_SUFFIXES}
-    if odd:
-        return f"truetune reads no {', '.join(sorted(odd))} files"
+    """Why truetune does not read these files; empty where it does."""
+    suffixes = {PurePath(path).suffix for path in paths} & UNREAD_SUFFIXES
+    if suffixes:
+        return f"truetune reads no {', '.join(sorted(suffixes))} files"
     return "its rows are encoded already" if "input_ids" in columns_of_first_row(paths) else ""
 
 
 def put_datasets(
     draft: ConfigDraft, sets: Iterable[ConfigDataset], *keys: str, field: str = "data"
 ) -> None:
-    """Make the data sets that are here, and of one form, the run's data; say which are not."""
-    sets = [rows._replace(why_not=rows.why_not or _why_unreadable(rows.paths)) for rows in sets]
-    absent = [rows for rows in sets if not rows.paths]
-    other = [rows for rows in sets if rows.paths and rows.why_not]
-    here = [rows for rows in sets if rows.paths and not rows.why_not]
-    form = (here[0].format, dict(here[0].map)) if here else (None, {})
+    """Make the data sets that are here, and of one form, the run's data; say which are not.
+
+    Args:
+        draft: of the config; gets the data, their format and map, and a note for each data set that is left out.
+        sets: all that the config names.
+        keys: the config's keys that name them.
+        field: `data` or `eval_data`.
+    """
+    sets = [
+        dataset._replace(why_not=dataset.why_not or _why_unreadable(dataset.paths))
+        for dataset in sets
+    ]
+    here = [dataset for dataset in sets if dataset.paths and not dataset.why_not]
+    form = _form_of(here[0]) if here else (None, {})
+    # A run has one format and one map: rows of the evaluation are read as those of the training are.
     if field == "eval_data" and "data" in draft.fields:
         form = draft.fields.get("format"), draft.fields.get("map", {})
-    same = [rows for rows in here if (rows.format, dict(rows.map)) == form]
-    mixed = [rows for rows in here if rows not in same]
-    if same:
-        draft.put(field, tuple(path for rows in same for path in rows.paths), *keys)
-    if same and field == "data":
-        draft.put("format", form[0])
-        draft.put("map", form[1] or None)
+    taken = [dataset for dataset in here if _form_of(dataset) == form]
+    if taken:
+        draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
+        if field == "data":
+            draft.put("format", form[0])
+            draft.put("map", form[1] or None)
+    _note_left_out(draft, sets, here, taken)
+
+
+def _form_of(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
+    """The format and the map, which all data sets of a run share."""
+    return dataset.format, dict(dataset.map)
+
+
+def _note_left_out(
+    draft: ConfigDraft,
+    sets: Iterable[ConfigDataset],
+    here: Sequence[ConfigDataset],
+    taken: Sequence[ConfigDataset],
+) -> None:
+    """Say of each data set that is not looked at why, and keep its name: nothing is dropped in silence."""
+    absent = [dataset.name for dataset in sets if not dataset.paths]
+    mixed = [dataset.name for dataset in here if dataset not in taken]
     if absent:
         draft.notes.append(
-            "not looked at, because they are not on this machine:"
-            f" {', '.join(r.name for r in absent)}"
+            f"not looked at, because they are not on this machine: {', '.join(absent)}"
         )
-    draft.notes += [f"{rows.name}: not looked at: {rows.why_not}" for rows in other]
+    for dataset in sets:
+        if dataset.paths and dataset.why_not:
+            draft.notes.append(f"{dataset.name}: not looked at: {dataset.why_not}")
     if mixed:
         draft.notes.append(
-            f"{', '.join(r.name for r in mixed)}: not looked at: the columns are not those of"
-            f" {here[0].name}"
+            f"{', '.join(mixed)}: not looked at: the columns are not those of {here[0].name}"
         )
-    if left := [rows.name for rows in sets if rows not in same]:
-        draft.fields.setdefault("training.other", {}).setdefault("datasets", []).extend(left)
+    left_out = [dataset.name for dataset in sets if dataset not in taken]
+    if left_out:
+        other = draft.fields.setdefault("training.other", {})
+        other.setdefault("datasets", []).extend(left_out)

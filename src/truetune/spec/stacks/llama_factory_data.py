@@ -100,34 +100,64 @@ def _read_dataset(
 
 
 def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dict[str, str]] | str:
+    """The format and the map of a data set.
+
+    Args:
+        about: its entry of dataset_info.json.
+        stage: of the training; `pt` takes plain text.
+
+    Returns:
+        Or why truetune does not read it.
+    """
     columns = about.get("columns")
     columns = columns if isinstance(columns, dict) else None
-    given = about.get("tags")
-    tags = {**DEFAULT_TAGS, **(given if isinstance(given, dict) else {})}
-    formatting = about.get("formatting", "alpaca")
 
-    def called(theirs: str) -> str | None:
-        return DEFAULT_COLUMNS.get(theirs) if columns is None else columns.get(theirs)
+    def column_of(key: str) -> str | None:
+        # An entry with `columns` has no other columns: LLaMA-Factory's defaults count only where there is none.
+        return DEFAULT_COLUMNS.get(key) if columns is None else columns.get(key)
 
-    if any(called(name) for name in ("images", "videos", "audios")):
+    if any(column_of(key) for key in ("images", "videos", "audios")):
         return "it holds images, sound or video"
-    common = {ours: called(theirs) for ours, theirs in SHARED_COLUMNS.items()}
-    sides = {side: called(side) for side in ("chosen", "rejected")} if about.get("ranking") else {}
-    label = {"label": called("kto_tag")} if called("kto_tag") else {}
-    if formatting == "alpaca":
-        wanted = {ours: called(theirs) for ours, theirs in ALPACA_COLUMNS.items()}
-        if stage == "pt" and not wanted["output"]:
-            return "text", _column_map({"text": wanted["instruction"]})
-        form: FormatName = "preference" if sides else "kto" if label else "alpaca"
-        return form, _column_map({**wanted, **common, **sides, **label})
-    by_role = tags["role_tag"], tags["content_tag"]
-    odd = [tags[tag] for tag, known in KNOWN_ROLE_TAGS.items() if tags[tag] not in known]
-    if by_role not in (("from", "value"), ("role", "content")) or odd:
-        return f"its messages name {', '.join(odd or by_role)}, which truetune does not read"
-    plain = by_role == ("role", "content") and not sides
-    form = "preference" if sides else "kto" if label else "messages" if plain else "sharegpt"
-    ours = "messages" if form == "messages" else "conversations"
-    return form, _column_map({ours: called("messages"), **common, **sides, **label})
+    extra = {ours: column_of(theirs) for ours, theirs in SHARED_COLUMNS.items()}
+    label_format: FormatName | None = None
+    if column_of("kto_tag"):
+        label_format = "kto"
+        extra["label"] = column_of("kto_tag")
+    if about.get("ranking"):
+        label_format = "preference"
+        extra |= {side: column_of(side) for side in ("chosen", "rejected")}
+    if about.get("formatting", "alpaca") == "alpaca":
+        columns_of_row = {ours: column_of(theirs) for ours, theirs in ALPACA_COLUMNS.items()}
+        if stage == "pt" and not columns_of_row["output"]:
+            return "text", _column_map({"text": columns_of_row["instruction"]})
+        return label_format or "alpaca", _column_map({**columns_of_row, **extra})
+    return _message_form(about, column_of("messages"), label_format, extra)
+
+
+def _message_form(
+    about: Mapping[str, Any],
+    messages: str | None,
+    label_format: FormatName | None,
+    extra: Mapping[str, str | None],
+) -> tuple[FormatName, dict[str, str]] | str:
+    """The same of rows that hold messages.
+
+    Args:
+        about: the entry of dataset_info.json.
+        messages: the column of the messages.
+        label_format: preference or kto, where the rows are of these.
+        extra: the other columns, by truetune's names.
+    """
+    entry_tags = about.get("tags")
+    tags = {**DEFAULT_TAGS, **(entry_tags if isinstance(entry_tags, dict) else {})}
+    keys = tags["role_tag"], tags["content_tag"]
+    unknown_roles = [tags[tag] for tag, known in KNOWN_ROLE_TAGS.items() if tags[tag] not in known]
+    if keys not in (("from", "value"), ("role", "content")) or unknown_roles:
+        names = ", ".join(unknown_roles or keys)
+        return f"its messages name {names}, which truetune does not read"
+    form: FormatName = "messages" if keys == ("role", "content") else "sharegpt"
+    ours = "messages" if form == "messages" and label_format is None else "conversations"
+    return label_format or form, _column_map({ours: messages, **extra})
 
 
 def _column_map(columns: Mapping[str, str | None]) -> dict[str, str]:
