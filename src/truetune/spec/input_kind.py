@@ -65,6 +65,8 @@ ACCEPTED_INPUTS = (
 )
 HEAD_BYTES = 1 << 16
 """Bytes of a file that are looked at"""
+# Lines of a log that are parsed. Chosen, not measured: a summary or a few samples at its begin are outvoted.
+LOG_ROWS_READ = 20
 MAX_FOLDER_ENTRIES = 20_000
 """Entries of a folder that are looked at"""
 LAUNCH_FILE_KINDS: Mapping[str, InputKind] = {ACCELERATE: "accelerate", DEEPSPEED: "deepspeed"}
@@ -132,19 +134,13 @@ def recognise_kinds(
 
 
 def _recognise_folder(folder: Path) -> Iterator[InputKind]:
+    """What a folder is, what it mainly is first."""
     names = _entry_names(folder)
+    # Its shards are Parquet or Arrow files: without this they would be taken for rows of text.
     if "manifest.json" in names and _holds_encoded_data(folder):
         yield "encoded"
         return
-    logged = _holds_log(folder, names)
-    if logged and any(CHECKPOINT_FOLDER.fullmatch(name) for name in names):
-        yield "run"
-    if "adapter_config.json" in names:
-        yield "adapter"
-    if "config.json" in names and any(WEIGHT_FILE.fullmatch(name) for name in names):
-        yield "model"
-    if logged:
-        yield "run"
+    yield from _recognise_weights_and_logs(folder, names)
     if names & TOKENIZER_FILES:
         yield "tokenizer"
     elif is_model_without_weights(folder):
@@ -154,6 +150,23 @@ def _recognise_folder(folder: Path) -> Iterator[InputKind]:
     if _holds_rows(folder, names):
         yield "data"
     yield from _source_kinds(folder, names)
+
+
+def _recognise_weights_and_logs(folder: Path, names: set[str]) -> Iterator[InputKind]:
+    """Is it a run, an adapter or a model?
+
+    The folder of a run also holds its last weights, and a checkpoint also a log: with checkpoints in it, it is mainly a
+    run, else mainly what its weights are. `recognise_kinds` drops the second `run`.
+    """
+    is_logged = _holds_log(folder, names)
+    if is_logged and any(CHECKPOINT_FOLDER.fullmatch(name) for name in names):
+        yield "run"
+    if "adapter_config.json" in names:
+        yield "adapter"
+    if "config.json" in names and any(WEIGHT_FILE.fullmatch(name) for name in names):
+        yield "model"
+    if is_logged:
+        yield "run"
 
 
 def is_model_without_weights(folder: Path) -> bool:
@@ -189,22 +202,25 @@ def _entry_names(folder: Path) -> set[str]:
 
 def _holds_log(folder: Path, names: set[str]) -> bool:
     """Are there curves: of the trainer, of TensorBoard, of W&B, or in rows of a log?"""
-    if "trainer_state.json" in names or any(
-        TENSORBOARD_FILE.fullmatch(name) or name.endswith(".wandb") for name in names
-    ):
+    if "trainer_state.json" in names or any(map(_is_curve_file, names)):
         return True
-    if any(
-        next((folder / name).rglob(sign), None)
-        for name, sign in LOG_FOLDERS.items()
-        if name in names
-    ):
-        return True
-    checkpoints = (name for name in names if CHECKPOINT_FOLDER.fullmatch(name))
-    if any((folder / name / "trainer_state.json").is_file() for name in checkpoints):
-        return True
+    for name, pattern in LOG_FOLDERS.items():
+        if name in names and next((folder / name).rglob(pattern), None) is not None:
+            return True
+    for name in names:
+        # Trainers write the state into checkpoints alone until the run has ended.
+        is_checkpoint = CHECKPOINT_FOLDER.fullmatch(name) is not None
+        if is_checkpoint and (folder / name / "trainer_state.json").is_file():
+            return True
+    # Last, because these files are opened.
     return any(
         _is_log(folder / name) for name in sorted(names) if Path(name).suffix in (".jsonl", ".csv")
     )
+
+
+def _is_curve_file(name: str) -> bool:
+    """Is it an event file of TensorBoard or W&B?"""
+    return TENSORBOARD_FILE.fullmatch(name) is not None or name.endswith(".wandb")
 
 
 def _holds_encoded_data(folder: Path) -> bool:
@@ -240,29 +256,19 @@ def _source_kinds(folder: Path, names: set[str]) -> Iterator[InputKind]:
 
 
 def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
+    """What a file is: by its name where that is enough, else by its first bytes. Raises UsageError."""
+    by_name = _recognise_by_name(path)
+    if by_name is not None:
+        return by_name
     suffix = _suffix_uncompressed(path)
-    if suffix == ".py":
-        return "source"
-    if is_command_file(path):
-        return "commands"
-    if is_modelfile(path):
-        return "modelfile"
-    if TENSORBOARD_FILE.fullmatch(path.name) or suffix == ".wandb":
-        return "log"
-    if suffix in CONSOLE_SUFFIXES and path.stat().st_size:
-        return "log"
-    if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
-        return "data"
-    if suffix in (".jsonl", ".ndjson", ".csv", ".tsv"):
-        return "log" if _is_log(path) else "data"
     if suffix in (".yaml", ".yml", ".toml"):
         return _recognise_settings(path, trained_by)
     head = _read_head(path).lstrip("\ufeff \t\r\n")
     if suffix == ".txt" and "\0" not in head and CONSOLE_LINE.match(head):
         return "log"
-    if suffix == ".ipynb" or (
-        suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
-    ):
+    # Files that are piped or saved from a browser have lost their suffix.
+    may_be_notebook = suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
+    if suffix == ".ipynb" or may_be_notebook:
         return "notebook"
     if head[:1] == "[":
         return "data"
@@ -271,6 +277,26 @@ def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
     if suffix == "":
         return _recognise_settings(path, trained_by)
     raise UsageError(f"{path}: found {_describe_file(path, head)}; expected {ACCEPTED_INPUTS}")
+
+
+def _recognise_by_name(path: Path) -> InputKind | None:
+    """What a file is, where its name and at most its first rows say it."""
+    suffix = _suffix_uncompressed(path)
+    if suffix == ".py":
+        return "source"
+    if is_command_file(path):
+        return "commands"
+    if is_modelfile(path):
+        return "modelfile"
+    # An empty console log has no curves: it goes on, and the error says that it is empty.
+    has_console_text = suffix in CONSOLE_SUFFIXES and path.stat().st_size > 0
+    if _is_curve_file(path.name) or suffix == ".wandb" or has_console_text:
+        return "log"
+    if path.suffix in COMPRESSED or suffix in TABLE_SUFFIXES:
+        return "data"
+    if suffix in ROW_SUFFIXES:
+        return "log" if _is_log(path) else "data"
+    return None
 
 
 def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None) -> InputKind:
@@ -286,6 +312,7 @@ def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None
 
 
 def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind:
+    """What a file of keys and values is. Raises UsageError where it is no settings and no rows."""
     if path.suffix == ".toml":
         if "[tool.truetune" in located_document.read_config_text(path):
             return "truetune"
@@ -297,45 +324,47 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     stack = identify_stack(value, path, trained_by)
     if stack is not None:
         return stack
-    if (kind := LAUNCH_FILE_KINDS.get(name_foreign_file(value) or "")) is not None:
-        return kind
+    foreign = name_foreign_file(value)
+    launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
+    if launch_kind is not None:
+        return launch_kind
     if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
         return "data"
     if how_to_identify(value):
         return "settings"
-    rows = (
-        [item for item in value.values() if isinstance(item, list)]
-        if isinstance(value, dict)
-        else []
-    )
-    if (
-        path.suffix == ".json"
-        and name_foreign_file(value) is None
-        and any(r and isinstance(r[0], dict) for r in rows)
-    ):
+    if path.suffix == ".json" and foreign is None and _holds_list_of_rows(value):
         return "data"
-    raise UsageError(f"{path}: found {_describe_file(path, '', value)}; expected {ACCEPTED_INPUTS}")
+    found = _describe_file(path, "", value)
+    raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
+
+
+def _holds_list_of_rows(value: Any) -> bool:
+    """Is one of its values a list of objects, as in `{"data": [{...}]}`?"""
+    if not isinstance(value, dict):
+        return False
+    return any(
+        isinstance(item, list) and item and isinstance(item[0], dict) for item in value.values()
+    )
 
 
 def _is_log(path: Path) -> bool:
     """Do its first rows hold a loss with a step, an epoch or a learning rate?"""
     if path.suffix in COMPRESSED or not path.is_file():
         return False
-    lines = [line for line in _read_head(path).splitlines() if line.strip()][:20]
+    lines = [line for line in _read_head(path).splitlines() if line.strip()][:LOG_ROWS_READ]
     if _suffix_uncompressed(path) in (".csv", ".tsv"):
-        named = (
-            {name.strip().strip('"').lower() for name in re.split(r"[,\t]", lines[0])}
-            if lines
-            else set()
-        )
-        return bool(named & LOSS_COLUMNS) and bool(named & STEP_COLUMNS)
-    rows = [row for line in lines if isinstance(row := _parse_json_or_none(line), dict)]
-    signs = [
-        row
-        for row in rows
-        if set(row) & LOSS_COLUMNS and set(row) & STEP_COLUMNS and not set(row) & CONTENT_COLUMNS
-    ]
-    return bool(rows) and 2 * len(signs) >= len(rows)
+        header = re.split(r"[,\t]", lines[0]) if lines else []
+        columns = {name.strip().strip('"').lower() for name in header}
+        return bool(columns & LOSS_COLUMNS) and bool(columns & STEP_COLUMNS)
+    rows = [row for row in map(_parse_json_or_none, lines) if isinstance(row, dict)]
+    # Half of the rows: trainers log other things between (samples, the summary at the end).
+    return bool(rows) and 2 * sum(map(_is_log_row, rows)) >= len(rows)
+
+
+def _is_log_row(row: Mapping[str, Any]) -> bool:
+    """Does it hold a loss and a step, and no text? Rows of some data sets carry the loss that another model had."""
+    keys = set(row)
+    return bool(keys & LOSS_COLUMNS and keys & STEP_COLUMNS and not keys & CONTENT_COLUMNS)
 
 
 CONTENT_COLUMNS = frozenset(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from truetune.spec.config import Config
 from truetune.spec.located_document import LocatedDocument
@@ -177,19 +177,26 @@ def _put_model(draft: ConfigDraft) -> None:
 
 
 def _put_precision(draft: ConfigDraft) -> None:
+    """What the weights are loaded as, and in what the run computes."""
     bf16, fp16 = draft.get("bf16"), draft.get("fp16")
     if bf16 == "auto":
         bf16 = not is_on(fp16)
         draft.notes.append(
             "bf16: auto is read as on a GPU that has it" if bf16 else "bf16: auto gives way to fp16"
         )
-    pure = bf16 == "full"
-    half = pure or is_on(bf16) or is_on(draft.get("bfloat16"))
-    draft.put("training.bf16", half and not pure, "bf16", "bfloat16")
-    draft.put("training.fp16", is_on(fp16) and not half, "fp16")
-    eight = is_on(draft.get("load_in_8bit"))
-    sixteen = eight or is_on(fp16) or is_on(draft.get("float16"))
-    dtype = "bfloat16" if half else "float16" if sixteen else "float32"
+    # `bf16: full` loads bfloat16 weights and trains them without autocast.
+    is_pure = bf16 == "full"
+    is_bfloat16 = is_pure or is_on(bf16) or is_on(draft.get("bfloat16"))
+    draft.put("training.bf16", is_bfloat16 and not is_pure, "bf16", "bfloat16")
+    draft.put("training.fp16", is_on(fp16) and not is_bfloat16, "fp16")
+    # Weights of 8 bits have their other parts in float16.
+    is_8bit = is_on(draft.get("load_in_8bit"))
+    is_float16 = is_8bit or is_on(fp16) or is_on(draft.get("float16"))
+    dtype = "float32"
+    if is_float16:
+        dtype = "float16"
+    if is_bfloat16:
+        dtype = "bfloat16"
     draft.put("training.dtype", dtype, "bf16", "bfloat16", "fp16", "float16")
     for bits in (8, 4):
         if is_on(draft.get(f"load_in_{bits}bit")):
@@ -217,39 +224,50 @@ def _target_modules(value: Any) -> Any:
 
 
 def _put_schedule(draft: ConfigDraft) -> None:
-    """When it evaluates and saves: steps, a share of the run, each epoch, or not at all."""
-    evaluates = bool(draft.get("val_set_size") or draft.get("test_datasets"))
-    epochs = draft.get("num_epochs")
-    for what, otherwise in (("eval", "no"), ("save", "epoch")):
-        given = (f"{what}s_per_epoch", f"{what}_steps", f"{what}_strategy")
-        share, steps = draft.get(given[0]), draft.values.get(given[1])
-        if (
-            isinstance(share, (int, float))
-            and share
-            and isinstance(epochs, (int, float))
-            and share * epochs > 1
-        ):
-            steps = 1.0 / (share * epochs)
-        strategy = draft.get(given[2])
-        if what == "eval" and (strategy == "no" or not evaluates):
-            steps, strategy = None, "no"
-        draft.put(f"training.{what}_strategy", "steps" if steps else strategy or otherwise, *given)
-        draft.put(f"training.{what}_steps", steps or None, *given[:2])
-    packed, shown = draft.get("sample_packing"), draft.get("eval_sample_packing")
+    """When it evaluates and saves, how it packs, and whether it shuffles."""
+    has_evaluation = bool(draft.get("val_set_size") or draft.get("test_datasets"))
+    _put_interval(draft, "eval", "no", is_off=not has_evaluation)
+    _put_interval(draft, "save", "epoch", is_off=False)
+    packing, eval_packing = draft.get("sample_packing"), draft.get("eval_sample_packing")
     draft.put(
         "training.eval_packing",
-        packed if shown is None else shown,
+        packing if eval_packing is None else eval_packing,
         "eval_sample_packing",
         "sample_packing",
     )
-    if is_on(packed):
+    if is_on(packing):
         draft.put("training.packing_strategy", "multipack", "sample_packing")
-        if shown is False and draft.get("remove_unused_columns") is None:
+        # Packed rows of training and plain rows of evaluation have different columns: Axolotl keeps them all.
+        if eval_packing is False and draft.get("remove_unused_columns") is None:
             draft.put("training.remove_unused_columns", False)
-    shuffled = is_on(draft.get("shuffle_merged_datasets")) or not is_on(
-        draft.get("curriculum_sampling")
-    )
-    draft.put("training.shuffle", shuffled, "shuffle_merged_datasets", "curriculum_sampling")
+    is_merged = is_on(draft.get("shuffle_merged_datasets"))
+    is_shuffled = is_merged or not is_on(draft.get("curriculum_sampling"))
+    draft.put("training.shuffle", is_shuffled, "shuffle_merged_datasets", "curriculum_sampling")
+
+
+def _put_interval(
+    draft: ConfigDraft, event: Literal["eval", "save"], default: str, *, is_off: bool
+) -> None:
+    """When it evaluates or saves: steps, a share of the run, each epoch, or not at all.
+
+    Args:
+        draft: of the config.
+        event: begins the names of the keys, `eval_steps`.
+        default: the strategy where no key says it.
+        is_off: there is nothing to evaluate.
+    """
+    keys = (f"{event}s_per_epoch", f"{event}_steps", f"{event}_strategy")
+    per_epoch, steps = draft.get(keys[0]), draft.values.get(keys[1])
+    epochs = draft.get("num_epochs")
+    are_numbers = isinstance(per_epoch, (int, float)) and isinstance(epochs, (int, float))
+    # Axolotl writes it as a share of all steps, which is below 1 only for several in a run.
+    if are_numbers and per_epoch and per_epoch * epochs > 1:
+        steps = 1.0 / (per_epoch * epochs)
+    strategy = draft.get(keys[2])
+    if is_off or (event == "eval" and strategy == "no"):
+        steps, strategy = None, "no"
+    draft.put(f"training.{event}_strategy", "steps" if steps else strategy or default, *keys)
+    draft.put(f"training.{event}_steps", steps or None, *keys[:2])
 
 
 def _put_checkpointing(draft: ConfigDraft) -> None:

@@ -53,39 +53,58 @@ def config_of_arguments(
 
 
 def config_of_calls(calls: Iterable[ConfigCall], path: str, text: str) -> Config:
-    """The calls of one run as a Config; of several calls of one name, the last counts; other names are left alone.
+    """The calls of one run as a Config.
 
-    Raises SpecError for a value that its field does not take.
+    Args:
+        calls: of several calls of one name, the last counts; other names are left alone.
+        path: of the program.
+        text: of the program, for fixes.
+
+    Raises:
+        SpecError: a value that its field does not take.
     """
     by_name = {call.name: call for call in calls}
     trainer = next((name for name in by_name if name in METHOD_OF_CLASS), None)
-    of_trl = trainer in load_known_keys("trl").classes
-    package = "trl" if of_trl else "transformers"
-    draft = _draft_of_call(by_name[trainer] if trainer else ConfigCall("", {}), package, path, text)
+    package = "trl" if trainer in load_known_keys("trl").classes else "transformers"
+    arguments_call = by_name[trainer] if trainer else ConfigCall("", {})
+    draft = _draft_of_call(arguments_call, package, path, text)
     known: set[str] = set()
     limit = None
     if trainer is not None:
         known = set(class_defaults(trainer))
-        draft.defaults = class_defaults(trainer) if by_name[trainer].complete else {}
+        # `**kwargs` may set any key: then nothing is known to have its default.
+        draft.defaults = class_defaults(trainer) if arguments_call.complete else {}
         limit = put_trainer_arguments(draft, trainer)
-    raw, where = dict(draft.values), dict(draft.where)
     unknown = {key for key in draft.values if key not in known}
-    for name, reader in PART_READERS.items():
+    draft.raw, draft.where = dict(draft.values), dict(draft.where)
+    for name in PART_READERS:
         if name in by_name:
             part = _draft_of_call(by_name[name], package, path, text)
-            reader(part, by_name[name].complete)
-            draft.fields |= part.fields
-            draft.places |= part.places
-            raw |= {f"{name}.{key}": value for key, value in part.values.items()}
-            where |= {f"{name}.{key}": place for key, place in part.where.items()}
-            if name == "LoraConfig":
-                unknown |= {
-                    f"{name}.{key}"
-                    for key in part.values
-                    if key not in load_known_keys("peft").classes["LoraConfig"]
-                }
-    draft.raw, draft.where = raw, where
-    return draft.config(raw.keys() - unknown, limit, ("transformers", "trl"))
+            unknown |= _merge_part(draft, part, by_name[name])
+    return draft.config(draft.raw.keys() - unknown, limit, ("transformers", "trl"))
+
+
+def _merge_part(draft: ConfigDraft, part: ConfigDraft, call: ConfigCall) -> set[str]:
+    """Put what a call beside that of the arguments says into the draft; returns its keys that its class lacks.
+
+    Its keys are named after the call (`LoraConfig.r`), so that they do not hide those of the arguments.
+    """
+    PART_READERS[call.name](part, call.complete)
+    draft.fields |= part.fields
+    draft.places |= part.places
+    draft.raw = {
+        **(draft.raw or {}),
+        **{f"{call.name}.{key}": value for key, value in part.values.items()},
+    }
+    draft.where = {
+        **draft.where,
+        **{f"{call.name}.{key}": place for key, place in part.where.items()},
+    }
+    # Of the other classes not all keys are recorded, so nothing is said of theirs.
+    if call.name != "LoraConfig":
+        return set()
+    known = load_known_keys("peft").classes["LoraConfig"]
+    return {f"{call.name}.{key}" for key in part.values if key not in known}
 
 
 def _draft_of_call(call: ConfigCall, package: str, path: str, text: str) -> ConfigDraft:
