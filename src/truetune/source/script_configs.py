@@ -30,7 +30,7 @@ from truetune.source.version_guards import (
 from truetune.spec.config import Config, SettingLocation
 from truetune.spec.removed_names import first_of_major
 from truetune.spec.stacks.config_draft import UNKNOWN_VALUE
-from truetune.spec.stacks.known_keys import known_keys
+from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.python_calls import ConfigCall, config_of_calls
 from truetune.spec.stacks.trainer_arguments import METHOD_OF_CLASS, class_defaults
 
@@ -107,7 +107,7 @@ def _read_parts(module: Module) -> _FileParts:
     if len(calls["LoraConfig"]) != 1 and any(module.calls("peft.*", "unsloth.*.get_peft_model")):
         single.append(ConfigCall("LoraConfig", {}, complete=False))
     has_older_pins = any(
-        module.pins.before(stack, first_of_major(known_keys(stack).release))
+        module.pins.before(stack, first_of_major(load_known_keys(stack).release))
         for stack in ("trl", "transformers")
     )
     loads = tuple(calls["from_pretrained"])
