@@ -266,9 +266,7 @@ def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
     head = _read_head(path).lstrip("\ufeff \t\r\n")
     if suffix == ".txt" and "\0" not in head and CONSOLE_LINE.match(head):
         return "log"
-    # Files that are piped or saved from a browser have lost their suffix.
-    may_be_notebook = suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
-    if suffix == ".ipynb" or may_be_notebook:
+    if suffix == ".ipynb" or _is_notebook_text(suffix, head):
         return "notebook"
     if head[:1] == "[":
         return "data"
@@ -277,6 +275,11 @@ def _recognise_file(path: Path, trained_by: TrainerName | None) -> InputKind:
     if suffix == "":
         return _recognise_settings(path, trained_by)
     raise UsageError(f"{path}: found {_describe_file(path, head)}; expected {ACCEPTED_INPUTS}")
+
+
+def _is_notebook_text(suffix: str, head: str) -> bool:
+    """Is it a notebook under another name? Saved from a browser, it has lost its suffix."""
+    return suffix in ("", ".json") and '"nbformat"' in head and '"cells"' in head
 
 
 def _recognise_by_name(path: Path) -> InputKind | None:
@@ -314,9 +317,7 @@ def _recognise_json_object(path: Path, head: str, trained_by: TrainerName | None
 def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind:
     """What a file of keys and values is. Raises UsageError where it is no settings and no rows."""
     if path.suffix == ".toml":
-        if "[tool.truetune" in located_document.read_config_text(path):
-            return "truetune"
-        raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
+        return _recognise_toml(path)
     try:
         value = located_document.read_document(path).value
     except SpecError as error:
@@ -328,7 +329,7 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
     launch_kind = LAUNCH_FILE_KINDS.get(foreign or "")
     if launch_kind is not None:
         return launch_kind
-    if isinstance(value, list) and value and all(isinstance(item, dict) for item in value):
+    if _is_list_of_rows(value):
         return "data"
     if how_to_identify(value):
         return "settings"
@@ -336,6 +337,18 @@ def _recognise_settings(path: Path, trained_by: TrainerName | None) -> InputKind
         return "data"
     found = _describe_file(path, "", value)
     raise UsageError(f"{path}: found {found}; expected {ACCEPTED_INPUTS}")
+
+
+def _recognise_toml(path: Path) -> InputKind:
+    """A pyproject.toml with our table; no other program's TOML is read. Raises UsageError."""
+    if "[tool.truetune" in located_document.read_config_text(path):
+        return "truetune"
+    raise UsageError(f"{path}: there is no [tool.truetune] in it; expected {ACCEPTED_INPUTS}")
+
+
+def _is_list_of_rows(value: Any) -> bool:
+    """Is it a list of objects and of nothing else?"""
+    return isinstance(value, list) and bool(value) and all(isinstance(i, dict) for i in value)
 
 
 def _holds_list_of_rows(value: Any) -> bool:

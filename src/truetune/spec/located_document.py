@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -143,38 +143,63 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s"{}\[\],:]+')
 
 
 def _locate_json(text: str, path: str) -> LocatedDocument:
+    """JSON with its places. Raises ValueError.
+
+    The parser of the standard library tells no places, so the text, which it has accepted, is walked a second time by
+    its tokens.
+    """
     value = parse_json(text, SETTINGS, surrogates="refuse", exact_integers=True)
     check_whole_numbers(value)
-    spots: dict[KeyPath, TextPosition] = {}
-    twice: list[DuplicateKey] = []
+    walk = _JsonWalk()
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
-    stack: list[tuple[str, KeyPath]] = []
-    keys: KeyPath = ()
-    line = index = 0
-    expects_key = False
+    line = 0
     for match in _JSON_TOKEN.finditer(text):
-        token = match[0]
         while line + 1 < len(starts) and starts[line + 1] <= match.start():
             line += 1
-        spot = TextPosition(line + 1, match.start() - starts[line] + 1)
-        if expects_key and token[0] == '"':
-            keys = (*stack[-1][1], parse_json(token, SETTINGS))
-            if keys in spots:
-                twice.append(DuplicateKey(keys, spots[keys], spot))
-            spots[keys] = spot
-            expects_key = False
-            continue
-        if stack and stack[-1][0] == "[" and token not in "],":
-            keys = (*stack[-1][1], index)
-            spots[keys] = spot
+        walk.take(match[0], TextPosition(line + 1, match.start() - starts[line] + 1))
+    return LocatedDocument(path, text, value, walk.spots, tuple(walk.duplicates))
+
+
+@dataclass(slots=True)
+class _JsonWalk:
+    """Where in a JSON text a reader of its tokens is."""
+
+    spots: dict[KeyPath, TextPosition] = field(default_factory=dict)
+    duplicates: list[DuplicateKey] = field(default_factory=list)
+    open_brackets: list[tuple[str, KeyPath]] = field(default_factory=list)
+    """`{` or `[`, and the way to the value that it begins"""
+    keys: KeyPath = ()
+    """The way to the value that follows"""
+    index: int = 0
+    """Of the next item, inside a list"""
+    expects_key: bool = False
+
+    def take(self, token: str, spot: TextPosition) -> None:
+        """Go on by one token: a bracket, a comma, a colon, a text or a word."""
+        if self.expects_key and token[0] == '"':
+            # Parsed, because a key may be written with escapes.
+            self.keys = (*self.open_brackets[-1][1], parse_json(token, SETTINGS))
+            if self.keys in self.spots:
+                self.duplicates.append(DuplicateKey(self.keys, self.spots[self.keys], spot))
+            self.spots[self.keys] = spot
+            self.expects_key = False
+            return
+        is_in_list = bool(self.open_brackets) and self.open_brackets[-1][0] == "["
+        if is_in_list and token not in "],":
+            self.keys = (*self.open_brackets[-1][1], self.index)
+            self.spots[self.keys] = spot
         if token in "{[":
-            stack.append((token, keys))
-            expects_key, index = token == "{", 0
+            self.open_brackets.append((token, self.keys))
+            self.expects_key, self.index = token == "{", 0
         elif token in "}]":
-            keys = stack.pop()[1]
-            expects_key = False
-            index = keys[-1] if keys and isinstance(keys[-1], int) else 0
+            self._close()
         elif token == ",":
-            expects_key = stack[-1][0] == "{"
-            index += 1
-    return LocatedDocument(path, text, value, spots, tuple(twice))
+            self.expects_key = self.open_brackets[-1][0] == "{"
+            self.index += 1
+
+    def _close(self) -> None:
+        """Leave an object or a list; inside the list around it, counting goes on where it was."""
+        self.keys = self.open_brackets.pop()[1]
+        self.expects_key = False
+        last = self.keys[-1] if self.keys else None
+        self.index = last if isinstance(last, int) else 0

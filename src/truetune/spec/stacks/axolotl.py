@@ -18,6 +18,7 @@ from truetune.spec.stacks.shared_arguments import (
     put_checkpointing,
     put_sharding,
 )
+from truetune.spec.stacks.trainer_arguments import put_quantization
 
 FIELD_KEYS = {
     "learning_rate": "learning_rate", "lr_scheduler_type": "lr_scheduler", "warmup_steps": "warmup_steps",
@@ -198,9 +199,7 @@ def _put_precision(draft: ConfigDraft) -> None:
     if is_bfloat16:
         dtype = "bfloat16"
     draft.put("training.dtype", dtype, "bf16", "bfloat16", "fp16", "float16")
-    for bits in (8, 4):
-        if is_on(draft.get(f"load_in_{bits}bit")):
-            draft.put("training.load_in", bits, f"load_in_{bits}bit")
+    put_quantization(draft)
 
 
 def _put_lora(draft: ConfigDraft) -> None:

@@ -25,30 +25,45 @@ PREFERENCE_FIELDS = ("field_chosen", "field_rejected")
 
 def put_axolotl_datasets(draft: ConfigDraft, document: LocatedDocument) -> None:
     """`datasets`, `test_datasets` and `pretraining_dataset`, and what of them is learned."""
-    known = load_known_keys("axolotl").classes["dataset"]
     first: dict[str, Any] = {}
     for key in DATASET_KEYS:
-        value = draft.get(key)
-        sets = value if isinstance(value, list) else [] if value is None else [value]
-        given = [item if isinstance(item, dict) else {"path": item} for item in sets]
-        for index, item in enumerate(given):
-            if not isinstance(item.get("path"), str) and item.get("path") is not None:
-                at = location_of(document, (key, index, "path"))
-                raise SpecError(
-                    f"{at.file}:{at.line}: {at.key}: expected a path or a name, found"
-                    f" {item['path']!r}"
-                )
-            draft.odd += [
-                location_of(document, (key, index, str(name)))
-                for name in item
-                if str(name) not in known
-            ]
-            _check_columns_differ(document, (key, index), item)
-        rows = [_read_dataset(draft, item, key == "pretraining_dataset") for item in given]
-        put_datasets(draft, rows, key, field="eval_data" if key == "test_datasets" else "data")
-        first = first or (given[0] if given else {})
+        entries = _dataset_entries(draft.get(key))
+        for index, entry in enumerate(entries):
+            _check_entry(draft, document, (key, index), entry)
+        datasets = [_read_dataset(draft, entry, key == "pretraining_dataset") for entry in entries]
+        put_datasets(draft, datasets, key, field="eval_data" if key == "test_datasets" else "data")
+        # A run has one way to learn: Axolotl's own of the first data set stands for all.
+        first = first or (entries[0] if entries else {})
     _put_supervision(draft, first)
     draft.put("history", "single")
+
+
+def _dataset_entries(value: Any) -> list[dict[str, Any]]:
+    """The data sets of a key: a list, one alone, or a name alone."""
+    entries = value if isinstance(value, list) else [value]
+    return [
+        entry if isinstance(entry, dict) else {"path": entry}
+        for entry in (entries if value is not None else [])
+    ]
+
+
+def _check_entry(
+    draft: ConfigDraft, document: LocatedDocument, way: KeyPath, entry: dict[str, Any]
+) -> None:
+    """Note the keys of a data set that Axolotl does not know.
+
+    Raises:
+        SpecError: its path is no text, or two of its fields name one column.
+    """
+    path = entry.get("path")
+    if path is not None and not isinstance(path, str):
+        at = location_of(document, (*way, "path"))
+        raise SpecError(f"{at.file}:{at.line}: {at.key}: expected a path or a name, found {path!r}")
+    known = load_known_keys("axolotl").classes["dataset"]
+    draft.odd += [
+        location_of(document, (*way, str(name))) for name in entry if str(name) not in known
+    ]
+    _check_columns_differ(document, way, entry)
 
 
 def _check_columns_differ(document: LocatedDocument, way: KeyPath, item: dict[str, Any]) -> None:
@@ -97,23 +112,30 @@ def _dataset_form(
 ) -> tuple[FormatName | None, dict[str, str]] | str:
     """The format and the map of a data set, or why it cannot be read."""
     kind = item.get("type")
+    # Plain text comes before the methods: pretraining and completion rows have no turns whatever `rl` says.
     if pretraining or kind == "completion" or (kind is None and item.get("field")):
         column = item.get("text_column") or item.get("field") or "text"
         return "text", {} if column == "text" else {"text": str(column)}
     if isinstance(kind, dict):
         return _alpaca_form(kind)
-    base = str(kind or "").partition(":")[0].partition(".")[0]
-    if draft.get("rl") in ("dpo", "ipo", "orpo", "simpo"):
+    method = draft.get("rl")
+    if method in ("dpo", "ipo", "orpo", "simpo"):
         return _preference_form(item)
-    if draft.get("rl") == "kto":
+    if method == "kto":
         return "kto", {}
+    return _form_of_type(kind, item)
+
+
+def _form_of_type(
+    kind: Any, item: dict[str, Any]
+) -> tuple[FormatName | None, dict[str, str]] | str:
+    """The same of a supervised data set by its `type`: `alpaca`, `alpaca:chat`, `chat_template.default`."""
+    base = str(kind or "").partition(":")[0].partition(".")[0]
     if base == "chat_template":
         return _chat_form(item)
     if base == "alpaca":
         return _alpaca_form(item)
-    if kind is None:
-        return None, {}
-    return f"rows of the type {kind} are Axolotl's own"
+    return (None, {}) if kind is None else f"rows of the type {kind} are Axolotl's own"
 
 
 def _chat_form(item: dict[str, Any]) -> tuple[FormatName, dict[str, str]] | str:

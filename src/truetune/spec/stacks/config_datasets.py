@@ -107,10 +107,7 @@ def put_datasets(
         for dataset in sets
     ]
     here = [dataset for dataset in sets if dataset.paths and not dataset.why_not]
-    form = _form_of(here[0]) if here else (None, {})
-    # A run has one format and one map: rows of the evaluation are read as those of the training are.
-    if field == "eval_data" and "data" in draft.fields:
-        form = draft.fields.get("format"), draft.fields.get("map", {})
+    form = _form_of_run(draft, here, field)
     taken = [dataset for dataset in here if _form_of(dataset) == form]
     if taken:
         draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
@@ -118,6 +115,22 @@ def put_datasets(
             draft.put("format", form[0])
             draft.put("map", form[1] or None)
     _note_left_out(draft, sets, here, taken)
+    left_out = [dataset.name for dataset in sets if dataset not in taken]
+    if left_out:
+        other = draft.fields.setdefault("training.other", {})
+        other.setdefault("datasets", []).extend(left_out)
+
+
+def _form_of_run(
+    draft: ConfigDraft, here: Sequence[ConfigDataset], field: str
+) -> tuple[Any, dict[str, str]]:
+    """The one format and map that the data of a field are read by.
+
+    A run has one of them: rows of the evaluation are read as those of the training are, else as the first data set is.
+    """
+    if field == "eval_data" and "data" in draft.fields:
+        return draft.fields.get("format"), draft.fields.get("map", {})
+    return _form_of(here[0]) if here else (None, {})
 
 
 def _form_of(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
@@ -131,21 +144,19 @@ def _note_left_out(
     here: Sequence[ConfigDataset],
     taken: Sequence[ConfigDataset],
 ) -> None:
-    """Say of each data set that is not looked at why, and keep its name: nothing is dropped in silence."""
+    """Say of each data set that is not looked at why: nothing is dropped in silence."""
     absent = [dataset.name for dataset in sets if not dataset.paths]
     mixed = [dataset.name for dataset in here if dataset not in taken]
     if absent:
         draft.notes.append(
             f"not looked at, because they are not on this machine: {', '.join(absent)}"
         )
-    for dataset in sets:
-        if dataset.paths and dataset.why_not:
-            draft.notes.append(f"{dataset.name}: not looked at: {dataset.why_not}")
+    draft.notes += [
+        f"{dataset.name}: not looked at: {dataset.why_not}"
+        for dataset in sets
+        if dataset.paths and dataset.why_not
+    ]
     if mixed:
         draft.notes.append(
             f"{', '.join(mixed)}: not looked at: the columns are not those of {here[0].name}"
         )
-    left_out = [dataset.name for dataset in sets if dataset not in taken]
-    if left_out:
-        other = draft.fields.setdefault("training.other", {})
-        other.setdefault("datasets", []).extend(left_out)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -172,16 +172,63 @@ class ConfigDraft:
         return str(found) if found is not None else name
 
     def config(self, known: Iterable[str], limit: int | None, packages: tuple[str, ...]) -> Config:
-        """The whole. Raises SpecError with the line of a value that a field does not take."""
+        """The whole.
+
+        Args:
+            known: the keys that the stack knows.
+            limit: tokens of the longest example that takes effect.
+            packages: whose renamed keys are looked for; of one key, the last that knows it counts.
+
+        Raises:
+            SpecError: with the line of a value that a field does not take.
+        """
         known = set(known)
         raw = self.values if self.raw is None else self.raw
-        old = {
-            key: (name, now)
-            for name in packages
-            for key, now in RENAMED_KEYS[name].items()
-            if key not in known - DEPRECATED_KEYS
-        }
-        rest = {
+        self._put_pad_masking()
+        rest = self._unread_settings(known)
+        self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
+        unknown = [self._location_of(key) for key in raw if key not in known]
+        return Config(
+            stack=self.stack,
+            version=self.version,
+            path=self.path,
+            spec=self._spec(),
+            places=self.places,
+            unknown=(*unknown, *self.odd),
+            raw=raw,
+            key_places=self.where,
+            text=self.text,
+            limit=limit,
+            own_prompt=self.own_prompt,
+            renamed=self._renamed_keys(raw, known, packages),
+            missing=tuple(self.missing),
+            pins=self.pins,
+            own_keys=self.own_keys,
+            notes=tuple(self.notes),
+        )
+
+    def _location_of(self, key: str) -> SettingLocation:
+        """Where a key stands; the begin of the file where that is not known."""
+        return self.where.get(key, SettingLocation(self.path, 1, key))
+
+    def _put_pad_masking(self) -> None:
+        """How the stack's collator finds pads in the labels."""
+        # A script on transformers may bring a collator of its own: settings alone do not say how it masks.
+        if self.stack == "transformers":
+            return
+        # LLaMA-Factory takes transformers' collator for language modelling in this stage alone.
+        is_pretraining = self.fields.get("training.method") == "pretrain"
+        if self.stack == "llama-factory" and is_pretraining:
+            self.fields["training.pads_masked_by"] = "id"
+            return
+        trainer = parse_trainer_name(self.stack)
+        self.fields["training.pads_masked_by"] = (
+            TRAINERS[trainer].pads_masked_by.value if trainer else None
+        )
+
+    def _unread_settings(self, known: set[str]) -> dict[str, Any]:
+        """The settings that have no field of ours. Tokens and passwords are left out: reports print the rest."""
+        return {
             key: value
             for key, value in self.values.items()
             if key in known
@@ -189,73 +236,54 @@ class ConfigDraft:
             and value is not None
             and not key.endswith(SECRET_KEY_ENDINGS)
         }
-        if self.stack != "transformers":
-            by_id = (
-                self.stack == "llama-factory" and self.fields.get("training.method") == "pretrain"
-            )
-            trainer = parse_trainer_name(self.stack)
-            by_default = TRAINERS[trainer].pads_masked_by.value if trainer else None
-            self.fields["training.pads_masked_by"] = "id" if by_id else by_default
-        self.fields["training.other"] = {**rest, **self.fields.get("training.other", {})}
 
-        def place(key: str) -> SettingLocation:
-            return self.where.get(key, SettingLocation(self.path, 1, key))
-
-        return Config(
-            stack=self.stack,
-            version=self.version,
-            path=self.path,
-            spec=self._spec(),
-            places=self.places,
-            unknown=(*(place(key) for key in raw if key not in known), *self.odd),
-            raw=raw,
-            key_places=self.where,
-            text=self.text,
-            limit=limit,
-            own_prompt=self.own_prompt,
-            renamed=tuple(
-                _renamed_key(place(key), key, *old[key], of_trl=self.stack == "trl")
-                for key in raw
-                if key in old
-            ),
-            missing=tuple(self.missing),
-            pins=self.pins,
-            own_keys=self.own_keys,
-            notes=tuple(self.notes),
+    def _renamed_keys(
+        self, raw: Iterable[str], known: set[str], packages: tuple[str, ...]
+    ) -> tuple[RenamedKey, ...]:
+        """The keys of the file that earlier releases of these packages knew."""
+        # A deprecated key is known and renamed at once; any other known key has its own meaning today.
+        with_meaning = known - DEPRECATED_KEYS
+        renames: dict[str, tuple[str, str | None]] = {}
+        for package in packages:
+            for key, new_name in RENAMED_KEYS[package].items():
+                if key not in with_meaning:
+                    renames[key] = (package, new_name)
+        return tuple(
+            _renamed_key(self._location_of(key), key, *renames[key], of_trl=self.stack == "trl")
+            for key in raw
+            if key in renames
         )
 
     def _spec(self) -> RunSpec:
+        """The fields as a RunSpec. Raises SpecError with each value that is wrong, at its line in the file."""
         nested: dict[str, Any] = {}
         for name, value in self.fields.items():
             inner = nested
-            *way, last = name.split(".")
-            for step in way:
-                inner = inner.setdefault(step, {})
+            *groups, last = name.split(".")
+            for group in groups:
+                inner = inner.setdefault(group, {})
+            # `training.lora` may be put after `training.lora.r`.
             inner[last] = {**inner[last], **value} if isinstance(inner.get(last), dict) else value
         try:
             return RunSpec.model_validate(nested)
         except ValidationError as error:
             problems = []
             for problem in error.errors():
-                way = [str(step) for step in problem["loc"]]
-                place = next(
-                    (
-                        p
-                        for n in range(len(way), 0, -1)
-                        if (p := self.places.get(".".join(way[:n])))
-                    ),
-                    None,
-                )
-                at = (
-                    f"{place.file}:{place.line}: {place.key}"
-                    if place
-                    else f"{self.path}: {'.'.join(way)}"
-                )
-                said = problem["msg"]
+                message = problem["msg"]
+                at = self._setting_at([str(step) for step in problem["loc"]])
                 problems.append(
-                    f"{at}: {said[:1].lower()}{said[1:]} (found {problem['input']!r:.80})"
+                    f"{at}: {message[:1].lower()}{message[1:]} (found {problem['input']!r:.80})"
                 )
+            # Errors of several items of one list stand at one line, and may read alike.
             raise SpecError("\n".join(dict.fromkeys(problems))) from None
+
+    def _setting_at(self, path: Sequence[str]) -> str:
+        """`FILE:LINE: KEY` of the setting that a field, or the nearest group that holds it, was read from."""
+        for length in range(len(path), 0, -1):
+            place = self.places.get(".".join(path[:length]))
+            if place is not None:
+                return f"{place.file}:{place.line}: {place.key}"
+        return f"{self.path}: {'.'.join(path)}"
 
 
 def _renamed_key(

@@ -189,19 +189,25 @@ def _fitting_stacks(value: object) -> tuple[Stack, ...]:
     """The stacks whose keys the file's may be, those that fit best first."""
     if not isinstance(value, dict) or not value or name_foreign_file(value) is not None:
         return ()
-    given = {str(key) for key in value}
     if _is_ours(value):
         return ("truetune",)
+    keys = {str(key) for key in value}
     readers = foreign_readers()
     known = {stack: reader.keys() for stack, reader in readers.items()}
-    named = given & MODEL_KEYS
+    model_keys = keys & MODEL_KEYS
     scores: dict[Stack, int] = {}
-    for stack, keys in known.items():
-        others = frozenset().union(*(other for name, other in known.items() if name != stack))
-        is_named_so = not named or readers[stack].model_key in named
-        if 2 * len(given & keys) >= len(given) and is_named_so:
-            scores[stack] = len(given & keys) + 2 * len(given & (keys - others))
+    for stack in known:
+        is_named_so = not model_keys or readers[stack].model_key in model_keys
+        # Half: a script's own file may share some words with a stack, a stack's file has few words that it lacks.
+        if 2 * len(keys & known[stack]) >= len(keys) and is_named_so:
+            scores[stack] = _fit_score(keys, stack, known)
     return tuple(sorted(scores, key=lambda stack: -scores[stack]))
+
+
+def _fit_score(keys: set[str], stack: Stack, known: Mapping[Stack, frozenset[str]]) -> int:
+    """How well the keys fit a stack: one that no other stack knows counts three times."""
+    elsewhere = frozenset().union(*(known[name] for name in known if name != stack))
+    return len(keys & known[stack]) + 2 * len(keys & (known[stack] - elsewhere))
 
 
 def _is_ours(value: Mapping[object, object]) -> bool:

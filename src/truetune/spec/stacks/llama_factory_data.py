@@ -46,6 +46,9 @@ KNOWN_ROLE_TAGS = {
 }
 
 
+MEDIA_KEYS = ("images", "videos", "audios")
+
+
 def put_llama_factory_datasets(draft: ConfigDraft) -> None:
     """`dataset` and `eval_dataset`. Raises SpecError where dataset_info.json is broken."""
     draft.get("dataset_dir")
@@ -116,7 +119,7 @@ def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dic
         # An entry with `columns` has no other columns: LLaMA-Factory's defaults count only where there is none.
         return DEFAULT_COLUMNS.get(key) if columns is None else columns.get(key)
 
-    if any(column_of(key) for key in ("images", "videos", "audios")):
+    if any(map(column_of, MEDIA_KEYS)):
         return "it holds images, sound or video"
     extra = {ours: column_of(theirs) for ours, theirs in SHARED_COLUMNS.items()}
     label_format: FormatName | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -190,31 +190,45 @@ def _consumers_by_script(file: Path, keys: frozenset[str]) -> Iterator[ConfigCon
 @lru_cache(maxsize=512)
 def _argument_parsers(path: str, _changed: int) -> tuple[_ArgumentParser, ...]:
     """The parsers of a script that are given one of TRL's trainer classes, or a class that is made of one."""
+    nodes = _script_nodes(path)
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
+    assigned = _assigned_values(nodes)
+    parsers = []
+    for call in nodes:
+        if not isinstance(call, ast.Call) or not call.args:
+            continue
+        if _last_name(call.func) not in PARSER_CLASSES:
+            continue
+        names = _class_names(call.args[0], assigned)
+        if any(_is_of_trl(name, classes) for name in names):
+            fields = frozenset(
+                field for name in names for field in _dataclass_fields(name, classes)
+            )
+            parsers.append(_ArgumentParser(call.lineno, fields))
+    return tuple(parsers)
+
+
+def _script_nodes(path: str) -> list[ast.AST]:
+    """All nodes of a script that may parse TRL's classes; none of one that does not, or is no Python."""
     text = read_project_text(path)
+    # Most scripts of a project hold no such parser, and looking for words is much faster than parsing.
     if "trl" not in text or not any(name in text for name in PARSER_CLASSES):
-        return ()
+        return []
     try:
-        tree = parse_python(text)
+        return list(ast.walk(parse_python(text)))
     except (InputLimitError, SyntaxError, ValueError):
-        return ()
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    assigned = {
-        target.id: node.value
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign)
-        for target in node.targets
-        if isinstance(target, ast.Name)
-    }
-    found = []
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and call.args and _last_name(call.func) in PARSER_CLASSES:
-            given = _class_names(call.args[0], assigned)
-            if any(_is_of_trl(name, classes) for name in given):
-                own = frozenset(
-                    field for name in given for field in _dataclass_fields(name, classes)
-                )
-                found.append(_ArgumentParser(call.lineno, own))
-    return tuple(found)
+        return []
+
+
+def _assigned_values(nodes: Iterable[ast.AST]) -> dict[str, ast.expr]:
+    """What each name is assigned; of several assignments, the last."""
+    values: dict[str, ast.expr] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    values[target.id] = node.value
+    return values
 
 
 def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
@@ -222,7 +236,8 @@ def _class_names(node: ast.expr, assigned: Mapping[str, ast.expr]) -> list[str]:
     if isinstance(node, ast.Name) and isinstance(assigned.get(node.id), (ast.Tuple, ast.List)):
         node = assigned[node.id]
     items = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    return [name for item in items if (name := _last_name(item))]
+    names = (_last_name(item) for item in items)
+    return [name for name in names if name]
 
 
 def _is_of_trl(name: str, classes: Mapping[str, ast.ClassDef], depth: int = 0) -> bool:

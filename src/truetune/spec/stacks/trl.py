@@ -49,6 +49,9 @@ TRAINER_SIGNS = {
 """Keys, of this release or an earlier one, that speak for one trainer"""
 
 
+MAX_KEYS_SHOWN = 6
+
+
 @cache
 def launcher_keys() -> frozenset[str]:
     """Keys that the command line takes itself, or hands to `accelerate launch`."""
@@ -109,22 +112,27 @@ def guess_trainer_class(document: LocatedDocument) -> tuple[str, bool]:
 
 
 def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
-    """A YAML file of TRL; `trainer` is the class of its settings, where the command that reads them says it."""
-    name, sure = (trainer, True) if trainer else guess_trainer_class(document)
-    known = _merged_defaults(name)
+    """A YAML file of TRL.
+
+    Args:
+        document: the file.
+        trainer: the class of its settings, where the command that reads them says it.
+
+    Raises:
+        SpecError: a value that its field does not take.
+    """
+    name, is_sure = (trainer, True) if trainer else guess_trainer_class(document)
+    release = load_known_keys("trl").release
+    defaults = _merged_defaults(name)
+    known = {*defaults, *launcher_keys()}
     pins = pins_around(document.path)
-    older = pins.before("trl", first_of_major(load_known_keys("trl").release))
-    draft = draft_of_document(
-        document,
-        "trl",
-        load_known_keys("trl").release,
-        {} if older else known,
-        {*known, *launcher_keys()},
-    )
+    # Before the same major number, a key that is not set may have had another default: then nothing is known of it.
+    is_older = pins.before("trl", first_of_major(release))
+    draft = draft_of_document(document, "trl", release, {} if is_older else defaults, known)
     draft.pins = pins
     draft.notes.append(
         f"read as the settings of {name} ({METHOD_OF_CLASS[name]})"
-        + ("" if sure else ", because no key speaks for another")
+        + ("" if is_sure else ", because no key speaks for another")
     )
     limit = put_trainer_arguments(draft, name)
     put_model_arguments(draft)
@@ -135,15 +143,24 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     if is_on(draft.get("use_peft")):
         _put_lora(draft)
     put_datasets(draft, _named_datasets(draft), "dataset_name", "datasets")
+    # What is learned depends on the columns of the rows, so it comes after the data.
     if name == "SFTConfig":
         put_trl_supervision(draft)
+    _put_template(draft)
+    _note_own_keys(draft, document)
+    return draft.config(known, limit, ("transformers", "trl"))
+
+
+def _put_template(draft: ConfigDraft) -> None:
+    """The chat template, where its file is here; the folder of another tokenizer is not read."""
     template = draft.get("chat_template_path")
-    if (
-        isinstance(template, str)
-        and (found := draft.find(template)) is not None
-        and found.is_file()
-    ):
-        draft.put("template", str(found), "chat_template_path")
+    path = draft.find(template) if isinstance(template, str) else None
+    if path is not None and path.is_file():
+        draft.put("template", str(path), "chat_template_path")
+
+
+def _note_own_keys(draft: ConfigDraft, document: LocatedDocument) -> None:
+    """Say which keys a script that merges its own settings with TRL's must have brought."""
     own = [
         key
         for key in document.value
@@ -152,12 +169,11 @@ def read_trl_config(document: LocatedDocument, trainer: str = "") -> Config:
     ]
     draft.own_keys = bool(own)
     if own:
+        more = ", ..." if len(own) > MAX_KEYS_SHOWN else ""
         draft.notes.append(
-            "TRL-like, with keys of its own"
-            f" ({', '.join(map(str, own[:6]))}{', ...' if len(own) > 6 else ''}): a script that"
-            " merges them with TRL's reads it"
+            f"TRL-like, with keys of its own ({', '.join(map(str, own[:MAX_KEYS_SHOWN]))}{more}): a"
+            " script that merges them with TRL's reads it"
         )
-    return draft.config({*known, *launcher_keys()}, limit, ("transformers", "trl"))
 
 
 def _put_lora(draft: ConfigDraft) -> None:
