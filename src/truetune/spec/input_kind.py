@@ -63,6 +63,7 @@ ACCEPTED_INPUTS = (
     " its log, the settings of truetune, TRL, Axolotl or LLaMA-Factory, Python files, notebooks,"
     " shell scripts or a Modelfile of Ollama"
 )
+# Enough for the twenty rows of a log; a notebook whose first output is larger is told by its suffix.
 HEAD_BYTES = 1 << 16
 """Bytes of a file that are looked at"""
 # Lines of a log that are parsed. Chosen, not measured: a summary or a few samples at its begin are outvoted.

@@ -74,6 +74,7 @@ HIGHEST_WITH_UNSLOTH: Mapping[str, Mapping[str, str]] = {
 }  # fmt: skip
 """Package -> a release of unsloth -> the highest release that it takes (`Requires-Dist` of its wheels, ascending). A
 release in between takes none that is newer than what the next one here takes."""
+# Chosen, not measured: it ends the way up where a file belongs to no project, before the home folder of most users.
 MAX_FOLDERS = 6
 _NAMES = r"trl|transformers|peft|axolotl|llama-?factory|unsloth"
 _NAME = rf"(?<![\w./-])(?P<name>{_NAMES})(?:\[[^\]\n]*\])?(?![\w./-])"

@@ -50,8 +50,10 @@ COMMENT_OR_DOCSTRING = re.compile(r'''"""[\s\S]{1,4000}?"""|^[ \t]*#.*$|[ \t]#[ 
 """Docstrings and comments of a script"""
 LOG_SUFFIXES = (".log", ".out", ".err", ".txt")
 NOTE_SUFFIXES = (".md", ".txt", ".sh", ".py", ".yaml", ".yml", ".sbatch", ".slurm")
+# Three would enter `wandb/run-1/files` and folders of data, which hold thousands of files and no other sign.
 MAX_FOLDER_DEPTH = 2
 """`out/run-1/checkpoint-500` stands two levels below the script"""
+# Chosen, not measured: it bounds the time of one check; what lies beyond is as if it were not there (a warning).
 MAX_ENTRIES = 400
 """Files and folders that are looked at; projects have fewer, folders of data more"""
 

@@ -110,15 +110,13 @@ def put_datasets(
     form = _form_of_run(draft, here, field)
     taken = [dataset for dataset in here if _form_of(dataset) == form]
     if taken:
-        draft.put(field, tuple(path for dataset in taken for path in dataset.paths), *keys)
-        if field == "data":
-            draft.put("format", form[0])
-            draft.put("map", form[1] or None)
+        paths = [path for dataset in taken for path in dataset.paths]
+        draft.put(field, tuple(paths), *keys)
+    if taken and field == "data":
+        draft.put("format", form[0])
+        draft.put("map", form[1] or None)
     _note_left_out(draft, sets, here, taken)
-    left_out = [dataset.name for dataset in sets if dataset not in taken]
-    if left_out:
-        other = draft.fields.setdefault("training.other", {})
-        other.setdefault("datasets", []).extend(left_out)
+    _keep_names(draft, [dataset.name for dataset in sets if dataset not in taken])
 
 
 def _form_of_run(
@@ -136,6 +134,13 @@ def _form_of_run(
 def _form_of(dataset: ConfigDataset) -> tuple[FormatName | None, dict[str, str]]:
     """The format and the map, which all data sets of a run share."""
     return dataset.format, dict(dataset.map)
+
+
+def _keep_names(draft: ConfigDraft, names: Sequence[str]) -> None:
+    """Keep the data sets that are not looked at among the other settings, so that a report can name them."""
+    if names:
+        other = draft.fields.setdefault("training.other", {})
+        other.setdefault("datasets", []).extend(names)
 
 
 def _note_left_out(

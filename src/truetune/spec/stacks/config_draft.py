@@ -68,6 +68,8 @@ SHARED_FIELDS = frozenset(Training.model_fields) - {
 """Fields of Training that transformers and TRL call the same."""
 
 
+# Configs lie in `configs/` or `examples/train_lora/` of a project whose root their paths begin at: one or two folders
+# up. Chosen, not measured; much more would find files of other projects.
 MAX_PARENT_FOLDERS = 5
 """Folders, from the config's own upwards, that its relative paths are tried against"""
 SECRET_KEY_ENDINGS = ("hub_token", "api_key", "auth_token", "webhook_url", "_secret")
@@ -154,6 +156,7 @@ class ConfigDraft:
 
     def find(self, name: str) -> Path | None:
         """A file or folder that the config names: from here, else from the config's folder, else from one above it."""
+        # The system raises ValueError for a path with a NUL, not OSError.
         if "://" in name or "\0" in name:
             return None
         wanted = Path(name).expanduser()

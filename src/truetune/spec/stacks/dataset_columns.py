@@ -6,6 +6,7 @@ from pathlib import Path
 
 from truetune.parsing.json_reader import RowDecoder
 
+# A first row that is longer has no columns here, and nothing is said of the data set.
 HEAD_BYTES = 1 << 20
 """Bytes of a file that are looked at"""
 

@@ -16,6 +16,8 @@ from truetune.spec.stacks import llama_factory, torchtune, trl
 from truetune.spec.stacks.known_keys import load_known_keys
 from truetune.spec.stacks.registry import foreign_readers
 
+# At one, a single key that a script shares by chance makes it another program's file; at four, short files of settings
+# (a model, a data set, a rate) are those of nobody.
 MIN_SIGNS = 2
 """So many signs are no chance: one word may be"""
 MIN_TRAINING_ARGUMENTS = 4

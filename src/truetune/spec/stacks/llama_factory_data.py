@@ -130,7 +130,9 @@ def _dataset_form(about: Mapping[str, Any], stage: str) -> tuple[FormatName, dic
         label_format = "preference"
         extra |= {side: column_of(side) for side in ("chosen", "rejected")}
     if about.get("formatting", "alpaca") == "alpaca":
-        columns_of_row = {ours: column_of(theirs) for ours, theirs in ALPACA_COLUMNS.items()}
+        columns_of_row = dict(
+            zip(ALPACA_COLUMNS, map(column_of, ALPACA_COLUMNS.values()), strict=True)
+        )
         if stage == "pt" and not columns_of_row["output"]:
             return "text", _column_map({"text": columns_of_row["instruction"]})
         return label_format or "alpaca", _column_map({**columns_of_row, **extra})
