@@ -18,9 +18,13 @@ from truetune.logs.console.progress_bars import ProgressBar, parse_bar
 from truetune.logs.metric_names import RUN_RESULT_KEYS
 from truetune.logs.run_log_builder import RunLogBuilder, parse_number
 from truetune.logs.text_stream import console_pieces
+from truetune.parsing.json_reader import parse_json
+from truetune.parsing.limits import LOG_RECORD
 from truetune.parsing.python_reader import parse_literal
 
 PRINTED_DICT = re.compile(r"\{'[^{}]*\}")
+# Loops of one's own print `json.dumps(record)`. Servers print JSON with numbers too, so a record needs a loss.
+PRINTED_JSON = re.compile(r"\{\"[^{}]*\}")
 STEP_WITH_PAIRS = re.compile(r"\bstep\s+(\d+)\s*\|(.*)", re.I)
 NAME_AND_VALUE = re.compile(r"(?<![\w./-])([\w./-]{1,100})\s{0,9}[:=]\s{0,9}(\S{1,100})")
 LOOP_COUNTER = re.compile(
@@ -190,6 +194,10 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
                 and sum(parse_number(v) is not None for v in made.values()) > 1
             ):
                 return made
+    if '{"' in text:
+        record = _parse_json_record(text)
+        if record is not None:
+            return record
     found = STEP_WITH_PAIRS.search(text)
     if found:
         pairs = {
@@ -199,6 +207,21 @@ def parse_printed_record(text: str) -> dict[str, Any] | None:
         }
         return {"step": found[1], **pairs} if pairs else None
     return _parse_loop_line(text)
+
+
+def _parse_json_record(text: str) -> dict[str, Any] | None:
+    """The first JSON object of a line that has a loss and another number; None where there is none."""
+    for match in PRINTED_JSON.findall(text):
+        try:
+            record = parse_json(match, LOG_RECORD)
+        except ValueError:
+            continue
+        if not isinstance(record, dict):
+            continue
+        numbers = [name for name, value in record.items() if parse_number(value) is not None]
+        if len(numbers) > 1 and any("loss" in name.lower() for name in numbers):
+            return record
+    return None
 
 
 def _parse_loop_line(text: str) -> dict[str, Any] | None:
