@@ -28,7 +28,8 @@ def find_phase(frames: Sequence[Frame]) -> str:
     for phase, files, functions in FAILURE_PHASES:
         for frame in frames:
             if frame.function in functions or any(
-                part in frame.file.replace("\\", "/") for part in files
+                part in frame.file.replace("\\", "/")  # Windows
+                for part in files
             ):
                 return phase
     return ""

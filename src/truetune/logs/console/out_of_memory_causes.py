@@ -46,6 +46,8 @@ class MemoryCause:
 
 @dataclass(frozen=True, slots=True)
 class _FrameSign:
+    """What a frame of the traceback looks like when this cause is behind it: patterns, of which each must fit."""
+
     cause: MemoryCause
     file: str = ""
     function: str = ""
@@ -61,16 +63,25 @@ class _FrameSign:
         """Is it in these frames?"""
         if self.within and not any(re.search(self.within, frame.function) for frame in frames):
             return False
-        files = [frame.file.replace("\\", "/") for frame in frames]
+        files = [_posix_path(frame) for frame in frames]
         if self.without and any(re.search(self.without, file) for file in files):
             return False
-        return any(
-            not (self.of_user and frame.is_installed)
-            and re.search(self.file, frame.file.replace("\\", "/"))
-            and re.search(self.function, frame.function)
-            and (not self.code or re.search(self.code, frame.code))
-            for frame in frames
-        )
+        return any(self._fits_frame(frame) for frame in frames)
+
+    def _fits_frame(self, frame: Frame) -> bool:
+        """Is it this frame? An empty pattern fits all, but for source code: many frames are printed without."""
+        if self.of_user and frame.is_installed:
+            return False
+        if not re.search(self.file, _posix_path(frame)):
+            return False
+        if not re.search(self.function, frame.function):
+            return False
+        return not self.code or re.search(self.code, frame.code) is not None
+
+
+def _posix_path(frame: Frame) -> str:
+    """The frame's file with slashes: the patterns are written for them, and Windows prints backslashes."""
+    return frame.file.replace("\\", "/")
 
 
 DATA_PARALLEL = MemoryCause(
@@ -306,7 +317,7 @@ FRAME_SIGNS = (
 
 def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> PrintedSettings:
     """The printed settings, with what the frames of a traceback prove: that checkpointing is on."""
-    if any(CHECKPOINTING_FILE.search(frame.file.replace("\\", "/")) for frame in frames):
+    if any(CHECKPOINTING_FILE.search(_posix_path(frame)) for frame in frames):
         return replace(settings, checkpointing=True)
     return settings
 
