@@ -152,6 +152,7 @@ class RunLogBuilder:
                 part["loss"] = mean
 
     def _step(self, record: Mapping[str, Any]) -> float:
+        """The step of a record: its own, else that of the record before it, else its number."""
         for name in STEP_KEYS:
             if name in record:
                 value = record[name]
@@ -170,6 +171,7 @@ class RunLogBuilder:
         return float(self.records)
 
     def _value(self, name: str, step: float, value: Any) -> None:
+        """Adds a value as a point, and notes one that is no number."""
         if value is None or value == "":
             return
         # binary logs hold floats alone: the common case skips the parsing
@@ -181,6 +183,7 @@ class RunLogBuilder:
         self.add_point(name, step, number)
 
     def _results(self, record: Mapping[str, Any]) -> None:
+        """Keeps the figures of the whole run as facts: as points, they would be one more record at its end."""
         for name, value in record.items():
             number = parse_number(value)
             if number is not None and name not in STEP_KEYS:

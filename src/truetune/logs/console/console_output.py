@@ -239,9 +239,6 @@ class ConsoleReader:
         notices = [self._notice(name, printed) for name, printed in self._noticed.items()]
         notices += self._notices_of_layers()
         ends = tuple(n for n in notices if n.message.shown == "end" and n.is_the_end)
-        # Some messages are normal now and then: they name a fault from `least` times on.
-        lasting = [n for n in notices if n.message.shown == "notice" and n.count >= n.message.least]
-        last_texts = [line.text.strip() for line in self._tail]
         if ended is not None and _is_report_of(ended, ends):
             ended = None  # the launcher's own exception, on a process that was killed
         return ConsoleOutput(
@@ -250,11 +247,11 @@ class ConsoleReader:
             failure=ended,
             survived=tuple(survived),
             ends=ends,
-            notices=tuple(lasting),
+            notices=tuple(notice for notice in notices if _names_fault(notice)),
             done=self._done,
             total=self._total,
             is_finished=self._finished,
-            last_lines=tuple(text for text in last_texts if text)[-3:],
+            last_lines=self._last_texts(),
             settings=self._settings.finish(),
             collectives=self._collectives.finish(),
             meeting=self._meeting.finish(),
@@ -262,6 +259,11 @@ class ConsoleReader:
             step_seconds=self._step_seconds,
             served=self._served.finish(),
         )
+
+    def _last_texts(self) -> tuple[str, ...]:
+        """The last three lines that are not blank: for a reader who asks what the run did when it stopped."""
+        texts = [line.text.strip() for line in self._tail]
+        return tuple(text for text in texts if text)[-3:]
 
     def _take_line(self, line: ConsoleLine) -> None:
         """Gives a line to the traceback reader of its process, and looks for a known message outside of tracebacks."""
@@ -376,22 +378,29 @@ class ConsoleReader:
         tail = [line for line in self._tail if line.text.strip()]
         tail = [line for line in tail if not EPILOGUE_LINE.match(line.text)]
         for place, line in enumerate(reversed(tail[-LED_ERROR_LINES:])):
-            text = line.text.strip()
-            if message_of_line(text) is not None:
+            if message_of_line(line.text.strip()) is not None:
                 continue
             # Words like these stand in ordinary output too (a row about CUDA errors). In the very last lines of a run
             # that did not say it was done, they are more likely what ended it.
-            may_be_bare = place < BARE_ERROR_LINES and not self._finished
-            named = BARE_ERROR.match(text) if may_be_bare else None
-            if named is not None and "Warning" not in named["type"]:
-                return self._exception_of_line(line, named["type"], named["message"])
-            is_error = line.level == "error"
-            start = 0 if is_error or named is not None else _end_of_lead(text)
-            if start is None and may_be_bare:
-                start = 0
-            if start is not None and _is_known_error(text[start:], anywhere=is_error):
-                return self._exception_of_line(line, "error", text[start:][:2000])
+            is_last = place < BARE_ERROR_LINES and not self._finished
+            error = self._error_of_line(line, is_last=is_last)
+            if error is not None:
+                return error
         return None
+
+    def _error_of_line(self, line: ConsoleLine, *, is_last: bool) -> PrintedException | None:
+        """The exception whose text a line is; `is_last`: so near the end that it need not say that it is an error."""
+        text = line.text.strip()
+        named = BARE_ERROR.match(text) if is_last else None
+        if named is not None and "Warning" not in named["type"]:
+            return self._exception_of_line(line, named["type"], named["message"])
+        is_error = line.level == "error"
+        start = 0 if is_error or named is not None else _end_of_lead(text)
+        if start is None and is_last:
+            start = 0
+        if start is None or not _is_known_error(text[start:], anywhere=is_error):
+            return None
+        return self._exception_of_line(line, "error", text[start:][:2000])
 
     def _exception_of_line(self, line: ConsoleLine, kind: str, message: str) -> PrintedException:
         """The exception that one line alone tells of, with whatever frames stand above it."""
@@ -409,6 +418,11 @@ def _is_known_error(text: str, *, anywhere: bool) -> bool:
         return False
     # the longest type that stands in front of a known text: further in, the words are a quotation
     return anywhere or match.start() < len("torch.cuda.OutOfMemoryError: ")
+
+
+def _names_fault(notice: Notice) -> bool:
+    """Does a notice stand often enough to name a fault? Some messages are normal now and then (`least`)."""
+    return notice.message.shown == "notice" and notice.count >= notice.message.least
 
 
 def _end_of_lead(text: str) -> int | None:

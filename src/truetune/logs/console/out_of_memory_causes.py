@@ -25,7 +25,8 @@ MAX_ADAPTER_SHARE = 0.04
 FULL_TRAINED_SHARE = 0.9
 """Trained share of a full fine-tune"""
 MIN_FITTED_STEPS = 10
-"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more"""
+"""Steps that fitted from which the first batches, and the optimizer's states, are no cause any more. Chosen, not
+measured: the states are made at step 1, kernels are compiled in the first few"""
 MIN_GROWTH_GIB, MIN_GROWTH_RECORDS = 1.0, 8
 """Memory that grows with the steps: by this much, in records enough to see a line"""
 MIN_CORRELATION = 0.97
@@ -324,6 +325,7 @@ def settings_with_frames(settings: PrintedSettings, frames: Sequence[Frame]) -> 
 
 def find_memory_cause(frames: Sequence[Frame], text: str) -> MemoryCause | None:
     """What needed the memory, by the traceback; None where no frame is a sign."""
+    # DataParallel raises anew in the main thread: the frames there are of the replica, and say nothing of it
     if re.search(r"Caught \w+ in replica \d", text):
         return DATA_PARALLEL
     return next((sign.cause for sign in FRAME_SIGNS if sign.fits(frames)), None)
@@ -344,11 +346,12 @@ def memory_growth(memory: Curve) -> tuple[float, float] | None:
     if curve.step.size < MIN_GROWTH_RECORDS or np.ptp(curve.step) == 0:
         return None
     first, last = float(curve.value[0]), float(curve.value[-1])
+    # A leak grows in the second half too. A peak that was reached early (the longest row) does not.
     half = float(curve.value[curve.value.size // 2])
     if last - first < MIN_GROWTH_GIB or last - half < 0.25 * (last - first):
         return None
-    straight = float(np.corrcoef(curve.step, curve.value)[0, 1])
-    return (first, last) if straight > MIN_CORRELATION else None
+    correlation = float(np.corrcoef(curve.step, curve.value)[0, 1])
+    return (first, last) if correlation > MIN_CORRELATION else None
 
 
 def trains_embeddings(settings: PrintedSettings) -> bool:
@@ -432,6 +435,7 @@ class MemoryStory:
         return "; ".join((*self._changes(), plan))
 
     def _changes(self) -> Iterator[str]:
+        """Changes in the order of their price: a variable first, then the data, the cause itself, smaller steps."""
         if self.is_fragmented:
             yield (
                 f"first set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: PyTorch holds {self.pieces:.1f}"

@@ -189,9 +189,7 @@ def _memory_of_others(
         figures: the other numbers, by the names of FIGURE_PATTERNS.
         idle: GiB that PyTorch holds and does not use.
     """
-    in_use: float | None = None
-    if "capacity" in figures and "free" in figures:
-        in_use = figures["capacity"] - figures["free"]
+    in_use = _memory_in_use(figures)
     if "own" in figures:
         if listed:
             return sum(listed.values()), tuple(listed)
@@ -201,14 +199,22 @@ def _memory_of_others(
     own = figures["allocated"] + (idle or 0.0)
     if in_use is None:
         return _without_itself(listed, own)
-    if "reserved" in figures and not listed:
-        # The form up to PyTorch 2.0 counts PyTorch's own memory alone, without the context of CUDA.
+    if not listed:
+        # Only the form up to PyTorch 2.0 (`reserved`) leaves others out of its list. It counts PyTorch's own memory
+        # alone, without the context of CUDA.
         unlisted = in_use - own
-        return (unlisted, ()) if unlisted > MAX_CONTEXT_GIB else (None, ())
+        return (unlisted if "reserved" in figures and unlisted > MAX_CONTEXT_GIB else None), ()
     if own + sum(listed.values()) <= in_use + ROUNDING_GIB:
         # both have room: none of those listed is this one
-        return (sum(listed.values()), tuple(listed)) if listed else (None, ())
+        return sum(listed.values()), tuple(listed)
     return _without_itself(listed, own)
+
+
+def _memory_in_use(figures: dict[str, float]) -> float | None:
+    """GiB that all processes hold on the GPU; None where the message does not say what is free."""
+    if "capacity" in figures and "free" in figures:
+        return figures["capacity"] - figures["free"]
+    return None
 
 
 def _without_itself(listed: dict[str, float], own: float) -> tuple[float | None, tuple[str, ...]]:
