@@ -247,9 +247,9 @@ def _vocabulary(path: Path) -> Any:
 
     config: Any = Config
     return (
-        model_folder.shapes(config),
+        model_folder.tensor_shapes(config),
         model_folder.sampled_weights(config),
-        model_folder.settings(config),
+        model_folder.model_config(config),
     )
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from truetune.checks.source.evidence.labels_and_padding import lm_collators, masks_by_id
+from truetune.checks.source.evidence.labels_and_padding import lm_collator_calls, masks_by_id
 from truetune.data.conversation import Conversation
 from truetune.data.rows import read_conversations
 from truetune.errors import DataError, SpecError, TruetuneError
@@ -173,7 +173,10 @@ def _pad_masking(
     module: Module, facts: TrainerFacts
 ) -> Literal["position", "id", "unknown"] | None:
     """How the pads are masked by what a script says of its collator."""
-    if next(lm_collators(module), None) is not None or next(masks_by_id(module), None) is not None:
+    if (
+        next(lm_collator_calls(module), None) is not None
+        or next(masks_by_id(module), None) is not None
+    ):
         return "id"
     if next(module.calls(*POSITION_COLLATORS), None) is not None:
         return "position"

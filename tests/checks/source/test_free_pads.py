@@ -10,24 +10,41 @@ from tests.checks.source.table import HEAD
 from tests.parts import folder
 from truetune.checks.findings import Finding
 from truetune.checks.lint import lint
-from truetune.checks.source.evidence.pad_candidates import ADD, ANY, FREE_PADS, RUN, free_pad
+from truetune.checks.source.evidence.pad_candidates import (
+    ADD_TOKEN,
+    ANY_TOKENIZER,
+    BY_GOOD_PAD,
+    FREE_PADS,
+    free_pad,
+)
 from truetune.render.pad_token import choose_pad_token
 from truetune.render.probes import probes
 from truetune.render.tokenizer import load
 from truetune.spec.run import RunSpec
 
 PARTS = [
-    ("llama3.1-base", "meta-llama/Llama-3.1-8B"), ("llama3.1-instruct", "meta-llama/Meta-Llama-3.1-70B-Instruct"),
-    ("llama3.2-instruct", "unsloth/Llama-3.2-1B-Instruct-bnb-4bit"), ("llama3-base", "meta-llama/Meta-Llama-3-8B"),
-    ("llama3-instruct", "meta-llama/Meta-Llama-3-8B-Instruct"), ("llama2-base", "meta-llama/Llama-2-7b-hf"),
-    ("llama2-chat", "meta-llama/Llama-2-7b-chat-hf"), ("mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1"),
-    ("mistral-7b-v0.3", "mistralai/Mistral-7B-Instruct-v0.3"), ("mistral-nemo", "mistralai/Mistral-Nemo-Base-2407"),
-    ("gemma2", "google/gemma-2-9b-it"), ("gemma3", "google/gemma-3-4b-it"),
-    ("qwen2.5-instruct", "Qwen/Qwen2.5-7B-Instruct"), ("qwen2.5-base", "Qwen/Qwen2.5-0.5B"),
-    ("qwen3", "Qwen/Qwen3-8B"), ("phi3", "microsoft/Phi-3-mini-4k-instruct"), ("phi4", "microsoft/phi-4"),
-    ("smollm2", "HuggingFaceTB/SmolLM2-1.7B-Instruct"), ("gpt-oss", "openai/gpt-oss-20b"), ("gpt2", "gpt2"),
+    ("llama3.1-base", "meta-llama/Llama-3.1-8B"),
+    ("llama3.1-instruct", "meta-llama/Meta-Llama-3.1-70B-Instruct"),
+    ("llama3.2-instruct", "unsloth/Llama-3.2-1B-Instruct-bnb-4bit"),
+    ("llama3-base", "meta-llama/Meta-Llama-3-8B"),
+    ("llama3-instruct", "meta-llama/Meta-Llama-3-8B-Instruct"),
+    ("llama2-base", "meta-llama/Llama-2-7b-hf"),
+    ("llama2-chat", "meta-llama/Llama-2-7b-chat-hf"),
+    ("mistral-7b-v0.1", "mistralai/Mistral-7B-v0.1"),
+    ("mistral-7b-v0.3", "mistralai/Mistral-7B-Instruct-v0.3"),
+    ("mistral-nemo", "mistralai/Mistral-Nemo-Base-2407"),
+    ("gemma2", "google/gemma-2-9b-it"),
+    ("gemma3", "google/gemma-3-4b-it"),
+    ("qwen2.5-instruct", "Qwen/Qwen2.5-7B-Instruct"),
+    ("qwen2.5-base", "Qwen/Qwen2.5-0.5B"),
+    ("qwen3", "Qwen/Qwen3-8B"),
+    ("phi3", "microsoft/Phi-3-mini-4k-instruct"),
+    ("phi4", "microsoft/phi-4"),
+    ("smollm2", "HuggingFaceTB/SmolLM2-1.7B-Instruct"),
+    ("gpt-oss", "openai/gpt-oss-20b"),
+    ("gpt2", "gpt2"),
     ("deepseek-v3", "deepseek-ai/DeepSeek-V3"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("part", "name"), PARTS)
@@ -43,14 +60,24 @@ def test_what_is_recorded_of_a_name_is_what_its_tokenizer_has(part: str, name: s
 
 def test_every_entry_that_was_run_is_run_here() -> None:
     tried = {free_pad(name) for _, name in PARTS}
-    assert [one.models for one in FREE_PADS if one.established == RUN and one not in tried] == []
+    assert [
+        one.models for one in FREE_PADS if one.established == BY_GOOD_PAD and one not in tried
+    ] == []
 
 
 @pytest.mark.parametrize(
     "name",
-    ["me/my-llama", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "microsoft/Phi-4-mini-instruct", "some/thing",
-     "microsoft/Phi-3-small-8k-instruct", "Qwen/Qwen2.5-VL-7B-Instruct-chat-mine", "me/gemma-tuned", "t5-small"],
-)  # fmt: skip
+    [
+        "me/my-llama",
+        "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B",
+        "microsoft/Phi-4-mini-instruct",
+        "some/thing",
+        "microsoft/Phi-3-small-8k-instruct",
+        "Qwen/Qwen2.5-VL-7B-Instruct-chat-mine",
+        "me/gemma-tuned",
+        "t5-small",
+    ],
+)
 def test_of_other_names_nothing_is_known(name: str) -> None:
     assert free_pad(name) is None
 
@@ -72,10 +99,14 @@ EOS = (
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("meta-llama/Llama-3.1-8B", '"<|finetune_right_pad_id|>"'), ("mistralai/Mistral-7B-v0.1", '"<unk>"'),
-        ("Qwen/Qwen2.5-7B-Instruct", '"<|endoftext|>"'), ("google/gemma-2-2b", '"<pad>"'), ("gpt2", ADD), ("a/b", ANY),
+        ("meta-llama/Llama-3.1-8B", '"<|finetune_right_pad_id|>"'),
+        ("mistralai/Mistral-7B-v0.1", '"<unk>"'),
+        ("Qwen/Qwen2.5-7B-Instruct", '"<|endoftext|>"'),
+        ("google/gemma-2-2b", '"<pad>"'),
+        ("gpt2", ADD_TOKEN),
+        ("a/b", ANY_TOKENIZER),
     ],
-)  # fmt: skip
+)
 def test_the_remedy_names_the_token_of_the_family(name: str, said: str, tmp_path: Path) -> None:
     (finding,) = judged(EOS.format(name), tmp_path, PAD)
     assert said in finding.remedy

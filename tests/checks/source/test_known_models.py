@@ -12,8 +12,8 @@ from truetune.checks.lint import lint
 from truetune.checks.source.evidence.published_families import (
     FAMILIES,
     FINE_TUNES,
-    family,
     family_of_base,
+    family_of_model,
 )
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
 from truetune.spec.run import RunSpec
@@ -34,7 +34,7 @@ PARTS = {
 
 @pytest.mark.parametrize(("part", "name"), PARTS.items())
 def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name: str) -> None:
-    known = family(name)
+    known = family_of_model(name)
     assert known is not None
     probes = prepared(RunSpec(tokenizer=str(folder(part))))
     special = {role: token.token for role, token in probes.tokenizer.special.items()}
@@ -67,7 +67,7 @@ def test_what_is_recorded_of_a_family_is_what_its_tokenizer_does(part: str, name
     ],
 )
 def test_a_copy_of_a_published_model_is_known(name: str, like: str) -> None:
-    assert family(name) == family(like) is not None
+    assert family_of_model(name) == family_of_model(like) is not None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_a_copy_of_a_published_model_is_known(name: str, like: str) -> None:
      "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "llama", "THUDM/glm-4-9b-chat", ""],
 )  # fmt: skip
 def test_of_other_names_nothing_is_known(name: str) -> None:
-    assert family(name) is None
+    assert family_of_model(name) is None
 
 
 def test_each_family_says_how_it_is_known() -> None:

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case, entries
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -63,12 +63,14 @@ class AnswersNotTrained(ConfigRule):
     def _sets(self) -> list[int]:
         """The numbers of the data sets that name the roles to train."""
         return [
-            index for index, item in entries(self.subject, "datasets") if item.get("roles_to_train")
+            index
+            for index, item in table_entries(self.subject, "datasets")
+            if item.get("roles_to_train")
         ]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        for index, item in entries(config, "datasets") if config.stack == "axolotl" else ():
+        for index, item in table_entries(config, "datasets") if config.stack == "axolotl" else ():
             chosen = item.get("roles_to_train")
             if not isinstance(chosen, list) or not chosen or config.spec.training.train_on_inputs:
                 continue
@@ -85,7 +87,7 @@ class AnswersNotTrained(ConfigRule):
                     " answer",
                     "add assistant to roles_to_train",
                     cases=[
-                        case(
+                        setting_case(
                             config, ", ".join(map(str, chosen)), f"datasets.{index}.roles_to_train"
                         )
                     ],

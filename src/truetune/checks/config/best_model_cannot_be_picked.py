@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case, untold
+from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -65,15 +65,15 @@ class BestModelCannotBePicked(ConfigRule):
             or training.save_strategy == "best"
         ):
             return
-        if untold(
+        if is_value_untold(
             config, "save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps"
         ):
             return
         saves, evaluates = training.save_strategy or "steps", training.eval_strategy or "no"
         cases = [
-            case(config, True, "training.load_best_model_at_end"),
-            case(config, evaluates, "training.eval_strategy"),
-            case(config, saves, "training.save_strategy"),
+            setting_case(config, True, "training.load_best_model_at_end"),
+            setting_case(config, evaluates, "training.eval_strategy"),
+            setting_case(config, saves, "training.save_strategy"),
         ]
         if saves != evaluates:
             yield self.finding(
@@ -88,5 +88,5 @@ class BestModelCannotBePicked(ConfigRule):
                 f"the best model cannot be loaded: save_steps {saved:g} is no multiple of"
                 f" eval_steps {every:g}",
                 f"set save_steps to {every:g}",
-                cases=[case(config, f"{saved:g}", "training.save_steps"), *cases],
+                cases=[setting_case(config, f"{saved:g}", "training.save_steps"), *cases],
             )

@@ -45,7 +45,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case, untold
+from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -119,7 +119,7 @@ class BestModelDirectionInverted(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         metric = training.metric_for_best_model
         used = training.load_best_model_at_end or training.save_strategy == "best"
-        if untold(config, "metric_for_best_model", "greater_is_better"):
+        if is_value_untold(config, "metric_for_best_model", "greater_is_better"):
             return
         if metric is None and not training.load_best_model_at_end:
             return
@@ -143,8 +143,12 @@ class BestModelDirectionInverted(ConfigRule):
                 if guessed
                 else []
             ),
-            cases=[case(config, name, "training.metric_for_best_model")]
-            + ([] if guessed else [case(config, bool(greater), "training.greater_is_better")]),
+            cases=[setting_case(config, name, "training.metric_for_best_model")]
+            + (
+                []
+                if guessed
+                else [setting_case(config, bool(greater), "training.greater_is_better")]
+            ),
         )
 
 

@@ -41,8 +41,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.training_file_columns import columns
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.training_file_columns import training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -64,10 +64,10 @@ class CompletionLossWithoutCompletion(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return None if columns(self.subject) else NO_ROWS
+        return None if training_columns(self.subject) else NO_ROWS
 
     def figure(self) -> str:
-        return f"{self.compared()}; columns: {', '.join(sorted(columns(self.subject)))}"
+        return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -75,7 +75,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
             return
         if training.assistant_only_loss:
             return
-        there = columns(config)
+        there = training_columns(config)
         whole = [name for name in WHOLE if name in there]
         if whole and "completion" not in there and "input_ids" not in there:
             yield self.finding(
@@ -83,7 +83,7 @@ class CompletionLossWithoutCompletion(ConfigRule):
                 " all is learned",
                 "set assistant_only_loss: true, or split the rows into prompt and completion",
                 cases=[
-                    case(config, True, "training.completion_only_loss"),
+                    setting_case(config, True, "training.completion_only_loss"),
                     Case(f"columns: {name_list(sorted(there))}"),
                 ],
             )

@@ -41,7 +41,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -103,7 +103,7 @@ class DatasetListedTwice(ConfigRule):
                     f"{_shown(name)} is listed {train.count(name)} times: its rows are trained as"
                     " often in each epoch",
                     "keep one of them",
-                    cases=[case(config, _shown(name), train_key)],
+                    cases=[setting_case(config, _shown(name), train_key)],
                     count=train.count(name),
                 )
         shared = [name for name in names if eval_key and name in _entries(config, eval_key)]
@@ -114,13 +114,15 @@ class DatasetListedTwice(ConfigRule):
             yield self.finding(
                 f"{', '.join(map(_shown, shared))} is trained and evaluated on",
                 "evaluate on rows that are not trained",
-                cases=[case(config, ", ".join(map(_shown, shared)), eval_key)],
+                cases=[setting_case(config, ", ".join(map(_shown, shared)), eval_key)],
             )
         elif config.stack == "trl" and same_split:
             yield self.finding(
                 f"the split {config.raw['dataset_test_split']} is trained and evaluated on",
                 "name another dataset_test_split",
-                cases=[case(config, config.raw["dataset_test_split"], "dataset_test_split")],
+                cases=[
+                    setting_case(config, config.raw["dataset_test_split"], "dataset_test_split")
+                ],
             )
 
 

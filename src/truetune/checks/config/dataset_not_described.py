@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import at_place
+from truetune.checks.config.evidence.setting_places import case_at_place
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -73,5 +73,5 @@ class DatasetNotDescribed(ConfigRule):
             yield self.finding(
                 f"dataset_info.json describes no data set {place.key!r}: the run stops there",
                 "describe it in dataset_info.json, or name one that is described",
-                cases=[at_place(place, place.key)],
+                cases=[case_at_place(place, place.key)],
             )

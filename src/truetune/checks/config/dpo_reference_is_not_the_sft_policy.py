@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -72,7 +72,10 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
             yield self.finding(
                 f"the reference is {reference}, and the policy starts from {model}",
                 "leave the reference out: it is then made of the policy as it starts",
-                cases=[case(config, reference, "training.reference"), case(config, model, "model")],
+                cases=[
+                    setting_case(config, reference, "training.reference"),
+                    setting_case(config, model, "model"),
+                ],
             )
             return
         if config.stack != "llama-factory" or adapter is None or training.lora is None:
@@ -83,8 +86,8 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 f"the reference is {model} without the adapter {adapter} that training starts from",
                 "set create_new_adapter: true, or ref_model and ref_model_adapters to the same two",
                 cases=[
-                    case(config, adapter, "training.adapter"),
-                    case(config, training.method, "training.method"),
+                    setting_case(config, adapter, "training.adapter"),
+                    setting_case(config, training.method, "training.method"),
                 ],
             )
         elif reference is not None and of_reference != raw.get("adapter_name_or_path"):
@@ -94,7 +97,7 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 + f", and the policy starts with {adapter}",
                 f"set ref_model_adapters: {adapter}",
                 cases=[
-                    case(config, adapter, "training.adapter"),
-                    case(config, reference, "training.reference"),
+                    setting_case(config, adapter, "training.adapter"),
+                    setting_case(config, reference, "training.reference"),
                 ],
             )

@@ -52,8 +52,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.optimizer_kind import adamw
-from truetune.checks.config.evidence.setting_places import case, of_program
+from truetune.checks.config.evidence.optimizer_kind import has_usual_adamw_rates
+from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import model_identity
@@ -114,7 +114,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        if self._published() is None or not adamw(self.subject):
+        if self._published() is None or not has_usual_adamw_rates(self.subject):
             return Unmet(
                 "it is about AdamW on all weights or LoRA by SFT, DPO, KTO or CPO, whose rates are"
                 " published"
@@ -133,7 +133,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
         at = RANGES.get((KIND.get(training.method, ""), adapter))
         if at is not None and not adapter and training.method == "sft" and _is_large(self.subject):
             at = at._replace(high=HIGH_FOR_LARGE)
-        if at is not None and not adapter and of_program(self.subject):
+        if at is not None and not adapter and is_of_program(self.subject):
             return at._replace(high=RANGES[KIND[training.method], True].high)
         return at
 
@@ -141,7 +141,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
         config, training = self.subject, self.subject.spec.training
         rate, adapter = training.learning_rate, training.lora is not None
         at = self._published()
-        if not rate or at is None or not adamw(config):
+        if not rate or at is None or not has_usual_adamw_rates(config):
             return
         if at.low <= rate < at.high:
             return
@@ -153,7 +153,7 @@ class DpoTooWeakOrFrozen(ConfigRule):
             severity="error" if rate >= REPLACES_WEIGHTS else "warning",
             evidence=[f"method {training.method}, {'LoRA' if adapter else 'all weights'}, AdamW"],
             cases=[
-                case(config, f"{rate:g}", "training.learning_rate"),
-                case(config, training.method, "training.method"),
+                setting_case(config, f"{rate:g}", "training.learning_rate"),
+                setting_case(config, training.method, "training.method"),
             ],
         )

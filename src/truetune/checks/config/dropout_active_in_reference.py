@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import at_place
+from truetune.checks.config.evidence.setting_places import case_at_place
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -62,5 +62,5 @@ class DropoutActiveInReference(ConfigRule):
                 f"disable_dropout is false in {training.method.upper()}: policy and reference are"
                 " two random models",
                 "leave disable_dropout out, or set disable_dropout: true",
-                cases=[at_place(place, "disable_dropout: false")],
+                cases=[case_at_place(place, "disable_dropout: false")],
             )

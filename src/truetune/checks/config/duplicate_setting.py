@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import at_place
+from truetune.checks.config.evidence.setting_places import case_at_place
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
@@ -72,7 +72,8 @@ class DuplicateSetting(ConfigRule):
                 ),
                 f"keep one {second.key}",
                 cases=[
-                    at_place(one, text) for one, text in zip((first, second), said, strict=True)
+                    case_at_place(one, text)
+                    for one, text in zip((first, second), said, strict=True)
                 ],
             )
 

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_MODEL
 from truetune.checks.config.evidence.model_folder import stored_dtype
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import overflowing_family
@@ -89,8 +89,8 @@ class Fp16Overflow(ConfigRule):
                 " is 65,504",
                 "set bf16: true and fp16: false",
                 cases=[
-                    case(config, True, "training.fp16"),
-                    case(config, "bfloat16", "training.dtype"),
+                    setting_case(config, True, "training.fp16"),
+                    setting_case(config, "bfloat16", "training.dtype"),
                 ],
             )
         elif half and stored_dtype(config) is None:
@@ -104,8 +104,8 @@ class Fp16Overflow(ConfigRule):
                 "set bf16: true and fp16: false; on a GPU without bfloat16 load the weights as"
                 " float32 (torch_dtype), and train without fp16",
                 cases=[
-                    case(config, training.fp16 or training.dtype, field),
-                    case(config, _model_name(config), "model", "tokenizer"),
+                    setting_case(config, training.fp16 or training.dtype, field),
+                    setting_case(config, _model_name(config), "model", "tokenizer"),
                 ],
             )
         elif half and stored_dtype(config) == "bfloat16":
@@ -115,7 +115,7 @@ class Fp16Overflow(ConfigRule):
                 " is 65,504",
                 "set bf16: true and fp16: false",
                 cases=[
-                    case(config, training.fp16 or training.dtype, field),
+                    setting_case(config, training.fp16 or training.dtype, field),
                     Case(
                         "dtype: bfloat16",
                         file=f"{config.spec.model or config.spec.tokenizer}/config.json",

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement
@@ -69,7 +69,7 @@ class FsdpWrapsNoLayer(ConfigRule):
             yield self.finding(
                 f"FSDP shall wrap {', '.join(wrong)}, and the layers of {self.subject.spec.model} are {own}",
                 f"set {NAMES[0]} to {own}, or leave it out",
-                cases=[case(self.subject, ", ".join(wrong), *NAMES, "fsdp_config")],
+                cases=[setting_case(self.subject, ", ".join(wrong), *NAMES, "fsdp_config")],
             )
 
     def _named(self) -> str:

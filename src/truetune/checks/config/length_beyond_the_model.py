@@ -41,8 +41,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.config.evidence.missing_inputs import NO_MODEL
-from truetune.checks.config.evidence.model_folder import settings
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import model_config
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -73,14 +73,14 @@ class LengthBeyondTheModel(ConfigRule):
 
     def _positions(self) -> Any:
         """How many positions the model knows by its config.json; None where that is not here."""
-        found = settings(self.subject)
+        found = model_config(self.subject)
         inner = found.get("text_config")
         part = inner if isinstance(inner, dict) else found
         return part.get("max_position_embeddings") or part.get("n_positions")
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        limit, found = config.spec.max_length, settings(config)
+        limit, found = config.spec.max_length, model_config(config)
         inner = found.get("text_config")
         part = inner if isinstance(inner, dict) else found
         known = self._positions()
@@ -102,7 +102,7 @@ class LengthBeyondTheModel(ConfigRule):
             f"set {config.places['max_length'].key if 'max_length' in config.places else 'max_length'}"
             f" to {known:,}, or scale the positions",
             cases=[
-                case(config, limit, "max_length"),
+                setting_case(config, limit, "max_length"),
                 Case(f"max_position_embeddings: {known}", file=f"{config.spec.model}/config.json"),
             ],
         )

@@ -52,10 +52,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.lora_module_names import PATTERN, matched
+from truetune.checks.config.evidence.lora_module_names import PATTERN_SIGN, modules_matching_name
 from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import modules
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import linear_modules
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -82,7 +82,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
 
     def _matrices(self) -> set[str]:
         """The matrices that the named targets mean; none where the weights are not here."""
-        lora, linear = self.subject.spec.training.lora, modules(self.subject)
+        lora, linear = self.subject.spec.training.lora, linear_modules(self.subject)
         targets = (
             lora.target_modules
             if lora is not None and isinstance(lora.target_modules, tuple)
@@ -91,8 +91,8 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         return {
             name
             for target in targets
-            if not PATTERN.search(target)
-            for name in matched(target, linear)
+            if not PATTERN_SIGN.search(target)
+            for name in modules_matching_name(target, linear)
         }
 
     def findings(self) -> Iterator[Finding]:
@@ -100,7 +100,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
         lora = training.lora
         if lora is None or not isinstance(lora.target_modules, tuple) or training.load_in:
             return
-        linear = modules(config)
+        linear = linear_modules(config)
         chosen = self._matrices()
         small = {name: min(linear[name]) for name in sorted(chosen) if min(linear[name]) < lora.r}
         if small:
@@ -109,7 +109,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
                 f" {max(small.values())}",
                 f"set r to {min(small.values())} or less, and alpha with it",
                 cases=[
-                    case(config, lora.r, "training.lora.r"),
+                    setting_case(config, lora.r, "training.lora.r"),
                     *(
                         Case(f"{name}: {' x '.join(map(str, linear[name]))}")
                         for name in list(small)[:2]

@@ -43,7 +43,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -54,9 +54,18 @@ MEANT = {
     "llama-factory": "finetuning_type: lora",
 }
 KEYS = (
-    "lora_r", "lora_rank", "lora_alpha", "lora_dropout", "lora_target", "lora_target_modules", "lora_target_linear",
-    "lora_modules_to_save", "lora_model_dir", "use_dora", "use_rslora",
-)  # fmt: skip
+    "lora_r",
+    "lora_rank",
+    "lora_alpha",
+    "lora_dropout",
+    "lora_target",
+    "lora_target_modules",
+    "lora_target_linear",
+    "lora_modules_to_save",
+    "lora_model_dir",
+    "use_dora",
+    "use_rslora",
+)
 
 
 class LoraSettingsWithoutLora(ConfigRule):
@@ -89,8 +98,8 @@ class LoraSettingsWithoutLora(ConfigRule):
                 f"set {MEANT[config.stack]}, or remove them",
                 severity="info" if now is False else "warning",
                 cases=[
-                    case(config, "not set" if now is None else now, switch),
-                    *(case(config, config.raw[key], key) for key in given[:2]),
+                    setting_case(config, "not set" if now is None else now, switch),
+                    *(setting_case(config, config.raw[key], key) for key in given[:2]),
                 ],
                 count=len(given),
             )

@@ -46,16 +46,16 @@ import re
 from collections.abc import Iterator, Mapping
 
 from truetune.checks.config.evidence.lora_module_names import (
-    LINEAR,
-    PATTERN,
-    WHOLE,
-    fitting,
-    matched,
-    meant,
+    FULLY_TRAINED_NAMES,
+    LINEAR_NAMES,
+    PATTERN_SIGN,
+    count_pattern_matches,
+    likely_module_name,
+    modules_matching_name,
 )
 from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_WEIGHTS
-from truetune.checks.config.evidence.model_folder import modules, settings, shapes
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import linear_modules, model_config, tensor_shapes
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -75,12 +75,12 @@ class LoraTargetFitsNothing(ConfigRule):
         lora = self.subject.spec.training.lora
         if lora is None:
             return NO_LORA
-        if isinstance(lora.target_modules, str) and not modules(self.subject):
+        if isinstance(lora.target_modules, str) and not linear_modules(self.subject):
             return NO_WEIGHTS
         return None
 
     def figure(self) -> Measurement | str:
-        lora, linear = self.subject.spec.training.lora, modules(self.subject)
+        lora, linear = self.subject.spec.training.lora, linear_modules(self.subject)
         assert lora is not None, "else the rule is not judged"
         if not isinstance(lora.target_modules, tuple):
             return format_setting(self.subject, TARGETS)
@@ -92,25 +92,31 @@ class LoraTargetFitsNothing(ConfigRule):
         config, lora = self.subject, self.subject.spec.training.lora
         if lora is None:
             return
-        linear, parts = modules(config), settings(config)
+        linear, parts = linear_modules(config), model_config(config)
         experts = any("experts" in key for key in parts) or any(
             ".experts." in name for name in linear
         )
         targets = lora.target_modules
         if isinstance(targets, tuple):
-            usual = LINEAR | WHOLE
+            usual = LINEAR_NAMES | FULLY_TRAINED_NAMES
             yield from self._names(
-                targets, TARGETS, linear, LINEAR, usual if experts else frozenset()
+                targets, TARGETS, linear, LINEAR_NAMES, usual if experts else frozenset()
             )
         elif (
             targets is not None
-            and PATTERN.search(targets)
+            and PATTERN_SIGN.search(targets)
             and linear
             and "vision_config" not in parts
         ):
             yield from self._pattern(targets, linear)
-        held = {name.rpartition(".")[0]: shape for name, shape in shapes(config).items()}
-        yield from self._names(lora.modules_to_save, SAVED, held, WHOLE | LINEAR, WHOLE)
+        held = {name.rpartition(".")[0]: shape for name, shape in tensor_shapes(config).items()}
+        yield from self._names(
+            lora.modules_to_save,
+            SAVED,
+            held,
+            FULLY_TRAINED_NAMES | LINEAR_NAMES,
+            FULLY_TRAINED_NAMES,
+        )
 
     def _names(
         self,
@@ -121,7 +127,11 @@ class LoraTargetFitsNothing(ConfigRule):
         trusted: frozenset[str],
     ) -> Iterator[Finding]:
         """Names of a list that fit nothing; `trusted` may be there without standing in the checkpoint."""
-        counts = {name: len(matched(name, there)) for name in names if not PATTERN.search(name)}
+        counts = {
+            name: len(modules_matching_name(name, there))
+            for name in names
+            if not PATTERN_SIGN.search(name)
+        }
         lasts = {
             module.rpartition(".")[2]
             for module in there
@@ -129,7 +139,7 @@ class LoraTargetFitsNothing(ConfigRule):
         }
         lost = {}
         for name, count in counts.items():
-            likely = meant(name, lasts | known if field == SAVED else lasts or known)
+            likely = likely_module_name(name, lasts | known if field == SAVED else lasts or known)
             if not count and name not in trusted and name != "all-linear" and (there or likely):
                 lost[name] = likely
         for name, likely in lost.items():
@@ -141,13 +151,13 @@ class LoraTargetFitsNothing(ConfigRule):
                 f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
                 evidence=others
                 or ["the model's weights are not here: judged by the names of published models"],
-                cases=[case(self.subject, ", ".join(names), field)],
+                cases=[setting_case(self.subject, ", ".join(names), field)],
                 count=len(lost),
                 total=len(names),
             )
 
     def _pattern(self, pattern: str, linear: Mapping[str, tuple[int, ...]]) -> Iterator[Finding]:
-        shown = [case(self.subject, pattern, TARGETS)]
+        shown = [setting_case(self.subject, pattern, TARGETS)]
         try:
             re.compile(pattern)
         except re.error as error:
@@ -158,7 +168,7 @@ class LoraTargetFitsNothing(ConfigRule):
                 cases=shown,
             )
             return
-        if fitting(pattern, linear) == 0:
+        if count_pattern_matches(pattern, linear) == 0:
             yield self.finding(
                 f"the pattern of target_modules fits none of {len(linear):,} modules",
                 "peft matches the whole name: begin it with .*",

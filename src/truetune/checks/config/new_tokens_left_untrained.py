@@ -51,8 +51,8 @@ from collections.abc import Iterator
 
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.config.evidence.missing_inputs import NO_LORA
-from truetune.checks.config.evidence.model_folder import folder, tied
-from truetune.checks.config.evidence.setting_places import case, entries
+from truetune.checks.config.evidence.model_folder import is_head_tied, local_model_folder
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import untrained_marks
@@ -112,8 +112,8 @@ class NewTokensLeftUntrained(ConfigRule):
             f"start from the instruct model, or set {setting} to embed_tokens and lm_head",
             severity="warning",
             cases=[
-                case(config, config.spec.model, "model"),
-                case(config, _template(config), *TEMPLATE_KEYS),
+                setting_case(config, config.spec.model, "model"),
+                setting_case(config, _template(config), *TEMPLATE_KEYS),
             ],
         )
 
@@ -154,8 +154,8 @@ class NewTokensLeftUntrained(ConfigRule):
                 else "no tokenizer at hand"
             ],
             cases=[
-                case(self.subject, shown, "training.added_tokens"),
-                case(self.subject, saved_modules, "training.lora.modules_to_save"),
+                setting_case(self.subject, shown, "training.added_tokens"),
+                setting_case(self.subject, saved_modules, "training.lora.modules_to_save"),
             ],
         )
 
@@ -169,7 +169,7 @@ def _marks_of_base(config: Config) -> tuple[str, ...]:
         return ()
     marks = untrained_marks(config.spec.model or "")
     template = _template(config)
-    if not marks or template is None or folder(config) is not None:
+    if not marks or template is None or local_model_folder(config) is not None:
         return ()
     writes = next((ones for name, ones in WRITTEN_BY.items() if template.startswith(name)), ())
     return marks if set(marks) <= set(writes) else ()
@@ -178,7 +178,7 @@ def _marks_of_base(config: Config) -> tuple[str, ...]:
 def _template(config: Config) -> str | None:
     """The stack's own chat template by its name; None where the run takes that of the tokenizer."""
     named = [config.raw.get(key) for key in TEMPLATE_KEYS]
-    named += [item.get("chat_template") for _, item in entries(config, "datasets")]
+    named += [item.get("chat_template") for _, item in table_entries(config, "datasets")]
     return next((name.lower().replace("-", "") for name in named if isinstance(name, str)), None)
 
 
@@ -188,7 +188,7 @@ def _untrained_ends(config: Config, lora: Lora) -> list[str]:
         name.rpartition(".")[2] for name in (*lora.modules_to_save, *_listed(lora.target_modules))
     }
     missing = [ends[0] for ends in (INPUT, OUTPUT) if names.isdisjoint(ends)]
-    return [] if tied(config) and len(missing) < 2 else missing
+    return [] if is_head_tied(config) and len(missing) < 2 else missing
 
 
 def _listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ def _listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
 
 def _vocabulary(config: Config) -> frozenset[str] | None:
     """The tokens of the tokenizer; None where it is not at hand."""
-    where = folder(config)
+    where = local_model_folder(config)
     path = where / "tokenizer.json" if where else None
     try:
         if path is None:

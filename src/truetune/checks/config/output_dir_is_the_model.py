@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -63,8 +63,8 @@ class OutputDirIsTheModel(ConfigRule):
                     f" {field.rpartition('.')[2]} itself",
                     "write to a folder of its own",
                     cases=[
-                        case(config, training.output_dir, "training.output_dir"),
-                        case(config, name, field),
+                        setting_case(config, training.output_dir, "training.output_dir"),
+                        setting_case(config, name, field),
                     ],
                 )
 

@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
@@ -81,7 +81,10 @@ class PackingCrossContamination(ConfigRule):
             yield self.finding(
                 f"packed documents see each other: {value}",
                 remedy,
-                cases=[case(config, True, "training.packing"), case(config, value, field)],
+                cases=[
+                    setting_case(config, True, "training.packing"),
+                    setting_case(config, value, field),
+                ],
             )
 
 

@@ -45,8 +45,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
-from truetune.checks.config.evidence.model_folder import folder
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import local_model_folder
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -74,7 +74,7 @@ class PadMasksEosInPretraining(ConfigRule):
 
     def _tokens(self) -> tuple[str | None, str | None]:
         """EOS and pad of the tokenizer; None where they, or it, are not here."""
-        where = folder(self.subject)
+        where = local_model_folder(self.subject)
         try:
             found = read_json(where / "tokenizer_config.json") if where else None
         except TokenizerError:
@@ -83,7 +83,7 @@ class PadMasksEosInPretraining(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        where = folder(config)
+        where = local_model_folder(config)
         if config.stack != "llama-factory" or config.raw.get("stage") != "pt" or where is None:
             return
         path = where / "tokenizer_config.json"
@@ -94,7 +94,7 @@ class PadMasksEosInPretraining(ConfigRule):
             f"the EOS {eos} is the pad token too, and stage pt masks every label that equals it",
             "give the tokenizer a pad token that ends nothing (<unk>, or a reserved one)",
             cases=[
-                case(config, "pt", "stage"),
+                setting_case(config, "pt", "stage"),
                 Case(f"eos_token: {eos}, pad_token: {pad or 'none'}", file=str(path)),
             ],
         )

@@ -36,7 +36,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -56,5 +56,5 @@ class PrecisionSetTwice(ConfigRule):
                 "bf16 and fp16 are both on" + ("; bf16 wins" if axolotl else ": the run stops"),
                 "keep one: bf16 for a model that was trained in it",
                 severity="warning" if axolotl else "error",
-                cases=[case(config, True, "bf16"), case(config, True, "fp16")],
+                cases=[setting_case(config, True, "bf16"), setting_case(config, True, "fp16")],
             )

@@ -44,8 +44,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import case, untold
-from truetune.checks.config.evidence.training_file_columns import columns
+from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
+from truetune.checks.config.evidence.training_file_columns import training_columns
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -64,28 +64,28 @@ class PretokenizedRowsBypassMasking(ConfigRule):
     about = ("training.completion_only_loss", "training.assistant_only_loss")
 
     def figure(self) -> str:
-        return f"{self.compared()}; columns: {', '.join(sorted(columns(self.subject)))}"
+        return f"{self.compared()}; columns: {', '.join(sorted(training_columns(self.subject)))}"
 
     def unmet(self) -> Unmet | None:
         training = self.subject.spec.training
         asked = training.skip_prepare_dataset and any(getattr(training, option) for option in MASKS)
-        if asked and not columns(self.subject):
+        if asked and not training_columns(self.subject):
             return Unmet(
                 "the columns of the rows are not at hand: they may hold a mask or labels of"
                 " their own"
             )
         lacking = super().unmet()
-        return NO_ROWS if lacking is None and not columns(self.subject) else lacking
+        return NO_ROWS if lacking is None and not training_columns(self.subject) else lacking
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         if (
             config.stack != "trl"
             or training.method != "sft"
-            or untold(config, "completion_only_loss")
+            or is_value_untold(config, "completion_only_loss")
         ):
             return
-        there = columns(config)
+        there = training_columns(config)
         shown = Case(f"columns: {name_list(sorted(there))}")
         for option, mask in MASKS.items():
             field = f"training.{option}"
@@ -97,7 +97,7 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     " supervised",
                     f"give the rows labels, or a column {mask}; or text and messages in place of"
                     " input_ids",
-                    cases=[case(config, True, field), shown],
+                    cases=[setting_case(config, True, field), shown],
                 )
             elif training.skip_prepare_dataset and there and not there & {"labels", mask}:
                 yield self.finding(
@@ -105,8 +105,8 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     "give the rows labels, or leave skip_prepare_dataset out",
                     severity="warning",
                     cases=[
-                        case(config, True, "training.skip_prepare_dataset"),
-                        case(config, True, field),
+                        setting_case(config, True, "training.skip_prepare_dataset"),
+                        setting_case(config, True, field),
                         shown,
                     ],
                 )
@@ -120,7 +120,9 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                 " input_ids",
                 "set completion_only_loss: true",
                 cases=[
-                    case(config, training.completion_only_loss, "training.completion_only_loss"),
+                    setting_case(
+                        config, training.completion_only_loss, "training.completion_only_loss"
+                    ),
                     shown,
                 ],
             )

@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case, entries
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -53,7 +53,7 @@ class PromptsAreLearned(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        sets = [item for _, item in entries(config, "datasets")]
+        sets = [item for _, item in table_entries(config, "datasets")]
         plain = bool(sets) and all(
             str(item.get("type") or "completion").startswith("completion") for item in sets
         )
@@ -61,5 +61,5 @@ class PromptsAreLearned(ConfigRule):
             yield self.finding(
                 "prompts are learned as well as answers",
                 "switch it off, unless that is what you want",
-                cases=[case(config, True, "training.train_on_inputs")],
+                cases=[setting_case(config, True, "training.train_on_inputs")],
             )

@@ -56,8 +56,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.config.evidence.model_folder import sampled_weights, stored_dtype
-from truetune.checks.config.evidence.optimizer_kind import special
-from truetune.checks.config.evidence.setting_places import case, of_program, place, untold
+from truetune.checks.config.evidence.optimizer_kind import has_special_optimizer
+from truetune.checks.config.evidence.setting_places import (
+    is_of_program,
+    is_value_untold,
+    setting_case,
+    setting_place,
+)
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
@@ -108,7 +113,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
             not rate
             or not _pure(config)
             or str(training.optim or PLAIN[0]) not in PLAIN
-            or special(config)
+            or has_special_optimizer(config)
         ):
             return
         weights = sampled_weights(config)
@@ -130,7 +135,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
                 f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at"
                 f" {TYPICAL}, {_half_step_of(1.0):.1e} at 1"
             ],
-            cases=[case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
+            cases=[setting_case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
         )
 
 
@@ -138,7 +143,7 @@ def _sure(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
     if rate * FAR < _half_step_of(TYPICAL):
         return True
-    return not of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
+    return not is_of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
 
 
 def _pure(config: Config) -> bool:
@@ -146,7 +151,7 @@ def _pure(config: Config) -> bool:
     training = config.spec.training
     if config.freezes_by_hand:
         return False
-    if untold(config, "optim") or any(
+    if is_value_untold(config, "optim") or any(
         config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")
     ):
         return False
@@ -172,8 +177,8 @@ def _pure(config: Config) -> bool:
 
 def _why(config: Config) -> list[Case]:
     name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
-    key = place(config, name).key
-    return [case(config, config.raw.get(key, config.spec.training.dtype), name)]
+    key = setting_place(config, name).key
+    return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]
 
 
 def _half_step(values: NDArray[np.float32]) -> NDArray[np.float64]:

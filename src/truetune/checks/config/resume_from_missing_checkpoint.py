@@ -42,7 +42,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -82,5 +82,5 @@ class ResumeFromMissingCheckpoint(ConfigRule):
                 f"{name} {'holds no trainer_state.json' if found else 'is not there'}: there is"
                 " nothing to resume from",
                 "name a checkpoint-N folder of the run, or leave resume_from_checkpoint out",
-                cases=[case(config, name, "training.resume_from_checkpoint")],
+                cases=[setting_case(config, name, "training.resume_from_checkpoint")],
             )

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -92,7 +92,7 @@ class RowsLeftOutByLimit(ConfigRule):
                 evidence=[
                     f"{Path(name).name} holds {count:,} rows" for name, count in over.items()
                 ],
-                cases=[case(config, limit, "max_samples")],
+                cases=[setting_case(config, limit, "max_samples")],
                 count=lost,
                 total=total,
             )

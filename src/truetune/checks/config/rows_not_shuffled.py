@@ -40,7 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -59,5 +59,5 @@ class RowsNotShuffled(ConfigRule):
             yield self.finding(
                 "rows are trained in the order of the files",
                 "shuffle them, unless the order is a curriculum",
-                cases=[case(config, config.raw.get(key, ""), "training.shuffle")],
+                cases=[setting_case(config, config.raw.get(key, ""), "training.shuffle")],
             )

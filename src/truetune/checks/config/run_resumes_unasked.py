@@ -45,7 +45,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
 
@@ -81,7 +81,7 @@ class RunResumesUnasked(ConfigRule):
                     f"the run resumes from {last.name} of the run before it",
                     "write to a folder of its own, or set overwrite_output_dir: true",
                     cases=[
-                        case(config, training.output_dir, "training.output_dir"),
+                        setting_case(config, training.output_dir, "training.output_dir"),
                         Case(last.name, file=str(last)),
                     ],
                     count=len(found),

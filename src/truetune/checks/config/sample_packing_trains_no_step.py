@@ -51,8 +51,8 @@ import math
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_ROWS
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.step_counts import data_bytes, rows
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.step_counts import training_bytes, training_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -74,7 +74,7 @@ class SamplePackingTrainsNoStep(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_ROWS if rows(self.subject) is None else None
+        return NO_ROWS if training_rows(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
@@ -87,13 +87,13 @@ class SamplePackingTrainsNoStep(ConfigRule):
         ):
             return
         data, size, length = (
-            rows(config),
+            training_rows(config),
             training.per_device_train_batch_size,
             config.spec.max_length,
         )
         if data is None or size is None or size < 2 or not length:
             return
-        text = data_bytes(config)
+        text = training_bytes(config)
         if data.count < size:
             sure, packed = True, data.count
         elif text is not None:
@@ -116,8 +116,8 @@ class SamplePackingTrainsNoStep(ConfigRule):
             severity="error" if sure else "warning",
             evidence=[data.why] + ([f"{text:,} bytes"] if text is not None else []),
             cases=[
-                case(config, size, "training.per_device_train_batch_size"),
-                case(config, True, "training.packing"),
-                case(config, length, "max_length"),
+                setting_case(config, size, "training.per_device_train_batch_size"),
+                setting_case(config, True, "training.packing"),
+                setting_case(config, length, "max_length"),
             ],
         )

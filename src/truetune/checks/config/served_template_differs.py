@@ -64,15 +64,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.template_marks import (
-    CONTROL,
+    CONTROL_TOKEN,
     MARKERS,
-    WRITTEN,
+    SAVED_TEMPLATES,
     first_mark,
-    has_token,
     mark_of_template,
-    opening,
+    template_opening,
+    tokenizer_has_token,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -95,7 +95,7 @@ class ServedTemplateDiffers(ConfigRule):
             return lacking
         if self._marker() is None:
             return Unmet("it is about a template that is named in the settings, and known")
-        return NO_TOKENIZER if opening(self.subject) is None else None
+        return NO_TOKENIZER if template_opening(self.subject) is None else None
 
     def figure(self) -> str:
         return f"a question begins with {self._marker()}, in the tokenizer's template too"
@@ -111,14 +111,18 @@ class ServedTemplateDiffers(ConfigRule):
         marker = self._marker()
         if key is None or marker is None:
             return
-        own = opening(config)
+        own = template_opening(config)
         yield from self._of_servers(key, name, marker)
         if own is None or marker in own:
             return
-        cut = [token for token in CONTROL.findall(marker) if has_token(config, token) is False]
+        cut = [
+            token
+            for token in CONTROL_TOKEN.findall(marker)
+            if tokenizer_has_token(config, token) is False
+        ]
         added = {*config.spec.training.added_tokens, *config.spec.training.special_tokens.values()}
         cut = [token for token in cut if token not in added]
-        lost = config.stack == "llama-factory" and name not in WRITTEN
+        lost = config.stack == "llama-factory" and name not in SAVED_TEMPLATES
         yield self.finding(
             f"{key} {name} writes {marker}, and the tokenizer's template does not",
             "name the family of the tokenizer's own template",
@@ -133,7 +137,7 @@ class ServedTemplateDiffers(ConfigRule):
                 *([f"no token of the tokenizer: {', '.join(cut)}"] if cut else []),
             ],
             cases=[
-                case(config, name, key),
+                setting_case(config, name, key),
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
             ],
         )
@@ -154,5 +158,8 @@ class ServedTemplateDiffers(ConfigRule):
                 f"trained with the template {name} ({first_mark(marker)}), and"
                 f" {Path(use.file).name} {use.verb} the model with another template ({mark})",
                 "use one template for both: the model was never trained on the other's prompts",
-                cases=[case(config, name, key), Case(use.text, file=use.file, line=use.line)],
+                cases=[
+                    setting_case(config, name, key),
+                    Case(use.text, file=use.file, line=use.line),
+                ],
             )

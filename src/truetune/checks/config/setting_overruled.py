@@ -46,8 +46,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from truetune.checks.config.evidence.other_program_settings import keeps_its_defaults
-from truetune.checks.config.evidence.setting_places import case, untold
-from truetune.checks.config.evidence.step_counts import steps
+from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
+from truetune.checks.config.evidence.step_counts import steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -84,15 +84,15 @@ class SettingOverruled(ConfigRule):
                 f" {training.warmup_steps:g} decides",
                 "keep one of the two",
                 cases=[
-                    case(config, f"{training.warmup_ratio:g}", "training.warmup_ratio"),
-                    case(config, f"{training.warmup_steps:g}", "training.warmup_steps"),
+                    setting_case(config, f"{training.warmup_ratio:g}", "training.warmup_ratio"),
+                    setting_case(config, f"{training.warmup_steps:g}", "training.warmup_steps"),
                 ],
             )
         yield from self._epochs_cut_short()
         if (
             config.stack == "axolotl"
             or (training.eval_strategy or "no") != "no"
-            or untold(config, "eval_strategy")
+            or is_value_untold(config, "eval_strategy")
             or config.raw.get("do_eval")
             or not ("training.eval_strategy" in places or keeps_its_defaults(config))
             or config.raw.get(OLD_NAME) not in (None, False, "no")
@@ -117,8 +117,8 @@ class SettingOverruled(ConfigRule):
                     "set eval_strategy: steps"
                     + (", or hold no rows out" if field.endswith("size") else ""),
                     cases=[
-                        case(config, f"{value:g}", field),
-                        case(config, "no", "training.eval_strategy"),
+                        setting_case(config, f"{value:g}", field),
+                        setting_case(config, "no", "training.eval_strategy"),
                     ],
                 )
 
@@ -130,7 +130,7 @@ class SettingOverruled(ConfigRule):
         if not (both_set and epochs and epochs > 1 and limit > 0):
             return
         without_limit = training.model_copy(update={"max_steps": None})
-        whole = steps(
+        whole = steps_of_run(
             replace(config, spec=config.spec.model_copy(update={"training": without_limit}))
         )
         if whole is None or limit >= MOST_OF_A_RUN * whole.most:
@@ -141,7 +141,7 @@ class SettingOverruled(ConfigRule):
             severity="info",
             evidence=[whole.why],
             cases=[
-                case(config, f"{epochs:g}", "training.num_train_epochs"),
-                case(config, limit, "training.max_steps"),
+                setting_case(config, f"{epochs:g}", "training.num_train_epochs"),
+                setting_case(config, limit, "training.max_steps"),
             ],
         )

@@ -41,15 +41,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.new_name_fix import new_name_written
+from truetune.checks.config.evidence.new_name_fix import new_name_fix
 from truetune.checks.config.evidence.other_program_settings import (
-    fate,
+    fate_of_unknown_key,
     is_mostly_another_programs,
-    since,
-    who_may_take,
+    removed_since,
+    who_may_read_old_names,
     words_of_another_program,
 )
-from truetune.checks.config.evidence.setting_places import at_place, known, of_program
+from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
 from truetune.checks.findings import Finding
 from truetune.checks.measurement import Measurement, counted
 from truetune.checks.rule import ConfigRule
@@ -64,7 +64,7 @@ class SettingRenamed(ConfigRule):
     code = "CFG002"
     severity = "error"
     stability = "stable"
-    since = "0.1.0"
+    removed_since = "0.1.0"
 
     def figure(self) -> Measurement:
         return counted(
@@ -99,7 +99,7 @@ class SettingRenamed(ConfigRule):
     def _severity(self, old: Renamed) -> Severity:
         """How grave it is: in a program an error where the call surely stops, a note where it has run since."""
         config = self.subject
-        if not of_program(config) or old.taken is None:
+        if not is_of_program(config) or old.taken is None:
             return "warning"
         change = (old.taken.last, old.taken.gone)
         return severity_of_gone(config.pins, old.package, [change], config.path)
@@ -113,18 +113,18 @@ class SettingRenamed(ConfigRule):
 
     def _one(self, old: Renamed, severity: Severity) -> Finding:
         config, key = self.subject, old.place.key
-        names = known(config)
+        names = known_keys(config)
         dated = self._age(old) == "unknown" and old.taken is not None
         return self.finding(
-            f"{key} is {old.now or 'gone'} {since(config, old)}",
+            f"{key} is {old.now or 'gone'} {removed_since(config, old)}",
             (f"write {old.now}" if old.now else "remove it")
             + (f"; {old.taken.right(old.package)}, {key} is right" if dated and old.taken else ""),
             severity=severity,
             evidence=[self._fate(old, is_sure=severity == "error"), self._release(old)],
-            cases=[at_place(old.place, key)],
-            is_loud=of_program(config) and config.pins.of(old.package) is None,
+            cases=[case_at_place(old.place, key)],
+            is_loud=is_of_program(config) and config.pins.of(old.package) is None,
             fix=(
-                new_name_written(config, old)
+                new_name_fix(config, old)
                 if old.now in names and old.now not in config.raw
                 else None
             ),
@@ -138,17 +138,18 @@ class SettingRenamed(ConfigRule):
         return self.finding(
             f"{named}: of earlier releases, "
             + (
-                f"and {who_may_take(config, several)} may still take it"
+                f"and {who_may_read_old_names(config, several)} may still take it"
                 if lost
                 else "and still taken"
             ),
             "write what newer releases take, once yours is new enough: "
             + ", ".join(
-                f"{old.place.key} is {old.now or 'gone'} {since(config, old)}" for old in several
+                f"{old.place.key} is {old.now or 'gone'} {removed_since(config, old)}"
+                for old in several
             ),
             severity="info",
             evidence=list(dict.fromkeys(config.pins.told(old.package) for old in several)),
-            cases=[at_place(old.place, old.place.key) for old in several],
+            cases=[case_at_place(old.place, old.place.key) for old in several],
             count=len(several),
         )
 
@@ -157,8 +158,8 @@ class SettingRenamed(ConfigRule):
         stops = self.subject.stack == "axolotl" and old.place.key in STOPS
         if not stops and not self._is_lost(old):
             return "the old name is still taken"
-        lost = "Axolotl stops at it" if stops else fate(self.subject)
-        if is_sure or not of_program(self.subject) or old.taken is None:
+        lost = "Axolotl stops at it" if stops else fate_of_unknown_key(self.subject)
+        if is_sure or not is_of_program(self.subject) or old.taken is None:
             return lost
         return f"{lost} from that release on"
 
@@ -166,7 +167,7 @@ class SettingRenamed(ConfigRule):
         """Which release runs, as far as the project and what lies beside the program say."""
         config = self.subject
         told = config.pins.told(old.package)
-        if config.pins.of(old.package) is None and of_program(config) and has_run(config.path):
+        if config.pins.of(old.package) is None and is_of_program(config) and has_run(config.path):
             return f"{told}; what lies beside it shows that it ran, so with an earlier release"
         return told
 

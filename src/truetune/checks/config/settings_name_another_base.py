@@ -50,7 +50,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import case, place
+from truetune.checks.config.evidence.setting_places import setting_case, setting_place
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.model_identity import base_of_adapter, is_tuned_apart, other_weights
@@ -114,7 +114,7 @@ class SettingsNameAnotherBase(ConfigRule):
                 f"name {name} there",
                 severity="error" if apart else "warning",
                 cases=[
-                    case(self.subject, name, "model"),
+                    setting_case(self.subject, name, "model"),
                     Case(use.text, file=use.file, line=use.line),
                 ],
             )
@@ -131,10 +131,10 @@ class SettingsNameAnotherBase(ConfigRule):
             yield self.finding(
                 f"the adapter was trained on {base}, and training continues with {name}: "
                 + (apart or "one is instruction-tuned, the other is not"),
-                f"set {place(config, 'model').key} to {base}",
+                f"set {setting_place(config, 'model').key} to {base}",
                 severity="error" if apart else "warning",
                 cases=[
-                    case(config, name, "model"),
+                    setting_case(config, name, "model"),
                     Case(f"base_model_name_or_path: {base}", file=str(file)),
                 ],
             )

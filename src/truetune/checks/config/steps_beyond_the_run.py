@@ -45,8 +45,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_STEPS
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.step_counts import steps
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.step_counts import steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -61,16 +61,16 @@ class StepsBeyondTheRun(ConfigRule):
     def unmet(self) -> Unmet | None:
         if (lacking := super().unmet()) is not None:
             return lacking
-        return NO_STEPS if steps(self.subject) is None else None
+        return NO_STEPS if steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        run = steps(self.subject)
+        run = steps_of_run(self.subject)
         assert run is not None, "else the rule is not judged"
         return f"{self.compared()}; the run has at most {run.most:,} steps"
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        run = steps(config)
+        run = steps_of_run(config)
         if run is None:
             return
         every = training.eval_steps
@@ -86,7 +86,7 @@ class StepsBeyondTheRun(ConfigRule):
                 f" every {every:,.0f}",
                 f"set eval_steps to {max(1, run.most // 5)}, or to a share such as 0.2",
                 evidence=[run.why],
-                cases=[case(config, f"{every:g}", "training.eval_steps")],
+                cases=[setting_case(config, f"{every:g}", "training.eval_steps")],
             )
         every = training.logging_steps
         if (
@@ -101,5 +101,5 @@ class StepsBeyondTheRun(ConfigRule):
                 "set logging_steps to 1 for a run as short as this",
                 severity="info",
                 evidence=[run.why],
-                cases=[case(config, f"{every:g}", "training.logging_steps")],
+                cases=[setting_case(config, f"{every:g}", "training.logging_steps")],
             )

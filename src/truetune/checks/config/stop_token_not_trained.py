@@ -43,8 +43,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from truetune.checks.config.evidence.missing_inputs import NO_TOKENIZER
-from truetune.checks.config.evidence.setting_places import case, entries
-from truetune.checks.config.evidence.template_marks import MARKERS, terminator
+from truetune.checks.config.evidence.setting_places import setting_case, table_entries
+from truetune.checks.config.evidence.template_marks import MARKERS, answer_terminator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.measurement import Measurement, counted
@@ -77,7 +77,9 @@ class StopTokenNotTrained(ConfigRule):
             "tokenizer_default"
         )
         known = (
-            self.subject.raw.get("eot_tokens") or not own or terminator(self.subject)[0] is not None
+            self.subject.raw.get("eot_tokens")
+            or not own
+            or answer_terminator(self.subject)[0] is not None
         )
         return None if known else NO_TOKENIZER
 
@@ -86,13 +88,13 @@ class StopTokenNotTrained(ConfigRule):
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that a chat template renders."""
-        return [index for index, item in entries(self.subject, "datasets") if _is_chat(item)]
+        return [index for index, item in table_entries(self.subject, "datasets") if _is_chat(item)]
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         if config.stack != "axolotl" or config.spec.training.method != "sft":
             return
-        sets = {index: item for index, item in entries(config, "datasets") if _is_chat(item)}
+        sets = {index: item for index, item in table_entries(config, "datasets") if _is_chat(item)}
         for index, item in sets.items():
             if item.get("train_on_eot", item.get("train_on_eos")) == "none":
                 yield self._switched_off(index, item)
@@ -112,7 +114,7 @@ class StopTokenNotTrained(ConfigRule):
         return self.finding(
             f"{item.get('path')}: no answer's end is trained: train_on_eos is none",
             "leave train_on_eos out: turn is the default",
-            cases=[case(self.subject, "none", *place)],
+            cases=[setting_case(self.subject, "none", *place)],
         )
 
     def _other_end(self, name: str) -> Finding | None:
@@ -124,7 +126,7 @@ class StopTokenNotTrained(ConfigRule):
         is_tokenizers = name.startswith("tokenizer_default")
         if not is_tokenizers and name not in MARKERS:
             return None
-        end, eos = terminator(config) if is_tokenizers else (ENDS.get(name), None)
+        end, eos = answer_terminator(config) if is_tokenizers else (ENDS.get(name), None)
         eos = config.spec.training.special_tokens.get("eos_token", eos)
         if end is None or end == eos or (is_tokenizers and eos is None):
             return None
@@ -133,7 +135,10 @@ class StopTokenNotTrained(ConfigRule):
             f" {eos or 'of the tokenizer, its EOS'}",
             f'set eot_tokens: ["{end}"]',
             severity="error" if is_tokenizers else "warning",
-            cases=[case(config, name, "chat_template"), case(config, "not set", "eot_tokens")],
+            cases=[
+                setting_case(config, name, "chat_template"),
+                setting_case(config, "not set", "eot_tokens"),
+            ],
         )
 
 

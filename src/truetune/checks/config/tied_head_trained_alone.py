@@ -49,8 +49,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_LORA, NO_MODEL
-from truetune.checks.config.evidence.model_folder import tied
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import is_head_tied
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -67,19 +67,21 @@ class TiedHeadTrainedAlone(ConfigRule):
         if lora is None:
             return NO_LORA
         alone = any(name.rpartition(".")[2] == "lm_head" for name in lora.modules_to_save)
-        return NO_MODEL if alone and tied(self.subject) is None else None
+        return NO_MODEL if alone and is_head_tied(self.subject) is None else None
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora
         if lora is None:
             return
         saved = {name.rpartition(".")[2] for name in lora.modules_to_save}
-        if "lm_head" in saved and not saved & {"embed_tokens", "wte"} and tied(config):
+        if "lm_head" in saved and not saved & {"embed_tokens", "wte"} and is_head_tied(config):
             yield self.finding(
                 "lm_head is trained alone, and shares its weights with the embedding",
                 "name embed_tokens in its place",
                 evidence=["tie_word_embeddings is true, or the weights hold no lm_head"],
                 cases=[
-                    case(config, ", ".join(lora.modules_to_save), "training.lora.modules_to_save")
+                    setting_case(
+                        config, ", ".join(lora.modules_to_save), "training.lora.modules_to_save"
+                    )
                 ],
             )

@@ -65,7 +65,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PurePath
 
-from truetune.checks.config.evidence.setting_places import case, of_program
+from truetune.checks.config.evidence.setting_places import is_of_program, setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -115,7 +115,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             yield self._of_the_base(of_base[0], output)
             return
         of_start = [use for use in uses if _names_one_of(use, start)]
-        if of_program(config) and len(of_start) < len(uses):
+        if is_of_program(config) and len(of_start) < len(uses):
             # A script may save under another name than that of its output folder.
             if not all(_is_of_an_earlier_run(use, output) for use in uses):
                 return
@@ -129,7 +129,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f" {use.verb} {', '.join(use.folders)}{from_it}",
             f"name {output} there"
             + (" (behind the adapter of the start)" if _is_new_adapter(config) else ""),
-            cases=[case(config, output, "output_dir"), _case(use)],
+            cases=[setting_case(config, output, "output_dir"), _case(use)],
         )
 
     def _of_the_base(self, use: WeightUse, output: str) -> Finding:
@@ -139,7 +139,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
             " which this run writes, is not in it",
             f"set adapter_name_or_path: {output} there",
-            cases=[case(self.subject, output, "output_dir"), _case(use)],
+            cases=[setting_case(self.subject, output, "output_dir"), _case(use)],
         )
 
     def _lacking_the_start(
@@ -156,7 +156,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{output} was trained on top of the adapter {before}, and"
             f" {PurePath(alone[0].file).name} {alone[0].verb} it without that one",
             f"name both: {before},{output}",
-            cases=[case(self.subject, before, "training.adapter"), _case(alone[0])],
+            cases=[setting_case(self.subject, before, "training.adapter"), _case(alone[0])],
         )
 
 

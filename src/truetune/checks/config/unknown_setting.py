@@ -45,19 +45,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.other_program_settings import (
-    DATA_SETS,
-    fate,
-    is_refused,
-    likely_meant,
+    DATA_SET_LISTS,
+    fate_of_unknown_key,
+    is_unknown_keyword_refused,
+    likely_key,
     unknown_keys,
     words_of_another_program,
 )
 from truetune.checks.config.evidence.setting_places import (
-    at_place,
-    case,
-    entries,
-    known,
-    of_program,
+    case_at_place,
+    is_of_program,
+    known_keys,
+    setting_case,
+    table_entries,
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
@@ -86,16 +86,16 @@ class UnknownSetting(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        names = known(config)
+        names = known_keys(config)
         strange = []
         for place in unknown_keys(config):
-            likely = likely_meant(place, names)
+            likely = likely_key(place, names)
             if likely is None:
-                strange.append(at_place(place, place.key))
+                strange.append(case_at_place(place, place.key))
             else:
                 empty = config.raw.get(place.key, ...) is None
                 yield self._misspelt(
-                    place.key, "setting", likely, at_place(place, place.key), empty=empty
+                    place.key, "setting", likely, case_at_place(place, place.key), empty=empty
                 )
         yield from self._of_data_sets()
         if strange and not words_of_another_program(config):
@@ -114,15 +114,15 @@ class UnknownSetting(ConfigRule):
         """Keys of Axolotl's data sets, which it drops as well."""
         config = self.subject
         names = facts("axolotl").classes["dataset"] if config.stack == "axolotl" else {}
-        lists = DATA_SETS if names else ()
+        lists = DATA_SET_LISTS if names else ()
         strange = []
         for key, index, item in [
-            (listed, *pair) for listed in lists for pair in entries(config, listed)
+            (listed, *pair) for listed in lists for pair in table_entries(config, listed)
         ]:
             for name in map(str, item):
                 if name in names:
                     continue
-                place = case(config, item[name], f"{key}.{index}.{name}")
+                place = setting_case(config, item[name], f"{key}.{index}.{name}")
                 likely = near(name, names)
                 if likely is None:
                     strange.append(place)
@@ -139,7 +139,7 @@ class UnknownSetting(ConfigRule):
             f"{key} is no {what} of {config.stack} {config.version}; {likely} is",
             f"write {likely}, or remove it",
             severity="info" if empty else "warning",
-            evidence=[fate(config)],
+            evidence=[fate_of_unknown_key(config)],
             cases=[case],
         )
 
@@ -153,14 +153,14 @@ class UnknownSetting(ConfigRule):
             f"{keys}{rest}: not among the settings of {release}, the release that the known names"
             " were taken from",
             (
-                f"remove it, unless a newer release takes it: {fate(config)}"
-                if of_program(config)
+                f"remove it, unless a newer release takes it: {fate_of_unknown_key(config)}"
+                if is_of_program(config)
                 else (
                     "leave what your script, a plug-in or a newer release reads; remove the rest:"
-                    f" {fate(config)}"
+                    f" {fate_of_unknown_key(config)}"
                 )
             ),
-            severity="warning" if is_refused(config) else "info",
+            severity="warning" if is_unknown_keyword_refused(config) else "info",
             evidence=[f"nothing that {release} knows is spelled alike"],
             cases=cases,
             count=len(cases),

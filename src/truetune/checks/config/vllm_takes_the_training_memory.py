@@ -43,7 +43,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.checks.value_limits import MAX_VLLM_SHARE
@@ -72,5 +72,8 @@ class VllmTakesTheTrainingMemory(ConfigRule):
                 f"vLLM takes {share:.0%} of the GPU on which the policy is trained: its weights, gradients and "
                 f"activations have {1 - share:.0%}",
                 f"set {KEY} to 0.3, or take vllm_mode server with GPUs of its own",
-                cases=[case(config, share, KEY), case(config, "colocate", "vllm_mode")],
+                cases=[
+                    setting_case(config, share, KEY),
+                    setting_case(config, "colocate", "vllm_mode"),
+                ],
             )

@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 
@@ -64,7 +64,7 @@ class WarmupIgnoredBySchedule(ConfigRule):
                 " nothing",
                 "write constant_with_warmup",
                 cases=[
-                    case(config, "constant", "training.lr_scheduler_type"),
-                    case(config, f"{wanted:g}", field),
+                    setting_case(config, "constant", "training.lr_scheduler_type"),
+                    setting_case(config, f"{wanted:g}", field),
                 ],
             )

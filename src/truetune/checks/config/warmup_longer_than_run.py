@@ -51,8 +51,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.missing_inputs import NO_STEPS
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.step_counts import steps
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.step_counts import steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
@@ -73,10 +73,10 @@ class WarmupLongerThanRun(ConfigRule):
         if (lacking := super().unmet()) is not None:
             return lacking
         in_steps = (self.subject.spec.training.warmup_steps or 0) >= 1
-        return NO_STEPS if in_steps and steps(self.subject) is None else None
+        return NO_STEPS if in_steps and steps_of_run(self.subject) is None else None
 
     def figure(self) -> str:
-        run = steps(self.subject)
+        run = steps_of_run(self.subject)
         return self.compared() + (
             f"; the run has at most {run.most:,} steps" if run is not None else ""
         )
@@ -95,10 +95,10 @@ class WarmupLongerThanRun(ConfigRule):
                     f"the warm-up takes {wanted:.0%} of the run",
                     "a warm-up of 3 to 10 % is usual",
                     severity="warning" if wanted < 1 else "error",
-                    cases=[case(config, wanted, field)],
+                    cases=[setting_case(config, wanted, field)],
                 )
             return
-        run = steps(config)
+        run = steps_of_run(config)
         if run is None or wanted <= run.most * MOST or run.most < 2:
             return
         reached = min(1.0, (run.most - 1) / wanted)
@@ -117,5 +117,5 @@ class WarmupLongerThanRun(ConfigRule):
             "set the warm-up as a share of the run: 0.03 to 0.1",
             severity="error" if reached < MOST else "warning",
             evidence=[run.why],
-            cases=[case(config, f"{wanted:g}", field)],
+            cases=[setting_case(config, f"{wanted:g}", field)],
         )

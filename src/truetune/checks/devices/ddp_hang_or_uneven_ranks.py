@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -54,7 +54,11 @@ class DdpHangOrUnevenRanks(DeviceRule):
                 f"{world} processes with even_batches: false: the last batches of an epoch may not"
                 " be shared out evenly, and a process that has none left lets the others wait",
                 "leave even_batches on, or set dataloader_drop_last: true",
-                cases=[case(self.config, False, "accelerator_config.even_batches", "even_batches")],
+                cases=[
+                    setting_case(
+                        self.config, False, "accelerator_config.even_batches", "even_batches"
+                    )
+                ],
             )
         stream = any(other.get(name) for name in STREAMING_KEYS)
         reads_alone = other.get("dispatch_batches") is False
@@ -65,7 +69,7 @@ class DdpHangOrUnevenRanks(DeviceRule):
                 " ends, which may be at different times",
                 "set max_steps, or leave dispatch_batches out",
                 cases=[
-                    case(
+                    setting_case(
                         self.config,
                         False,
                         "accelerator_config.dispatch_batches",

@@ -35,7 +35,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
@@ -59,7 +59,7 @@ class DeviceMapAutoWithDdp(DeviceRule):
         device_map, visible = self.training.device_map, self.machine.visible
         if device_map not in SPREADING_MAPS:
             return
-        cases = [case(self.config, device_map, "training.device_map")]
+        cases = [setting_case(self.config, device_map, "training.device_map")]
         sharding = self._sharding()
         # The settings may not name the processes while a command of the project does: then their number is not known.
         command = next(launches_of_several(Path(self.config.path)), None)

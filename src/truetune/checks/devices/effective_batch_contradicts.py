@@ -44,7 +44,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.parsing.json_reader import read_json
@@ -80,7 +80,7 @@ class EffectiveBatchContradicts(DeviceRule):
                     f"{rows} rows x {steps} steps of accumulation x {world} processes",
                     *contradictions[1:],
                 ],
-                cases=[case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
+                cases=[setting_case(self.config, "given", "training.deepspeed_stage", "deepspeed")],
             )
 
     def _deepspeed(self) -> Mapping[str, Any]:

@@ -45,8 +45,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from math import prod
 
-from truetune.checks.config.evidence.model_folder import settings
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.model_folder import model_config
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import count_eval_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
@@ -88,7 +88,7 @@ class EvalOomLogitsKept(DeviceRule):
             "reduce them: preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1)",
             severity="error" if is_too_large else "warning",
             evidence=[f"each GPU has {gpu_bytes / GIB:.0f} GiB"] if gpu_bytes else [],
-            cases=[case(self.config, "not set", "training.eval_accumulation_steps")],
+            cases=[setting_case(self.config, "not set", "training.eval_accumulation_steps")],
         )
 
     def _keeps_logits(self) -> bool:
@@ -101,7 +101,7 @@ class EvalOomLogitsKept(DeviceRule):
 
     def _factors(self) -> dict[str, int | None]:
         """What the number of logits is a product of, by its name in the message; None for what is not known."""
-        model = settings(self.config)
+        model = model_config(self.config)
         # Models of text and images keep the settings of the language model one level deeper.
         inner = model.get("text_config")
         vocabulary = (inner if isinstance(inner, dict) else model).get("vocab_size")

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -66,7 +66,7 @@ class ExpertsNotQuantized(DeviceRule):
             f" experts, which load_in_{self.training.load_in}bit leaves at 16 bits:"
             f" {2 * expert_weights / GIB:,.0f} GiB",
             "plan for that size (truetune plan); with Axolotl, set quantize_moe_experts: true",
-            cases=[case(self.config, self.training.load_in, "training.load_in")],
+            cases=[setting_case(self.config, self.training.load_in, "training.load_in")],
             count=expert_weights,
             total=model.parameters,
         )

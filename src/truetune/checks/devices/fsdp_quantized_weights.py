@@ -38,7 +38,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
 from truetune.memory.memory_settings import flatten_settings
@@ -60,8 +60,8 @@ class FsdpQuantizedWeights(DeviceRule):
         ):
             return
         cases = [
-            case(self.config, self.training.load_in, "training.load_in"),
-            case(self.config, True, "training.fsdp"),
+            setting_case(self.config, self.training.load_in, "training.load_in"),
+            setting_case(self.config, True, "training.fsdp"),
         ]
         # bitsandbytes' own default is uint8; a script may write the dtype as `torch.bfloat16`.
         storage = str(

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import STREAMING_KEYS
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -64,11 +64,11 @@ class IterableDatasetNotShardedOrShuffled(DeviceRule):
                 f"{files} streamed files cannot be shared out to {world} processes: each reads all"
                 f" rows and keeps one of {world}",
                 f"split the data into a multiple of {world} files",
-                cases=[case(self.config, True, *STREAMING_KEYS)],
+                cases=[setting_case(self.config, True, *STREAMING_KEYS)],
             )
         if self.training.shuffle is False:
             yield self.finding(
                 "the data is a stream that nothing shuffles: batches follow the order of the files",
                 "shuffle the files beforehand, or shuffle the stream with a buffer",
-                cases=[case(self.config, False, "training.shuffle", *STREAMING_KEYS)],
+                cases=[setting_case(self.config, False, "training.shuffle", *STREAMING_KEYS)],
             )

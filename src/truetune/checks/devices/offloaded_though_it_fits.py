@@ -53,7 +53,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -97,5 +97,5 @@ class OffloadedThoughItFits(DeviceRule):
             evidence=[
                 "every step moves them over PCIe, which takes many times as long as computing"
             ],
-            cases=[case(self.config, how, *SHARDING_SETTINGS)],
+            cases=[setting_case(self.config, how, *SHARDING_SETTINGS)],
         )

@@ -45,7 +45,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.run_size import find_architecture
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -87,7 +87,7 @@ class RunDoesNotFit(DeviceRule):
                 *(f"assumed: {note}" for note in memory_plan.notes),
             ],
             cases=[
-                case(
+                setting_case(
                     self.config,
                     memory_plan.estimate.settings.batch,
                     "training.per_device_train_batch_size",

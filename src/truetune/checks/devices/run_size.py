@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from truetune.checks.config.evidence.model_folder import folder
+from truetune.checks.config.evidence.model_folder import local_model_folder
 from truetune.errors import SpecError
 from truetune.memory.architecture import Architecture, read_architecture
 from truetune.parsing.columnar_reader import UNREADABLE, open_parquet
@@ -24,7 +24,7 @@ MAX_COUNTED_BYTES = 2 << 30
 
 def find_architecture(config: Config) -> Architecture | None:
     """The model's architecture; None where its config.json is not on this machine, or is none of a decoder."""
-    model_folder = folder(config)
+    model_folder = local_model_folder(config)
     if model_folder is None or not (model_folder / "config.json").is_file():
         return None
     try:

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.config.evidence.setting_places import case
+from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.devices.launch_settings import SPREADING_MAPS, STACKS_THAT_PLACE_THE_MODEL
 from truetune.checks.findings import Finding
 from truetune.checks.rule import DeviceRule
@@ -54,5 +54,5 @@ class Zero3WithDeviceMap(DeviceRule):
             " weights itself" + ("; transformers stops" if zero3 else ""),
             "leave device_map out",
             severity="error" if zero3 else "warning",
-            cases=[case(self.config, device_map, "training.device_map")],
+            cases=[setting_case(self.config, device_map, "training.device_map")],
         )

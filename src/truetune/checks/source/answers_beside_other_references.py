@@ -53,7 +53,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.row_order import RESTORES, RowOrder
 from truetune.checks.source.evidence.row_pairs import Pair, is_generated, row_pairs
 
@@ -91,7 +91,7 @@ class AnswersBesideOtherReferences(SourceRule):
         module = self.subject
         if GROUPS.search(module.text):
             return
-        for call in generations(module):
+        for call in generate_calls(module):
             count = module.flow.value(call.keywords.get("num_return_sequences"))
             if not isinstance(count, int) or count < 2:
                 continue

@@ -55,9 +55,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.decoded_answers import is_scored
-from truetune.checks.source.evidence.generate_inputs import generations
-from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, questions
+from truetune.checks.source.evidence.decoded_answers import is_scored_by_metric
+from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, model_questions
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -81,7 +81,7 @@ class AnswersLimitedToFewTokens(SourceRule):
     code = "SRC070"
     severity = "warning"
     looks_at = CodePlaces(
-        "calls that limit an answer", lambda module: (*generations(module), *_limits(module))
+        "calls that limit an answer", lambda module: (*generate_calls(module), *_limits(module))
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -91,10 +91,10 @@ class AnswersLimitedToFewTokens(SourceRule):
             yield from self._of_solutions(mark)
         if not _compares_texts(module):
             return
-        for call in generations(module):
+        for call in generate_calls(module):
             limit = module.flow.value(call.keywords.get("max_new_tokens"))
             few = isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit <= FEW
-            if few and is_scored(module, call.node):
+            if few and is_scored_by_metric(module, call.node):
                 yield self.finding(
                     f"answers are cut after {limit} tokens, and compared with whole texts",
                     "give a larger max_new_tokens, as 256, for the longest reference",
@@ -104,7 +104,7 @@ class AnswersLimitedToFewTokens(SourceRule):
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
         """Generations that are too short for the steps before the mark that ends a solution."""
         module = self.subject
-        for call in (*generations(module), *_limits(module)):
+        for call in (*generate_calls(module), *_limits(module)):
             name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
             limit = module.flow.value(call.keywords.get(name))
             if (
@@ -123,7 +123,7 @@ class AnswersLimitedToFewTokens(SourceRule):
 def _limits(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
     yield from module.calls(*VLLM_SAMPLING)
-    for question in questions(module):
+    for question in model_questions(module):
         if question.call.method != "generate" and {"max_tokens", "max_new_tokens"} & set(
             question.call.keywords
         ):

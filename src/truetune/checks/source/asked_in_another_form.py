@@ -56,8 +56,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.prompt_forms import (
     PromptForm,
     asks_a_model,
@@ -72,11 +72,14 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.checks.source.evidence.published_families import family
-from truetune.checks.source.evidence.questions_without_template import bare_questions
+from truetune.checks.source.evidence.published_families import family_of_model
+from truetune.checks.source.evidence.questions_without_template import questions_without_template
 from truetune.checks.source.evidence.served_model_folders import served_folders
 from truetune.checks.source.evidence.serving_templates import other_named_templates, other_templates
-from truetune.checks.source.evidence.text_generation_calls import asking_calls, engine_prompts
+from truetune.checks.source.evidence.text_generation_calls import (
+    engine_prompts,
+    text_generation_calls,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -120,7 +123,7 @@ def _prompts(module: Module) -> Iterator[object]:
     yield from _form_of_prompts(module)
     yield from other_templates(module)
     yield from other_named_templates(module)
-    yield from (text for _, text in bare_questions(module))
+    yield from (text for _, text in questions_without_template(module))
     yield from _prompts_without_header(module)
     question = _question_without_system(module)
     if question is not None:
@@ -134,7 +137,7 @@ def _of_another_script(module: Module) -> Iterator[Question]:
         if trained is not None and not form.marks & trained.marks and (form.marks or trained.marks):
             yield Question(form.words, form.node, trained)
     if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
-        text = next((text for _, text in bare_questions(module)), None)
+        text = next((text for _, text in questions_without_template(module)), None)
         trained = _trained(module) if text is not None else None
         if text is not None and trained is not None:
             yield Question(BARE, text, trained)
@@ -147,7 +150,7 @@ def _writes_prompts(module: Module) -> bool:
 
 def _of_this_file(module: Module) -> Iterator[Question]:
     """What a file asks after it has trained, where the prompts before the training have another form."""
-    places = list(places_of_training(module))
+    places = list(training_places(module))
     if not places:
         return
     start = min(place.lineno for place in places if isinstance(place, ast.expr | ast.stmt))
@@ -157,13 +160,13 @@ def _of_this_file(module: Module) -> Iterator[Question]:
         return
     later = [(mark, node) for mark, node in hand if _line(node) > start]
     if later:
-        is_asked = any(_runs_after(module, call.node, places) for call in generations(module))
+        is_asked = any(_runs_after(module, call.node, places) for call in generate_calls(module))
         # No marks: the training is on the chat template.
         if not trained.marks and is_asked:
             words = describe_marks(frozenset(mark for mark, _ in later))
             yield Question(words, later[0][1], trained)
         return
-    for call, text in bare_questions(module):
+    for call, text in questions_without_template(module):
         if _runs_after(module, call.node, places):
             yield Question(BARE, text, trained)
             return
@@ -185,8 +188,8 @@ def _line(node: ast.AST) -> int:
 
 def _runs_after(module: Module, node: ast.AST, places: list[ast.AST]) -> bool:
     """Does every way to a place lead through what comes after a training?"""
-    early = [route for place in places for route in routes(module, place)]
-    ways = routes(module, node)
+    early = [route for place in places for route in routes_to(module, place)]
+    ways = routes_to(module, node)
     return bool(ways) and all(any(runs_after(way, one) for one in early) for way in ways)
 
 
@@ -272,7 +275,7 @@ class AskedInAnotherForm(SourceRule):
 
 def _question_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
-    if not asks_a_model(module) and not any(asking_calls(module)):
+    if not asks_a_model(module) and not any(text_generation_calls(module)):
         return None
     if trains_a_model(module) or SYSTEM.search(module.text):
         return None
@@ -390,4 +393,4 @@ def _only_training(module: Module, others: list[Module]) -> Trained | None:
 def _is_tuned_here(name: str, training: Module) -> bool:
     """May it be what the one training of the project made: a local folder, and no model that is published?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return is_local and family(name) is None and name not in loaded_names(training)
+    return is_local and family_of_model(name) is None and name not in loaded_names(training)

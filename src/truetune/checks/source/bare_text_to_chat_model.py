@@ -47,10 +47,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_inputs import (
-    GENERATIONS,
-    encodings,
-    generations,
-    ids_of,
+    GENERATE_CALLS,
+    encoding_calls,
+    generate_calls,
+    generate_ids,
 )
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.source.calls import Call
@@ -69,13 +69,13 @@ WRITES_TURNS = ("apply_chat_template", "chat_template", "build_prompt", "get_pro
 class BareTextToChatModel(SourceRule):
     code = "SRC075"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in WRITES_TURNS) or _trains(module):
             return
-        for call in generations(module):
+        for call in generate_calls(module):
             names = _names(module, call.receiver)
             if not names or not all(CHAT.search(name) for name in names):
                 continue
@@ -99,11 +99,11 @@ def _trains(module: Module) -> bool:
 
 def _encoded(module: Module, call: Call) -> Iterator[Call]:
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    given += [ids for ids in (ids_of(call),) if ids is not None]
+    given += [ids for ids in (generate_ids(call),) if ids is not None]
     for value in given:
         while isinstance(value, ast.Attribute | ast.Subscript):
             value = value.value
-        yield from encodings(module, value)
+        yield from encoding_calls(module, value)
 
 
 def _bare_text(module: Module, encoded: Call) -> str | None:

@@ -45,7 +45,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
 from truetune.checks.source.evidence.prompt_forms import (
     asks_a_model,
@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trainings_beside,
     written_folders,
 )
-from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -114,7 +114,7 @@ class Instead(NamedTuple):
 
 def _generating_calls(module: Module) -> Iterator[Call]:
     if asks_a_model(module):
-        yield from generations(module)
+        yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
 
 
@@ -179,7 +179,7 @@ def _names_for_unsloth(module: Module) -> list[str]:
 def _is_published(name: str) -> bool:
     """Is it a model of a hub, which holds no adapter of one's own?"""
     is_local = name.startswith((".", "/", "~")) or name.count("/") != 1
-    return not is_local and family(name) is not None
+    return not is_local and family_of_model(name) is not None
 
 
 def _load_instead(module: Module, made: Call) -> str:
@@ -231,7 +231,7 @@ def _engine_without_request(module: Module) -> Instead | None:
 
 def _switched_off(module: Module) -> Instead | None:
     """All answers are made under `disable_adapter()`."""
-    calls = list(generations(module))
+    calls = list(generate_calls(module))
     off = [next(_disabled_around(module, call), None) for call in calls]
     if not calls or off[0] is None or any(one is None for one in off):
         return None

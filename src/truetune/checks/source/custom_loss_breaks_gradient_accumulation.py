@@ -56,14 +56,14 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.batch_labels_presence import may_have_labels
+from truetune.checks.source.evidence.batch_labels_presence import batch_may_have_labels
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.custom_losses import (
-    FLAG,
-    ITEMS,
+    ITEM_COUNT,
+    LOSS_KWARGS_FLAG,
+    custom_loss_methods,
     divides_by_steps,
     never_accumulates,
-    own_losses,
     says_whether_it_is_scaled,
     uses_item_count,
 )
@@ -81,7 +81,7 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("trainers with a compute_loss of their own", own_losses)
+    looks_at = CodePlaces("trainers with a compute_loss of their own", custom_loss_methods)
 
     def unmet(self) -> Unmet | None:
         if self.subject.pins.before("transformers", COUNTS_ITEMS):
@@ -92,28 +92,30 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         module = self.subject
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
-        for owner, method in own_losses(module):
+        for owner, method in custom_loss_methods(module):
             if says_whether_it_is_scaled(owner):
                 continue
             arguments = method.args
-            taken = ITEMS in [a.arg for a in (*arguments.args, *arguments.kwonlyargs)]
+            taken = ITEM_COUNT in [a.arg for a in (*arguments.args, *arguments.kwonlyargs)]
             if arguments.vararg is not None or uses_item_count(method) or divides_by_steps(method):
                 continue
             missing = not taken and arguments.kwarg is None
-            unscaled = not never_accumulates(module) and may_have_labels(module, method)
+            unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
             if not missing and not unscaled:
                 continue
             changes: Changes = (
-                insert_before(module, _first(owner), f"{FLAG} = False", "") if unscaled else ()
+                insert_before(module, _first(owner), f"{LOSS_KWARGS_FLAG} = False", "")
+                if unscaled
+                else ()
             )
             if missing:
-                changes = (*changes, *insert_parameter(module, method, f"{ITEMS}=None"))
+                changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
             yield self.finding(
                 (
-                    f"compute_loss does not take {ITEMS}: the Trainer stops"
+                    f"compute_loss does not take {ITEM_COUNT}: the Trainer stops"
                     if missing
                     else (
-                        f"compute_loss never reads {ITEMS}: with gradient accumulation its"
+                        f"compute_loss never reads {ITEM_COUNT}: with gradient accumulation its"
                         " gradients are too large"
                     )
                 ),
@@ -129,12 +131,12 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
 
 def _remedy(*, missing: bool, unscaled: bool) -> str:
     scale = (
-        f"divide the summed loss by {ITEMS}, or set {FLAG} = False in the class (transformers 5.19"
+        f"divide the summed loss by {ITEM_COUNT}, or set {LOSS_KWARGS_FLAG} = False in the class (transformers 5.19"
         " and later)"
     )
     if not missing:
         return scale
-    taken = f"take {ITEMS}=None as a parameter of compute_loss"
+    taken = f"take {ITEM_COUNT}=None as a parameter of compute_loss"
     return f"{taken}, and {scale}" if unscaled else taken
 
 

@@ -49,7 +49,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import places_of_training
+from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -72,7 +72,7 @@ class DoraAdapterServedUnmerged(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*MERGES) or any(places_of_training(module)):
+        if module.mentions(*MERGES) or any(training_places(module)):
             return
         if not any(module.methods("generate")):
             return

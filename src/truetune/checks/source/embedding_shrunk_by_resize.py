@@ -44,8 +44,8 @@ from truetune.checks.code_places import methods_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import encodes_apart
-from truetune.checks.source.evidence.published_families import families
+from truetune.checks.source.evidence.generate_inputs import has_encoder_models_only
+from truetune.checks.source.evidence.published_families import families_of_tokenizer
 from truetune.source.module import Module
 
 ADDS = (
@@ -100,7 +100,7 @@ class EmbeddingShrunkByResize(SourceRule):
 
 def _is_padded(module: Module, tokenizer: ast.expr) -> bool:
     """Is the embedding longer than the tokenizer, in each of the models it may be of?"""
-    known = families(module, tokenizer)
+    known = families_of_tokenizer(module, tokenizer)
     if known and all(one is not None and one.spare_rows is not None for one in known):
         return all(one is not None and one.spare_rows for one in known)
-    return encodes_apart(module)
+    return has_encoder_models_only(module)

@@ -42,7 +42,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -61,7 +61,7 @@ class SlowArgument(NamedTuple):
 
 def _engines(module: Module) -> Iterator[Call]:
     """The engines of a file that only generates."""
-    return iter(()) if trains(module) else module.calls(*ENGINES)
+    return iter(()) if trains_anything(module) else module.calls(*ENGINES)
 
 
 class EngineGeneratesSlowly(SourceRule):

@@ -46,13 +46,13 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import (
     ModelChain,
-    billions_of,
-    dtypes_given,
+    billions_of_model,
+    load_dtypes,
     model_chains,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
-from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.generate_inputs import GENERATE_CALLS, generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import WIDE
 from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
@@ -68,21 +68,21 @@ MIN_BILLIONS = 1.0
 class GenerationInASlowDtype(SourceRule):
     code = "SRC089"
     severity = "info"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if trains(module) or Path(module.path).name.startswith("test_"):
+        if trains_anything(module) or Path(module.path).name.startswith("test_"):
             return
         seen: set[object] = set()
-        for call in generations(module):
+        for call in generate_calls(module):
             chains = model_chains(module, call.receiver) if call.receiver is not None else None
             for chain in chains or ():
                 why = _why_slow(module, chain)
                 if chain.load.node in seen or why is None:
                     continue
                 seen.add(chain.load.node)
-                billions = billions_of(module, chain.load)
+                billions = billions_of_model(module, chain.load)
                 size = f" ({BYTES * billions:.0f} GB of weights)" if billions else ""
                 yield self.finding(
                     f"the model generates in {why} as in bfloat16",
@@ -95,12 +95,12 @@ class GenerationInASlowDtype(SourceRule):
 
 def _why_slow(module: Module, chain: ModelChain) -> str | None:
     """What makes each token slow; None where nothing is seen to."""
-    billions = billions_of(module, chain.load)
+    billions = billions_of_model(module, chain.load)
     if billions is not None and billions < MIN_BILLIONS:
         return None
     if _is_in_8_bits(module, chain.load):
         return "LLM.int8 (load_in_8bit): each token takes several times as long"
-    wide = any(dtype in WIDE for dtype in dtypes_given(module, chain.load))
+    wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
     narrowed = any(_casts(module, step) for step in chain.steps)
     if not wide and not narrowed and _is_float32_by_default(module, chain.load):
         wide = True

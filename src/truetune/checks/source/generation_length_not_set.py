@@ -49,11 +49,15 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations, is_causal, lacks
+from truetune.checks.source.evidence.generate_inputs import (
+    certainly_lacks,
+    generate_calls,
+    is_causal_model,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
     VLLM_SAMPLING,
+    completion_prompts,
     engine_prompts,
-    raw_prompts,
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -79,7 +83,11 @@ class GenerationLengthNotSet(SourceRule):
     since = "0.1.0"
     looks_at = CodePlaces(
         "calls that generate",
-        lambda module: (*generations(module), *module.calls(*VLLM_SAMPLING), *_completions(module)),
+        lambda module: (
+            *generate_calls(module),
+            *module.calls(*VLLM_SAMPLING),
+            *_completions(module),
+        ),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -88,8 +96,8 @@ class GenerationLengthNotSet(SourceRule):
         yield from self._of_completions()
         calls = [
             call
-            for call in generations(module)
-            if all(lacks(module, call, name) for name in LENGTHS)
+            for call in generate_calls(module)
+            if all(certainly_lacks(module, call, name) for name in LENGTHS)
         ]
         if not calls or _sets_generation_config(module):
             return
@@ -101,7 +109,7 @@ class GenerationLengthNotSet(SourceRule):
                 continue
             if _in_test(module, call) or module.scopes.of[call.node] in with_options:
                 continue
-            causal = call.receiver is not None and is_causal(module, call.receiver)
+            causal = call.receiver is not None and is_causal_model(module, call.receiver)
             yield self.finding(
                 "generate is given no length: it stops after 20 tokens, unless the checkpoint's own"
                 " config says more",
@@ -128,7 +136,7 @@ class GenerationLengthNotSet(SourceRule):
     def _of_completions(self) -> Iterator[Finding]:
         """Completions of servers and of llama-cpp-python that leave the length to their default of 16 tokens."""
         module = self.subject
-        for call, _ in (*raw_prompts(module), *engine_prompts(module)):
+        for call, _ in (*completion_prompts(module), *engine_prompts(module)):
             if not _has_limit_of_16(module, call) or "max_tokens" in module.text:
                 continue
             yield self.finding(
@@ -140,7 +148,7 @@ class GenerationLengthNotSet(SourceRule):
 
 def _completions(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
-    for call, _ in (*raw_prompts(module), *engine_prompts(module)):
+    for call, _ in (*completion_prompts(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):
             yield call
 
@@ -191,8 +199,8 @@ def _scopes_with_options(module: Module) -> list[Scope]:
     """The functions in which a `generate` gets `**options` of their callers, who may say how long answers are."""
     return [
         module.scopes.of[call.node]
-        for call in generations(module)
-        if not all(lacks(module, call, name) for name in LENGTHS)
+        for call in generate_calls(module)
+        if not all(certainly_lacks(module, call, name) for name in LENGTHS)
         and any(
             keyword.arg is None and _is_parameter(module, keyword.value)
             for keyword in call.node.keywords

@@ -47,10 +47,10 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.model_identity import overflowing_family
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import dtypes_given, model_chains
+from truetune.checks.source.evidence.answering_models import load_dtypes, model_chains
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.loaded_models import NAME_ARGUMENTS
 from truetune.checks.source.evidence.optimized_weight_dtypes import FLOAT16, OTHERS
 from truetune.checks.source.evidence.possible_values import possible_texts
@@ -66,7 +66,7 @@ TOO_LARGE = "gemma3"
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
-    yield from generations(module)
+    yield from generate_calls(module)
     yield from module.calls(PIPELINE)
 
 
@@ -77,7 +77,7 @@ class GenerationOverflowsFloat16(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if trains(module):
+        if trains_anything(module):
             return  # see fp16-overflow
         seen: set[object] = set()
         for load, is_cast in _loads_in_float16(module):
@@ -98,15 +98,15 @@ class GenerationOverflowsFloat16(SourceRule):
 def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
     """What loads a model that generates in float16, and whether a cast makes it so."""
     for call in module.calls(PIPELINE):
-        if set(dtypes_given(module, call)) & FLOAT16.names:
+        if set(load_dtypes(module, call)) & FLOAT16.names:
             yield call, False
-    for call in generations(module):
+    for call in generate_calls(module):
         chains = model_chains(module, call.receiver) if call.receiver is not None else None
         for chain in chains or ():
             # Steps stand from the last to the first: the last that names a dtype decides.
             dtype, is_cast = _of_steps(module, chain.steps), True
             if not dtype:
-                dtype, is_cast = set(dtypes_given(module, chain.load)), False
+                dtype, is_cast = set(load_dtypes(module, chain.load)), False
             if dtype & FLOAT16.names:
                 yield chain.load, is_cast
 

@@ -60,13 +60,13 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
 from truetune.checks.source.evidence.text_generation_calls import (
-    FUNCTIONS,
-    OF_CLIENT,
-    PIPELINE,
-    POSTS,
-    QUESTIONS,
-    Question,
-    questions,
+    CLIENT_FUNCTIONS,
+    CLIENT_METHODS,
+    POST_FUNCTIONS,
+    TEXT_GENERATION_CALLS,
+    TRANSFORMERS_PIPELINE,
+    ModelQuestion,
+    model_questions,
 )
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.calls import Call
@@ -100,7 +100,7 @@ class GenerationRowByRow(SourceRule):
     severity = "info"
     stability = "stable"
     since = "0.1.0"
-    looks_at = QUESTIONS
+    looks_at = TEXT_GENERATION_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -116,7 +116,7 @@ class GenerationRowByRow(SourceRule):
                     case_at(module, blocking.handler, blocking.line),
                 ],
             )
-        for question in questions(module):
+        for question in model_questions(module):
             repeat = _repeated_by(module, question)
             if repeat is not None:
                 asks, instead = _described(module, question)
@@ -143,7 +143,7 @@ class BlockingHandler(NamedTuple):
 
 def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
     """Handlers of requests that are coroutines, and call `generate` of a model or a pipeline without awaiting it."""
-    for question in questions(module):
+    for question in model_questions(module):
         call = question.call
         if _asks_server(call):
             continue
@@ -155,7 +155,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
             yield BlockingHandler(call.node, handler, f"async def {handler.name}(...)")
 
 
-def _repeated_by(module: Module, question: Question) -> Repeat | None:
+def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
     if not question.is_one or _goes_on(module, question):
         return None
@@ -186,7 +186,7 @@ def _is_count(iterated: ast.AST) -> bool:
     return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
 
 
-def _goes_on(module: Module, question: Question) -> bool:
+def _goes_on(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
     return any(_holds_turn(added) for name in names for added in module.additions_to(name))
@@ -200,14 +200,18 @@ def _holds_turn(added: ast.expr) -> bool:
 
 def _asks_server(call: Call) -> bool:
     """Does a call send a request to a server, by a client or by HTTP?"""
-    return call.method in OF_CLIENT or call.method == "post" or call.named(*POSTS, *FUNCTIONS)
+    return (
+        call.method in CLIENT_METHODS
+        or call.method == "post"
+        or call.named(*POST_FUNCTIONS, *CLIENT_FUNCTIONS)
+    )
 
 
-def _described(module: Module, question: Question) -> tuple[str, str]:
+def _described(module: Module, question: ModelQuestion) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
     made = module.flow.producing_call(call.node.func)
-    if made is not None and made.named(PIPELINE):
+    if made is not None and made.named(TRANSFORMERS_PIPELINE):
         return (
             "the pipeline is called",
             "give the pipeline all rows as one list or dataset, with batch_size=16 and a tokenizer that"

@@ -42,7 +42,12 @@ from collections.abc import Iterator
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.generate_inputs import GENERATIONS, generations, ids_of, padded
+from truetune.checks.source.evidence.generate_inputs import (
+    GENERATE_CALLS,
+    encoded_ids,
+    generate_calls,
+    generate_ids,
+)
 from truetune.source.edits import set_keyword
 
 
@@ -51,13 +56,13 @@ class GenerationWithoutAttentionMask(SourceRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in generations(module):
-            ids = ids_of(call)
-            encoding = padded(module, ids) if ids is not None else None
+        for call in generate_calls(module):
+            ids = generate_ids(call)
+            encoding = encoded_ids(module, ids) if ids is not None else None
             if (
                 ids is None
                 or encoding is None

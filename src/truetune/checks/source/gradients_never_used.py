@@ -55,8 +55,8 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.backward_and_steps import is_backward
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import is_causal
-from truetune.checks.source.evidence.optimizer_weights import other_weights
+from truetune.checks.source.evidence.generate_inputs import is_causal_model
+from truetune.checks.source.evidence.optimizer_weights import weights_not_trained
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -116,7 +116,7 @@ class GradientsNeverUsed(SourceRule):
                 "make the optimizer behind get_peft_model",
                 cases=[case_at(module, made[0].node), case_at(module, wrapped.node)],
             )
-        other = other_weights(module, made[0])
+        other = weights_not_trained(module, made[0])
         if other is not None and wrapped is None:
             yield self.finding(
                 other.text,
@@ -219,7 +219,7 @@ def _head_alone(module: Module, optimizer: Call) -> str | None:
     model = owner.func if isinstance(owner, ast.Call) else owner
     if not (by_method or is_head) or not isinstance(model, ast.Attribute):
         return None
-    return ast.unparse(owner) if is_causal(module, model.value) else None
+    return ast.unparse(owner) if is_causal_model(module, model.value) else None
 
 
 def _steps(module: Module) -> Iterator[Call]:

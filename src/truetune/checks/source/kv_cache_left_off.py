@@ -49,8 +49,8 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_after
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.execution_order import routes_to, runs_after, training_places
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.source.calls import Call
 from truetune.source.edits import replace_expression
 from truetune.source.module import Module
@@ -96,7 +96,7 @@ class StillTraining(NamedTuple):
 
 def _generating_places(module: Module) -> Iterator[object]:
     """What generates in a file: calls of `generate`, and calls of a model in a loop that makes its ids longer."""
-    yield from generations(module)
+    yield from generate_calls(module)
     yield from _decoding_loops(module)
     yield from _callbacks_in_training_mode(module)
 
@@ -110,7 +110,7 @@ class KvCacheLeftOff(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = list(generations(module))
+        calls = list(generate_calls(module))
         off = [
             call.keywords["use_cache"]
             for call in calls
@@ -214,17 +214,17 @@ def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
 def _still_in_training_mode(module: Module) -> StillTraining | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing(module), None)
-    places = list(places_of_training(module)) if switch is not None else []
+    places = list(training_places(module)) if switch is not None else []
     # Unsloth's generate puts the model into eval mode itself.
     if switch is None or not places or module.imports_unsloth or _may_end_in_eval_mode(module):
         return None
-    early = [route for place in places for route in routes(module, place)]
+    early = [route for place in places for route in routes_to(module, place)]
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
         return None  # what generates may be loaded anew
-    for call in generations(module):
+    for call in generate_calls(module):
         # A helper that is called before the training too is slow in the calls after it.
-        if any(runs_after(way, one) for way in routes(module, call.node) for one in early):
+        if any(runs_after(way, one) for way in routes_to(module, call.node) for one in early):
             return StillTraining(call.node, switch)
     return None
 

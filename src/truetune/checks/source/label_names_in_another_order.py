@@ -48,15 +48,19 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations
-from truetune.checks.source.evidence.label_orders import LabelOrder, label_orders, orders_beside
-from truetune.checks.source.evidence.text_generation_calls import questions
+from truetune.checks.source.evidence.generate_inputs import generate_calls
+from truetune.checks.source.evidence.label_orders import (
+    LabelOrder,
+    label_orders,
+    label_orders_beside,
+)
+from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.module import Module
 
 
 def _orders(module: Module) -> Iterator[LabelOrder]:
     """The label names that a file numbers, where it generates."""
-    if any(questions(module)) or any(generations(module)):
+    if any(model_questions(module)) or any(generate_calls(module)):
         yield from label_orders(module)
 
 
@@ -69,7 +73,7 @@ class LabelNamesInAnotherOrder(SourceRule):
         module = self.subject
         own = list(_orders(module))
         for place, order in enumerate(own):
-            others = [*own[:place], *orders_beside(module, frozenset(order.names))]
+            others = [*own[:place], *label_orders_beside(module, frozenset(order.names))]
             other = next((one for one in others if _is_another(order, one)), None)
             if other is not None:
                 first = next(

@@ -62,20 +62,20 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.evaluation_only_code import evaluates_alone, function_around
-from truetune.checks.source.evidence.generate_inputs import encodings, pads
+from truetune.checks.source.evidence.evaluation_only_code import function_around, only_evaluates
+from truetune.checks.source.evidence.generate_inputs import encoding_calls, encoding_pads
 from truetune.checks.source.evidence.labels_and_padding import (
-    column,
+    column_read,
     holds_ignored_label,
     masks_by_id,
 )
 from truetune.checks.source.evidence.labels_copied_from_ids import (
-    Copied,
-    copied_ids,
-    ignored_off_prompt,
+    CopiedIds,
+    copied_padded_ids,
+    ignores_beyond_prompt,
     masks_by_attention_elsewhere,
-    may_be_changed,
-    uncopied,
+    may_labels_be_changed,
+    without_copies,
 )
 from truetune.checks.source.evidence.masked_labels import label_values
 from truetune.source.calls import Call
@@ -101,14 +101,14 @@ class LabelsCopyInputIds(SourceRule):
         module = self.subject
         if any(any(part.calls(*REBUILT)) or any(masks_by_id(part)) for part in module.with_linked):
             return
-        if evaluates_alone(module):
+        if only_evaluates(module):
             yield from self._of_evaluation()
             return
         calls = [call for part in module.with_linked for call in part.all_calls]
         trained = any({"trainer", "optimizer"} & module.flow.types(call.node) for call in calls)
         told: set[ast.AST] = set()
         for node, value in _labels(module):
-            copied = copied_ids(module, value)
+            copied = copied_padded_ids(module, value)
             around = function_around(module, node)
             if copied is None or copied.call.node in told or _masks_pads(module, around, copied):
                 continue
@@ -155,22 +155,24 @@ class LabelsCopyInputIds(SourceRule):
 
 def _padding_of(module: Module, labels: ast.expr) -> Call | None:
     """The call of a tokenizer that padded the ids which labels are a copy of; through devices and loaders."""
-    place = column(module, uncopied(module, labels))
+    place = column_read(module, without_copies(module, labels))
     for origin in module.flow.origins(labels) if place is None else ():
         if isinstance(origin.node, ast.expr):
-            place = place or column(module, uncopied(module, origin.node))
+            place = place or column_read(module, without_copies(module, origin.node))
     if place is None or place[1] != "input_ids":
         return None
-    return next((call for call in encodings(module, place[0]) if pads(module, call)), None)
+    return next(
+        (call for call in encoding_calls(module, place[0]) if encoding_pads(module, call)), None
+    )
 
 
-def _masks_pads(module: Module, around: ast.AST, copied: Copied) -> bool:
+def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
     """May a -100 of this function, or one that an attention mask chooses elsewhere, be on a pad?"""
-    if may_be_changed(module, around, copied):
+    if may_labels_be_changed(module, around, copied):
         return True
     if around is module.tree or not holds_ignored_label(module, around):
         return False
-    return ignored_off_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
+    return ignores_beyond_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
         module, around
     )
 
@@ -183,7 +185,7 @@ def _labels(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             yield call.keywords["labels"], call.keywords["labels"]
 
 
-def _masked(module: Module, value: ast.expr, copied: Copied, function: ast.AST) -> Changes:
+def _masked(module: Module, value: ast.expr, copied: CopiedIds, function: ast.AST) -> Changes:
     text, kind = (
         module.text_of(copied.encoding),
         module.flow.value(copied.call.keywords.get("return_tensors")),

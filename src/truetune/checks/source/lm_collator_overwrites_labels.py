@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.labels_and_padding import LM_COLLATORS_MADE, lm_collators
+from truetune.checks.source.evidence.labels_and_padding import LM_COLLATOR_CALLS, lm_collator_calls
 from truetune.checks.source.evidence.masked_labels import (
     enclosing_unit,
     masked_labels,
@@ -76,11 +76,11 @@ class LmCollatorOverwritesLabels(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = LM_COLLATORS_MADE
+    looks_at = LM_COLLATOR_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        collators = list(lm_collators(module))
+        collators = list(lm_collator_calls(module))
         masked = list(masked_labels(module)) if collators else []
         elsewhere = list(masked_labels_in_linked_files(module)) if collators else []
         for call in collators:

@@ -60,7 +60,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.accumulated_losses import (
     backward_of,
     has_graph,
-    is_bounded,
+    is_renewed_or_bounded,
     kept_losses,
     reaches_backward,
 )
@@ -79,7 +79,7 @@ class LossesKeptWithGraph(SourceRule):
         for kept in kept_losses(module):
             if (
                 not has_graph(module, kept)
-                or is_bounded(module, kept)
+                or is_renewed_or_bounded(module, kept)
                 or reaches_backward(module, kept.holder)
             ):
                 continue

@@ -62,9 +62,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.loop_score_counts import last_batches, skipped_rows
-from truetune.checks.source.evidence.loss_expressions import is_loss
-from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
+from truetune.checks.source.evidence.loop_score_counts import counts_of_last_batch, skipped_rows
+from truetune.checks.source.evidence.loss_expressions import is_plain_loss
+from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
 from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -76,11 +76,11 @@ LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoade
 
 def _over_loaders(module: Module) -> Iterator[ast.AST]:
     """Sums that are divided by the length of a loader, or of its rows, and counts of a loop."""
-    yield from (one.assigned for one in last_batches(module))
+    yield from (one.assigned for one in counts_of_last_batch(module))
     yield from (one.counting for one in skipped_rows(module))
     if not any(module.calls(*LOADERS)):
         return
-    for mean in means(module):
+    for mean in mean_expressions(module):
         if _counted(module, mean) is not None:
             yield mean.node
 
@@ -92,7 +92,7 @@ class MetricDividedByAnotherCount(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for counted_alone in last_batches(module):
+        for counted_alone in counts_of_last_batch(module):
             yield self.finding(
                 f"`{counted_alone.name}` is counted anew by each batch and read behind the loop: the figure is that of"
                 " the last batch alone",
@@ -114,13 +114,13 @@ class MetricDividedByAnotherCount(SourceRule):
             )
         if not any(module.calls(*LOADERS)):
             return
-        for mean in means(module):
+        for mean in mean_expressions(module):
             counted = _counted(module, mean)
             if counted is None or mean.counted is None or _is_scaled(module, mean):
                 continue
             unit, size = counted
             divisor = module.text_of(mean.counted)
-            for term in terms(module, _without_percent(mean.values)):
+            for term in terms_of_mean(module, _without_percent(mean.values)):
                 if unit == "batches" and _counts_rows(module, term):
                     yield self.finding(
                         f"right answers are counted one by one and divided by {divisor}, the number of"
@@ -129,7 +129,9 @@ class MetricDividedByAnotherCount(SourceRule):
                         cases=[case_at(module, mean.node), case_at(module, term)],
                     )
                 elif (
-                    unit == "rows" and is_loss(module, term) and not records_gradient(module, term)
+                    unit == "rows"
+                    and is_plain_loss(module, term)
+                    and not records_gradient(module, term)
                 ):
                     yield self.finding(
                         f"the mean losses of batches are added up and divided by {divisor}, the number of"

@@ -50,12 +50,12 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.answering_models import (
     ModelChain,
-    billions_of,
-    dtypes_given,
+    billions_of_model,
+    load_dtypes,
     model_chains,
 )
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.optimized_weight_dtypes import BFLOAT16, FLOAT16
 from truetune.source.module import Module
 
@@ -95,7 +95,7 @@ class ModelLeftOnTheCpu(SourceRule):
     code = "SRC034"
     severity = "warning"
     looks_at = CodePlaces(
-        "models that generate", lambda module: (*generations(module), *module.calls(*LLAMA_CPP))
+        "models that generate", lambda module: (*generate_calls(module), *module.calls(*LLAMA_CPP))
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -115,7 +115,7 @@ class ModelLeftOnTheCpu(SourceRule):
         if any(NAMES_CPU.search(part.text) for part in module.with_linked):
             return
         seen: set[object] = set()
-        for call in generations(module):
+        for call in generate_calls(module):
             chains = model_chains(module, call.receiver) if call.receiver is not None else None
             for chain in chains or ():
                 if chain.load.node not in seen and _is_for_gpu(module, chain):
@@ -139,8 +139,8 @@ def _is_for_gpu(module: Module, chain: ModelChain) -> bool:
     if QUANTIZED.search(module.text_of(chain.load.node)) or chain.load.open:
         return False
     is_narrow = any(
-        dtype in BFLOAT16.names | FLOAT16.names for dtype in dtypes_given(module, chain.load)
+        dtype in BFLOAT16.names | FLOAT16.names for dtype in load_dtypes(module, chain.load)
     )
     is_narrow = is_narrow or any(step.method in ("half", "bfloat16") for step in chain.steps)
-    billions = billions_of(module, chain.load)
+    billions = billions_of_model(module, chain.load)
     return is_narrow or (billions is not None and billions >= MIN_BILLIONS)

@@ -54,9 +54,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.repeated_code import Repeat, repeats_of, takes_element
-from truetune.checks.source.evidence.text_generation_calls import questions
+from truetune.checks.source.evidence.text_generation_calls import model_questions
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -122,7 +122,7 @@ class ModelLoadedForEachAnswer(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if trains(module):
+        if trains_anything(module):
             return
         for body in _unloads_after_answers(module):
             yield self.finding(
@@ -211,7 +211,7 @@ def _is_global(module: Module, target: ast.expr) -> bool:
 
 def _asks_with_element(module: Module, repeat: Repeat) -> bool:
     """Is a model asked for text in the loop, with the loop's own row?"""
-    for question in questions(module):
+    for question in model_questions(module):
         for other in repeats_of(module, question.call.node):
             if other.node is repeat.node and takes_element(module, question.text, other):
                 return True

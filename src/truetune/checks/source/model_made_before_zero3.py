@@ -44,7 +44,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes, runs_before
+from truetune.checks.source.evidence.execution_order import routes_to, runs_before
 from truetune.checks.source.evidence.weight_sharding import sharding_of
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -77,9 +77,9 @@ class ModelMadeBeforeZero3(SourceRule):
         sharding = sharding_of(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
-        made = routes(module, arguments[0].node)
+        made = routes_to(module, arguments[0].node)
         for call in module.calls(*LOADS):
-            early = routes(module, call.node)
+            early = routes_to(module, call.node)
             if all(runs_before(module, one, late) for one in early for late in made):
                 yield self.finding(
                     "every process loads the whole model: it is made before TrainingArguments, from which"

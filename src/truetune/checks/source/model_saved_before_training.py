@@ -54,7 +54,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import places_of_training, routes, runs_before
+from truetune.checks.source.evidence.execution_order import routes_to, runs_before, training_places
 from truetune.source.module import Module
 
 SAVES = (
@@ -77,7 +77,7 @@ NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 def _saves(module: Module) -> Iterator[ast.Call]:
     """Calls that may save weights, in a file that trains."""
-    if not any(places_of_training(module)):
+    if not any(training_places(module)):
         return
     for call in module.methods(*SAVES):
         if call.receiver is not None and not NOT_WEIGHTS & module.flow.types(call.receiver):
@@ -94,11 +94,11 @@ class ModelSavedBeforeTraining(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         saves = list(_saves(module))
-        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
         if not saves or not trainings or _saves_by_itself(module):
             return
         for save in saves:
-            for route in routes(module, save):
+            for route in routes_to(module, save):
                 if not all(runs_before(module, route, training) for training in trainings):
                     return
         model = next((save for save in saves if _is_model(module, save)), None)

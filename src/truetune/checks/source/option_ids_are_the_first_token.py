@@ -49,7 +49,7 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.published_families import likely_names
+from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -114,5 +114,5 @@ def _keeps_bos(module: Module, call: Call) -> bool:
     if module.mentions("add_bos_token"):
         return False
     tokenizer = call.receiver if call.method == "encode" else call.node.func
-    names = likely_names(module, tokenizer)
+    names = likely_model_names(module, tokenizer)
     return bool(names) and all(vocabulary_group(name) in BEGIN_WITH_BOS for name in names)

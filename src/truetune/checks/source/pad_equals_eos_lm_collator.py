@@ -48,7 +48,7 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.checks.source.evidence.pad_masking import maskings_of_pads
-from truetune.checks.source.evidence.pad_set_to_eos import pads_that_are_eos, with_repeats
+from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
 from truetune.checks.source.evidence.pad_settings import PADS_SET, changes_for_pad_token
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
@@ -63,7 +63,7 @@ class PadEqualsEosLmCollator(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        settings = pads_that_are_eos(module)
+        settings = eos_pad_settings(module)
         masking = maskings_of_pads(module, settings) if settings else []
         reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
         if not reached:
@@ -74,7 +74,7 @@ class PadEqualsEosLmCollator(SourceRule):
         only_missing = all(one.if_missing for one in reached)
         changes = [
             changes_for_pad_token(module, one, advice.token)
-            for one in with_repeats(module, reached)
+            for one in with_repeated_settings(module, reached)
         ]
         if not all(changes):
             changes = []

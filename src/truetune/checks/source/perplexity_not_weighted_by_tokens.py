@@ -59,10 +59,10 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.loss_expressions import (
     exponent_of,
     exponential_in,
-    is_loss,
-    is_mean,
+    is_exponential_of_mean,
+    is_plain_loss,
 )
-from truetune.checks.source.evidence.mean_expressions import Mean, means, terms
+from truetune.checks.source.evidence.mean_expressions import Mean, mean_expressions, terms_of_mean
 from truetune.checks.source.evidence.perplexity_windows import overlapping_windows
 from truetune.checks.source.evidence.value_slices import records_gradient
 from truetune.source.module import Module
@@ -101,8 +101,8 @@ class PerplexityNotWeightedByTokens(SourceRule):
         exponentials = {node: exponent_of(module, node) for node in _exponentials(module)}
         if not exponentials:
             return
-        for mean in means(module):
-            for term in terms(module, mean.values):
+        for mean in mean_expressions(module):
+            for term in terms_of_mean(module, mean.values):
                 node = exponential_in(module, term, exponentials)
                 if node is not None:
                     yield self.finding(
@@ -120,11 +120,13 @@ class PerplexityNotWeightedByTokens(SourceRule):
         module = self.subject
         if module.mentions(*OF_ONE_LENGTH) or not module.mentions(*PADS):
             return
-        losses = [term for term in terms(module, mean.values) if is_loss(module, term)]
+        losses = [
+            term for term in terms_of_mean(module, mean.values) if is_plain_loss(module, term)
+        ]
         if not losses or any(records_gradient(module, loss) for loss in losses):
             return
         for node, power in exponentials.items():
-            if power is not None and is_mean(module, power, mean.node):
+            if power is not None and is_exponential_of_mean(module, power, mean.node):
                 yield self.finding(
                     "losses of batches are averaged as if all had as many tokens, and exp is taken of"
                     " that",

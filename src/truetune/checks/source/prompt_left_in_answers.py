@@ -54,12 +54,12 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.decoded_answers import decodes_of_generations, kept_as_answer
+from truetune.checks.source.evidence.decoded_answers import decodes_of_generated_ids, use_as_answer
 from truetune.source.module import Module
 
 
 def _decoded(module: Module) -> Iterator[object]:
-    return decodes_of_generations(module)
+    return decodes_of_generated_ids(module)
 
 
 class PromptLeftInAnswers(SourceRule):
@@ -69,8 +69,8 @@ class PromptLeftInAnswers(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in decodes_of_generations(module):
-            use = kept_as_answer(module, call)
+        for call in decodes_of_generated_ids(module):
+            use = use_as_answer(module, call)
             if use is not None:
                 yield self.finding(
                     "an answer is used with its prompt in front: generate returns both, and nothing"

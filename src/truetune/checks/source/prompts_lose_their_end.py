@@ -44,11 +44,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_inputs import (
-    GENERATIONS,
-    encodes_apart,
-    encodings,
-    generations,
-    ids_of,
+    GENERATE_CALLS,
+    encoding_calls,
+    generate_calls,
+    generate_ids,
+    has_encoder_models_only,
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -60,14 +60,14 @@ LONG = 2_048
 class PromptsLoseTheirEnd(SourceRule):
     code = "SRC102"
     severity = "info"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions("truncation_side") or encodes_apart(module):
+        if module.mentions("truncation_side") or has_encoder_models_only(module):
             return
         told: set[object] = set()
-        for call in generations(module):
+        for call in generate_calls(module):
             for batch in _batches(module, call):
                 length = module.flow.value(batch.keywords.get("max_length"))
                 cuts = module.flow.value(batch.keywords.get("truncation")) is True
@@ -84,7 +84,7 @@ class PromptsLoseTheirEnd(SourceRule):
 
 def _batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
-    ids = ids_of(call)
+    ids = generate_ids(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for value in spread if ids is None else [*spread, getattr(ids, "value", ids)]:
-        yield from encodings(module, value)
+        yield from encoding_calls(module, value)

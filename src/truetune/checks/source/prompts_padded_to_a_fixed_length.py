@@ -44,10 +44,10 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.generate_inputs import (
-    GENERATIONS,
-    encodings,
-    generations,
-    ids_of,
+    GENERATE_CALLS,
+    encoding_calls,
+    generate_calls,
+    generate_ids,
 )
 from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
@@ -73,13 +73,13 @@ FIXED_SHAPES = (
 class PromptsPaddedToAFixedLength(SourceRule):
     code = "SRC030"
     severity = "warning"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*FIXED_SHAPES):
             return
-        for call in generations(module):
+        for call in generate_calls(module):
             batch = next((made for made in _batches(module, call) if _is_fixed(module, made)), None)
             if batch is None:
                 continue
@@ -97,11 +97,11 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     for keyword in call.node.keywords:
         if keyword.arg is None:
-            yield from encodings(module, keyword.value)
-    ids = ids_of(call)
+            yield from encoding_calls(module, keyword.value)
+    ids = generate_ids(call)
     if ids is not None:
         inner = getattr(ids, "value", ids)
-        yield from encodings(module, inner)
+        yield from encoding_calls(module, inner)
 
 
 def _is_fixed(module: Module, batch: Call) -> bool:

@@ -57,9 +57,9 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.columns_read_by_loss import (
-    FORWARD,
-    read_by_collator,
-    read_by_loss,
+    FORWARD_METHODS,
+    columns_read_by_collator,
+    columns_read_by_loss,
 )
 from truetune.source.edits import set_keyword
 
@@ -106,12 +106,14 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
                 continue
             collator = call.argument(2, "data_collator")
             read = (
-                read_by_collator(module, collator)
+                columns_read_by_collator(module, collator)
                 if collator is not None
-                else read_by_loss(module, call)
+                else columns_read_by_loss(module, call)
             )
             lost = {
-                key: node for key, node in read.items() if key not in FORWARD and key not in kept
+                key: node
+                for key, node in read.items()
+                if key not in FORWARD_METHODS and key not in kept
             }
             if lost:
                 reader = "the collator" if collator is not None else "compute_loss"

@@ -46,7 +46,11 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
-from truetune.checks.source.evidence.double_bos import Bos, Template, second_bos
+from truetune.checks.source.evidence.double_bos import (
+    BosCount,
+    ChatTemplateSet,
+    bos_of_rendered_text,
+)
 from truetune.checks.source.evidence.training_row_code import makes_training_rows
 from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
@@ -83,32 +87,32 @@ class RenderedTextTokenizedAgain(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._sent_as_messages()
-        template = Template(module)
+        template = ChatTemplateSet(module)
         for call, text in _tokenized(module):
             if not call.lacks("add_special_tokens"):
                 continue
             rendered = next(_rendered(module, text), None)
             if rendered is None:
                 continue
-            bos = second_bos(
+            bos = bos_of_rendered_text(
                 module, call.receiver if call.method in WITH_SPECIALS else call.node.func, template
             )
-            if bos is Bos.ONE or (
-                bos is Bos.UNKNOWN and not makes_training_rows(module, call.node)
+            if bos is BosCount.ONE or (
+                bos is BosCount.UNKNOWN and not makes_training_rows(module, call.node)
             ):
                 continue
             yield self.finding(
                 "text rendered by apply_chat_template is tokenized with special tokens added: a"
-                " second BOS" + (" if the template writes one" if bos is Bos.UNKNOWN else ""),
+                " second BOS" + (" if the template writes one" if bos is BosCount.UNKNOWN else ""),
                 "give add_special_tokens=False to the tokenizer here, or let apply_chat_template"
                 " tokenize",
-                severity=self.severity if bos is Bos.TWO else "info",
+                severity=self.severity if bos is BosCount.TWO else "info",
                 evidence=[
                     f"rendered in line {module.place(rendered)[0]}",
                     (
                         "the tokenizer and the template of a model that is named here both"
                         " write BOS"
-                        if bos is Bos.TWO
+                        if bos is BosCount.TWO
                         else "it is not known what this model's tokenizer and template write"
                     ),
                 ],

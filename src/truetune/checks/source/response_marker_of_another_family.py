@@ -61,7 +61,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import likely_names, plain_name
+from truetune.checks.source.evidence.published_families import likely_model_names, plain_name
 from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.response_masking import (
@@ -193,7 +193,7 @@ class ResponseMarkerOfAnotherFamily(SourceRule):
             return
         if not any(part.mentions("apply_chat_template") for part in module.with_linked):
             return
-        names = likely_names(module, None)
+        names = likely_model_names(module, None)
         openings = [_opening_of(name) for name in names]
         for marker in _markers(module):
             mark = next(mark for mark in MARKS if mark in marker.text)

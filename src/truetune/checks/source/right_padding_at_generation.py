@@ -46,13 +46,13 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.generate_inputs import (
-    GENERATIONS,
-    encodes_apart,
-    encodings,
-    generations,
-    ids_of,
-    padded,
-    pads,
+    GENERATE_CALLS,
+    encoded_ids,
+    encoding_calls,
+    encoding_pads,
+    generate_calls,
+    generate_ids,
+    has_encoder_models_only,
 )
 from truetune.checks.source.evidence.generated_answer_uses import reads_one_answer_or_none
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
@@ -69,23 +69,25 @@ class RightPaddingAtGeneration(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = GENERATIONS
+    looks_at = GENERATE_CALLS
 
     def unmet(self) -> Unmet | None:
-        if encodes_apart(self.subject):
+        if has_encoder_models_only(self.subject):
             return ENCODES_APART
         return super().unmet()
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if encodes_apart(module):
+        if has_encoder_models_only(module):
             return
         if any(module.calls("unsloth.Fast*Model.for_inference")):
             return  # it sets the tokenizer to the left
-        for call in generations(module):
+        for call in generate_calls(module):
             if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
                 continue
-            batch = next((made for made in _batches(module, call) if pads(module, made)), None)
+            batch = next(
+                (made for made in _batches(module, call) if encoding_pads(module, made)), None
+            )
             if batch is None or (side := _side(module, batch)) == "left":
                 continue
             said = "on the right" if side else "on the tokenizer's own side, and no side is set"
@@ -101,8 +103,10 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer on several texts whose result this `generate` gets."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     for node in given:
-        yield from encodings(module, node)
-    if (ids := ids_of(call)) is not None and (encoded := padded(module, ids)) is not None:
+        yield from encoding_calls(module, node)
+    if (ids := generate_ids(call)) is not None and (
+        encoded := encoded_ids(module, ids)
+    ) is not None:
         yield encoded.call
 
 

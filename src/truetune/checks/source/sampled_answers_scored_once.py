@@ -50,10 +50,13 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.source.evidence.execution_order import trains_anything
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.reference_comparisons import is_equality_with_reference
-from truetune.checks.source.evidence.text_generation_calls import VLLM_SAMPLING, posted_body
+from truetune.checks.source.evidence.text_generation_calls import (
+    VLLM_SAMPLING,
+    generation_request_body,
+)
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -67,7 +70,7 @@ DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\
 
 def _sampled(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
-    yield from generations(module)
+    yield from generate_calls(module)
     yield from module.calls(*VLLM_SAMPLING)
     yield from _requests(module)
 
@@ -81,14 +84,14 @@ def _requests(module: Module) -> Iterator[Call]:
         if (
             is_client
             or call.named("ollama.chat", "ollama.generate", "litellm.completion")
-            or posted_body(module, call) is not None
+            or generation_request_body(module, call) is not None
         ):
             yield call
 
 
 def _leaves_temperature_open(module: Module, call: Call) -> bool:
     """Does a request, all of whose fields are seen, name neither a temperature nor a number of answers?"""
-    body = posted_body(module, call)
+    body = generation_request_body(module, call)
     if body is not None:
         entries, is_whole = module.flow.entries(body)
         names = set(entries)
@@ -108,7 +111,7 @@ class SampledAnswersScoredOnce(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*SEEDS) or DRAWS.search(module.text) or trains(module):
+        if module.mentions(*SEEDS) or DRAWS.search(module.text) or trains_anything(module):
             return
         if not SCORES.search(module.text) or not _compares(module):
             return
@@ -121,7 +124,7 @@ class SampledAnswersScoredOnce(SourceRule):
                     severity="warning",
                     cases=[case_at(module, call.node)],
                 )
-        for call in (*generations(module), *module.calls(*VLLM_SAMPLING)):
+        for call in (*generate_calls(module), *module.calls(*VLLM_SAMPLING)):
             temperature = _temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(

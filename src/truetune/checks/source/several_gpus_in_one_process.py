@@ -57,7 +57,7 @@ from pathlib import Path
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
-from truetune.checks.source.evidence.answering_models import billions_of, billions_of_name
+from truetune.checks.source.evidence.answering_models import billions_of_model, billions_of_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.device_maps import SPREADING_DEVICE_MAPS
 from truetune.checks.source.evidence.models_spread_over_gpus import may_fit_one_gpu, spread_load
@@ -123,7 +123,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
-        if not may_fit_one_gpu(module, billions_of(module, load), command_file):
+        if not may_fit_one_gpu(module, billions_of_model(module, load), command_file):
             return
         gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
         name = Path(module.path).name

@@ -46,7 +46,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapted_models import loaded_name
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.generate_inputs import encodings, ids_of
+from truetune.checks.source.evidence.generate_inputs import encoding_calls, generate_ids
 from truetune.checks.source.evidence.shared_vocabularies import vocabulary_group
 from truetune.source.calls import Call
 from truetune.source.module import Module
@@ -74,8 +74,8 @@ def _pairs(module: Module) -> Iterator[Pair]:
         if model is None or "model" not in module.flow.types(model):
             continue
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        given += [ids for ids in (ids_of(call),) if ids is not None]
-        for encoded in (made for value in given for made in encodings(module, _whole(value))):
+        given += [ids for ids in (generate_ids(call),) if ids is not None]
+        for encoded in (made for value in given for made in encoding_calls(module, _whole(value))):
             yield Pair(
                 call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func
             )

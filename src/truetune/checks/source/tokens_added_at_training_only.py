@@ -64,7 +64,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trainings_beside,
     written_folders,
 )
-from truetune.checks.source.evidence.published_families import names_of
+from truetune.checks.source.evidence.published_families import model_names_of_tokenizer
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -100,7 +100,7 @@ def _added_elsewhere(module: Module, loads: Call) -> AddedElsewhere | None:
         if is_written(str(name), folders) or not any(is_written(one, folders) for one in loaded):
             continue
         for added in added_tokens(training, without_pad=True):
-            if name not in names_of(training, added.call.receiver):
+            if name not in model_names_of_tokenizer(training, added.call.receiver):
                 continue
             for token in added.names:
                 written = next(_texts_with(module, token), None)

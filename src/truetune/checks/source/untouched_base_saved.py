@@ -47,9 +47,9 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import trains
+from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.published_families import family
+from truetune.checks.source.evidence.published_families import family_of_model
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
@@ -76,7 +76,7 @@ NO_MODELS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 def _saves(module: Module) -> Iterator[Call]:
     """What a file saves that makes a tuned model; nothing of a file that makes none."""
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
-    if makes or trains(module):
+    if makes or trains_anything(module):
         for call in module.methods(*OF_MODELS):
             if call.receiver is not None and not NO_MODELS & module.flow.types(call.receiver):
                 yield call
@@ -120,7 +120,9 @@ def _is_published(module: Module, load: Call) -> bool:
     names = possible_texts(module, load.argument(0, "pretrained_model_name_or_path"))
     names = names or possible_texts(module, load.keywords.get("model_name"))
     return bool(names) and all(
-        name.count("/") == 1 and not name.startswith((".", "/", "~")) and family(name) is not None
+        name.count("/") == 1
+        and not name.startswith((".", "/", "~"))
+        and family_of_model(name) is not None
         for name in names
     )
 

@@ -57,11 +57,16 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.checks.source.evidence.execution_order import (
     Route,
-    places_of_training,
-    routes,
+    routes_to,
     runs_after,
+    training_places,
 )
-from truetune.checks.source.evidence.loaded_models import Asked, asked_by, is_base, trained_bases
+from truetune.checks.source.evidence.loaded_models import (
+    AskedModel,
+    asked_model,
+    is_second_load_of_base,
+    trained_models,
+)
 from truetune.source.module import Module
 
 TAKES_UP = (
@@ -81,17 +86,17 @@ TAKES_UP = (
 """Signs that trained weights are put into a model that was loaded by the base's name"""
 
 
-def _generations(module: Module) -> Iterator[Asked]:
+def _generations(module: Module) -> Iterator[AskedModel]:
     """Calls that generate text in a file that trains."""
-    if not any(places_of_training(module)):
+    if not any(training_places(module)):
         return
     for call in module.methods("generate", "chat"):
         if call.receiver is not None:
-            yield asked_by(module, call.node, call.receiver)
+            yield asked_model(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
         made = module.flow.producing_call(node.func)
         if made is not None and made.named("transformers.pipeline"):
-            yield asked_by(module, node, node.func)
+            yield asked_model(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):
@@ -103,15 +108,15 @@ class UntrainedModelEvaluated(SourceRule):
         module = self.subject
         if module.mentions(*TAKES_UP):
             return
-        trained = list(trained_bases(module))
-        trainings = [route for node in places_of_training(module) for route in routes(module, node)]
+        trained = list(trained_models(module))
+        trainings = [route for node in training_places(module) for route in routes_to(module, node)]
         late = [asked for asked in _generations(module) if _is_late(module, asked, trainings)]
         if not trained or not late:
             return
-        if all(asked.loads and is_base(module, asked, trained) for asked in late):
+        if all(asked.loads and is_second_load_of_base(module, asked, trained) for asked in late):
             yield self._finding(late[0], trained[0].load)
 
-    def _finding(self, asked: Asked, base: ast.Call) -> Finding:
+    def _finding(self, asked: AskedModel, base: ast.Call) -> Finding:
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"
@@ -126,8 +131,10 @@ class UntrainedModelEvaluated(SourceRule):
         )
 
 
-def _is_late(module: Module, asked: Asked, trainings: list[Route]) -> bool:
+def _is_late(module: Module, asked: AskedModel, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
-        runs_after(late, training) for late in routes(module, asked.node) for training in trainings
+        runs_after(late, training)
+        for late in routes_to(module, asked.node)
+        for training in trainings
     )

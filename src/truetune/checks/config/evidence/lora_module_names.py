@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pyarrow.compute as pc
 
-LINEAR = frozenset(
+LINEAR_NAMES = frozenset(
     (
         "q_proj",
         "k_proj",
@@ -73,7 +73,7 @@ LINEAR = frozenset(
     )
 )
 """Last names of linear layers in published models"""
-WHOLE = frozenset(
+FULLY_TRAINED_NAMES = frozenset(
     (
         "embed_tokens",
         "lm_head",
@@ -87,17 +87,17 @@ WHOLE = frozenset(
     )
 )
 """Modules that are trained as a whole; those of a head may be made by the trainer"""
-ALIKE = 0.75
-PATTERN = re.compile(r"[*+?()\[\]{}|^$\\]")
+MIN_SIMILARITY = 0.75
+PATTERN_SIGN = re.compile(r"[*+?()\[\]{}|^$\\]")
 """A name that holds one of these is a pattern."""
 
 
-def matched(target: str, modules: Iterable[str]) -> list[str]:
+def modules_matching_name(target: str, modules: Iterable[str]) -> list[str]:
     """The modules that a name of a list means to peft: itself, or an ending after a dot."""
     return [name for name in modules if name == target or name.endswith(f".{target}")]
 
 
-def fitting(pattern: str, modules: Iterable[str]) -> int | None:
+def count_pattern_matches(pattern: str, modules: Iterable[str]) -> int | None:
     """How many modules a pattern fits as a whole; None where it looks ahead or back.
 
     In linear time, whatever the pattern: Arrow's expressions are RE2's, which leave such patterns out.
@@ -109,7 +109,7 @@ def fitting(pattern: str, modules: Iterable[str]) -> int | None:
         return None
 
 
-def meant(target: str, known: Iterable[str]) -> str | None:
+def likely_module_name(target: str, known: Iterable[str]) -> str | None:
     """What a name that fits nothing was likely to be: another name, or several without a comma between.
 
     Only what is no word of any known name counts as misspelled: `g_proj` is a name, `v_prjo` is none.
@@ -118,29 +118,33 @@ def meant(target: str, known: Iterable[str]) -> str | None:
     last = target.rpartition(".")[2]
     if last in known:
         return None
-    if joined := _joined(last, known):
+    if joined := _names_joined(last, known):
         return ", ".join(joined)
     words = {word for name in known for word in name.split("_")}
-    return next((name for name in known if _misspelled(last, name, words)), None)
+    return next((name for name in known if _misspelled_name(last, name, words)), None)
 
 
-def _misspelled(text: str, name: str, words: set[str]) -> bool:
+def _misspelled_name(text: str, name: str, words: set[str]) -> bool:
     if text.replace("_", "").lower() == name.replace("_", "").lower():
         return True
     mine, theirs = text.split("_"), name.split("_")
     return len(mine) == len(theirs) and all(
         a == b
-        or (len(a) > 2 and a not in words and difflib.SequenceMatcher(None, a, b).ratio() >= ALIKE)
+        or (
+            len(a) > 2
+            and a not in words
+            and difflib.SequenceMatcher(None, a, b).ratio() >= MIN_SIMILARITY
+        )
         for a, b in zip(mine, theirs, strict=True)
     )
 
 
-def _joined(text: str, known: list[str]) -> list[str] | None:
+def _names_joined(text: str, known: list[str]) -> list[str] | None:
     """The two or more names that the text is made of."""
     for name in sorted((name for name in known if text.startswith(name)), key=len, reverse=True):
         rest = text[len(name) :]
         if rest in known:
             return [name, rest]
-        if rest and (more := _joined(rest, known)):
+        if rest and (more := _names_joined(rest, known)):
             return [name, *more]
     return None

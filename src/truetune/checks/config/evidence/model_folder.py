@@ -18,12 +18,12 @@ from truetune.render.tokenizer_folder import locate, read_json
 from truetune.spec.config import Config
 
 DTYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-MOST_TENSORS = 1_000
-FEWEST = 1_000
+MAX_TENSORS = 1_000
+MIN_WEIGHTS = 1_000
 """Values that a statement on the weights needs"""
 
 
-def folder(config: Config) -> Path | None:
+def local_model_folder(config: Config) -> Path | None:
     """The folder of the model; None where it is not on this machine."""
     for name in (config.spec.model, config.spec.tokenizer):
         if name:
@@ -34,9 +34,9 @@ def folder(config: Config) -> Path | None:
     return None
 
 
-def settings(config: Config) -> dict[str, Any]:
+def model_config(config: Config) -> dict[str, Any]:
     """config.json of the model; empty where it is not at hand."""
-    where = folder(config)
+    where = local_model_folder(config)
     try:
         return (read_json(where / "config.json") or {}) if where else {}
     except TokenizerError:
@@ -45,7 +45,7 @@ def settings(config: Config) -> dict[str, Any]:
 
 def stored_dtype(config: Config) -> str | None:
     """What the checkpoint's weights are stored as, by config.json: `bfloat16`."""
-    found = settings(config)
+    found = model_config(config)
     for part in (found, found.get("text_config")):
         if isinstance(part, dict) and isinstance(
             dtype := part.get("dtype") or part.get("torch_dtype"), str
@@ -54,9 +54,9 @@ def stored_dtype(config: Config) -> str | None:
     return None
 
 
-def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
+def tensor_shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
     """Shape of each tensor by its name; empty where there are no safetensors here, or a shard is missing."""
-    where = folder(config)
+    where = local_model_folder(config)
     if where is None:
         return {}
     files = sorted(where.glob("*.safetensors"))
@@ -69,14 +69,14 @@ def shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
         return {
             name: shape
             for path in files
-            for name, shape in _header(path, path.stat().st_mtime_ns).items()
+            for name, shape in _cached_header(path, path.stat().st_mtime_ns).items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 @lru_cache(maxsize=64)
-def _header(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
+def _cached_header(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
     with path.open("rb") as file:
         header = _parsed_header(file)[0]
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
@@ -93,18 +93,18 @@ def _parsed_header(file: IO[bytes]) -> tuple[dict[str, Any], int]:
     return header, length
 
 
-def modules(config: Config) -> Mapping[str, tuple[int, ...]]:
+def linear_modules(config: Config) -> Mapping[str, tuple[int, ...]]:
     """Modules that hold a weight matrix, by name, with its shape: what LoRA can be put on."""
     return {
         name.removesuffix(".weight"): shape
-        for name, shape in shapes(config).items()
+        for name, shape in tensor_shapes(config).items()
         if name.endswith(".weight") and len(shape) == 2
     }
 
 
 def sampled_weights(config: Config) -> NDArray[np.float32] | None:
     """Some thousand weights of each linear layer of the first file, zeros left out; None where there are none here."""
-    where = folder(config)
+    where = local_model_folder(config)
     path = next(iter(sorted(where.glob("*.safetensors"))), None) if where else None
     if path is None:
         return None
@@ -112,8 +112,8 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
         with path.open("rb") as file:
             header, length = _parsed_header(file)
             parts = [
-                _sample(path, 8 + length, entry)
-                for name, entry in list(header.items())[:MOST_TENSORS]
+                _sample_tensor(path, 8 + length, entry)
+                for name, entry in list(header.items())[:MAX_TENSORS]
                 if name.endswith(".weight")
                 and len(entry["shape"]) == 2
                 and entry["dtype"] in DTYPES
@@ -122,10 +122,10 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
         return None
     values = np.concatenate(parts) if parts else np.zeros(0, np.float32)
     values = values[np.isfinite(values) & (values != 0)]
-    return values if values.size >= FEWEST else None
+    return values if values.size >= MIN_WEIGHTS else None
 
 
-def _sample(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
+def _sample_tensor(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
     count = int(np.prod(entry["shape"]))
     stored = np.memmap(
         path,
@@ -140,12 +140,12 @@ def _sample(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def tied(config: Config) -> bool | None:
+def is_head_tied(config: Config) -> bool | None:
     """Does the head share the embedding's weights? None where it cannot be told."""
-    there = shapes(config)
+    there = tensor_shapes(config)
     if any(name.endswith("embed_tokens.weight") for name in there):
         return not any(name.endswith("lm_head.weight") for name in there)
-    found = settings(config)
+    found = model_config(config)
     part = found.get("text_config")
     for one in (found, part if isinstance(part, dict) else {}):
         if isinstance(one.get("tie_word_embeddings"), bool):

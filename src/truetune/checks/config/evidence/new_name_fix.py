@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import of_program, offset
+from truetune.checks.config.evidence.setting_places import is_of_program, offset_of_place
 from truetune.checks.findings import Edit, Fix
 from truetune.spec.config import Config, Renamed
 
@@ -36,13 +36,13 @@ SAME_VALUE = frozenset(
 """Old names whose value means the same under the new one"""
 
 
-def new_name_written(config: Config, old: Renamed) -> Fix | None:
+def new_name_fix(config: Config, old: Renamed) -> Fix | None:
     """The fix of one old name; None where the value means something else today, or the name is not where it is said."""
     key, text = old.place.key.rpartition(".")[2], config.text
     if old.now is None or key not in SAME_VALUE or old.place.file != config.path:
         return None
-    start = offset(text, old.place)
-    if of_program(
+    start = offset_of_place(text, old.place)
+    if is_of_program(
         config
     ):  # the place is that of the value, behind `key=`, `"key": ` or `["key"] = `
         written = re.search(rf"\b{re.escape(key)}(?:[\\\"']*\]?\s*[=:]\s*)$", text[:start])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from truetune.checks.config.evidence.setting_places import untold
+from truetune.checks.config.evidence.setting_places import is_value_untold
 from truetune.spec.config import Config
 
-SWITCHES = (
+OPTIMIZER_SWITCHES = (
     "use_galore",
     "use_apollo",
     "use_badam",
@@ -16,17 +16,17 @@ SWITCHES = (
 """Switches of LLaMA-Factory under which a rate means something else"""
 
 
-def special(config: Config) -> bool:
+def has_special_optimizer(config: Config) -> bool:
     """Does something other than `optim` decide?"""
-    return any(config.raw.get(switch) for switch in SWITCHES)
+    return any(config.raw.get(switch) for switch in OPTIMIZER_SWITCHES)
 
 
-def adamw(config: Config) -> bool:
+def has_usual_adamw_rates(config: Config) -> bool:
     """Do the published learning rates hold, those of AdamW on all weights or on LoRA?
 
     Of transformers' own arguments it is not known what they train.
     """
-    if config.stack == "transformers" or untold(config, "optim"):
+    if config.stack == "transformers" or is_value_untold(config, "optim"):
         return False
     if config.stack == "llama-factory" and config.raw.get("finetuning_type", "lora") not in (
         "lora",
@@ -36,4 +36,4 @@ def adamw(config: Config) -> bool:
     if config.stack == "axolotl" and config.raw.get("adapter") not in (None, "", "lora", "qlora"):
         return False
     name = str(config.spec.training.optim or "adamw").lower()
-    return "adamw" in name and "schedule_free" not in name and not special(config)
+    return "adamw" in name and "schedule_free" not in name and not has_special_optimizer(config)

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 
-from truetune.checks.config.evidence.setting_places import known, of_program
+from truetune.checks.config.evidence.setting_places import is_of_program, known_keys
 from truetune.spec.config import Config, Place, Renamed
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.registry import config_readers
 from truetune.spec.stacks.trl import SCRIPTS
 
-DATA_SETS = ("datasets", "test_datasets", "pretraining_dataset")
+DATA_SET_LISTS = ("datasets", "test_datasets", "pretraining_dataset")
 """Keys of Axolotl whose tables have keys of their own"""
-OF_A_DATA_SET = re.compile(rf"(?:{'|'.join(DATA_SETS)})\.\d+\.[^.]+")
-VOCABULARY = 3
+DATA_SET_KEYS = re.compile(rf"(?:{'|'.join(DATA_SET_LISTS)})\.\d+\.[^.]+")
+STACK_WORDS = 3
 """So many keys that resemble none of the stack's are no slips: another program has words of its own"""
-OWN_SHARE = 0.2
+MIN_FOREIGN_SHARE = 0.2
 """Of the keys. Files of scripts that hand TRL's classes on have 2 to 4 of their own in 30 to 40 (alignment-handbook,
 SimPO); those of programs with arguments of their own have 7 in 25 and more (open-instruct)"""
-GENERATING = frozenset(
+GENERATION_WORDS = frozenset(
     (
         "predict_with_generate",
         "generation_max_length",
@@ -35,11 +35,11 @@ def words_of_another_program(config: Config) -> list[str]:
 
     Axolotl is left out: no program but its own reads such a file, and it drops what it does not know.
     """
-    if of_program(config) or config.stack in ("axolotl", "truetune"):
+    if is_of_program(config) or config.stack in ("axolotl", "truetune"):
         return []
-    names = known(config)
-    strange = [place.key for place in unknown_keys(config) if likely_meant(place, names) is None]
-    return strange if len(strange) >= VOCABULARY or SCRIPTS.intersection(strange) else []
+    names = known_keys(config)
+    strange = [place.key for place in unknown_keys(config) if likely_key(place, names) is None]
+    return strange if len(strange) >= STACK_WORDS or SCRIPTS.intersection(strange) else []
 
 
 def keeps_its_defaults(config: Config) -> bool:
@@ -47,17 +47,17 @@ def keeps_its_defaults(config: Config) -> bool:
 
     A script with settings of its own may set it, unless it is known that the stack itself reads the file.
     """
-    if config.read_by or of_program(config) or config.stack in ("axolotl", "truetune"):
+    if config.read_by or is_of_program(config) or config.stack in ("axolotl", "truetune"):
         return True
-    names = known(config)
+    names = known_keys(config)
     return not config.own_keys and all(
-        likely_meant(place, names) is not None for place in unknown_keys(config)
+        likely_key(place, names) is not None for place in unknown_keys(config)
     )
 
 
 def is_mostly_another_programs(config: Config) -> bool:
     """Are so many keys the words of another program that the others, old names too, are likely its own as well?"""
-    return len(words_of_another_program(config)) >= OWN_SHARE * max(1, len(config.raw))
+    return len(words_of_another_program(config)) >= MIN_FOREIGN_SHARE * max(1, len(config.raw))
 
 
 def unknown_keys(config: Config) -> list[Place]:
@@ -67,33 +67,33 @@ def unknown_keys(config: Config) -> list[Place]:
         place
         for place in config.unknown
         if place not in renamed
-        and not (config.stack == "transformers" and place.key in GENERATING)
-        and not (config.stack == "axolotl" and OF_A_DATA_SET.fullmatch(place.key))
+        and not (config.stack == "transformers" and place.key in GENERATION_WORDS)
+        and not (config.stack == "axolotl" and DATA_SET_KEYS.fullmatch(place.key))
     ]
 
 
-def fate(config: Config) -> str:
+def fate_of_unknown_key(config: Config) -> str:
     """What becomes of a key that the stack does not know."""
-    if of_program(config):
+    if is_of_program(config):
         return "the call stops at it"
     reader = config_readers().get(config.stack)
     return reader.unknown_key if reader is not None else "TrainingArguments stops at it"
 
 
-def is_refused(config: Config) -> bool:
+def is_unknown_keyword_refused(config: Config) -> bool:
     """Does a call surely stop at a keyword that is not known? An older release or a commit may take it."""
     pins = config.pins
-    return of_program(config) and not (
+    return is_of_program(config) and not (
         pins.is_of_a_commit(config.stack) or pins.before(config.stack, config.version)
     )
 
 
-def since(config: Config, old: Renamed) -> str:
+def removed_since(config: Config, old: Renamed) -> str:
     """From which release on an old name is not taken."""
     return old.taken.since(old.package) if old.taken else f"in {config.stack} {config.version}"
 
 
-def who_may_take(config: Config, several: list[Renamed]) -> str:
+def who_may_read_old_names(config: Config, several: list[Renamed]) -> str:
     """Who may still take these names of earlier releases."""
     pinned = next((old.package for old in several if config.pins.is_of_a_commit(old.package)), None)
     return (
@@ -103,6 +103,6 @@ def who_may_take(config: Config, several: list[Renamed]) -> str:
     )
 
 
-def likely_meant(place: Place, names: frozenset[str]) -> str | None:
+def likely_key(place: Place, names: frozenset[str]) -> str | None:
     """The key that this one is a misspelling of."""
     return near(place.key.rpartition(".")[2], names)

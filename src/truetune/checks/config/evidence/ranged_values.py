@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from truetune.checks.config.evidence.setting_places import case
-from truetune.checks.config.evidence.step_counts import rows, steps
+from truetune.checks.config.evidence.setting_places import setting_case
+from truetune.checks.config.evidence.step_counts import steps_of_run, training_rows
 from truetune.checks.findings import Case
 from truetune.checks.setting_values import name_of, value_of
 from truetune.checks.value_limits import (
@@ -27,11 +27,15 @@ from truetune.checks.value_limits import (
 )
 from truetune.spec.config import Config
 
-ENOUGH_ROWS = 20
+MIN_ROWS = 20
 """Rows from which on somebody means to train; examples and trials of a script have a handful"""
-SAME = (
-    "adam_beta1", "adam_beta2", "adam_epsilon", "neftune_noise_alpha", "label_smoothing_factor",
-)  # fmt: skip
+SAME_SETTING = (
+    "adam_beta1",
+    "adam_beta2",
+    "adam_epsilon",
+    "neftune_noise_alpha",
+    "label_smoothing_factor",
+)
 """Settings without a field in Training that all stacks call alike"""
 SPELLED: Mapping[str, Mapping[str, str]] = {
     "trl": {
@@ -69,7 +73,7 @@ MADE_OF: Mapping[str, tuple[str, ...]] = {
 """What several settings decide -> these settings"""
 
 
-class Named(NamedTuple):
+class NamedBreach(NamedTuple):
     """A breach in the words of a file of settings."""
 
     breach: Breach
@@ -79,7 +83,7 @@ class Named(NamedTuple):
     evidence: list[str]
 
 
-def values(config: Config) -> dict[str, Any]:
+def values_in_effect(config: Config) -> dict[str, Any]:
     """The values that take effect, those of a stack's defaults too, under the names of the table."""
     training = config.spec.training
     found: dict[str, Any] = {
@@ -87,21 +91,21 @@ def values(config: Config) -> dict[str, Any]:
         "METHOD": training.method.upper(),
         "loss_type": training.loss_type,
     }
-    fields = [name for name in _settings() if name.startswith("training.")]
+    fields = [name for name in _settings_with_limits() if name.startswith("training.")]
     for name in {*fields, "training.max_steps", "training.lora.r", "training.optim"}:
         if name.startswith("training.lora.") and training.lora is None:
             continue
         found[name] = value_of(config, name)
-    for name, key in _keys(config).items():
-        found[name] = _at(config.raw, key)
-    return {**found, **_derived(config, found)}
+    for name, key in _stack_keys(config).items():
+        found[name] = _value_at(config.raw, key)
+    return {**found, **_derived_values(config, found)}
 
 
-def _settings() -> tuple[str, ...]:
+def _settings_with_limits() -> tuple[str, ...]:
     return settings_with_limits(OUT_OF_RANGE, BETA, NOTHING)
 
 
-def _derived(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
+def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """What several settings decide together."""
     lora, rate = config.spec.training.lora, number(found.get("training.learning_rate"))
     decay = number(found.get("training.weight_decay"))
@@ -118,8 +122,8 @@ def _derived(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
 
 def _steps_and_rows(config: Config) -> dict[str, Any]:
     """The optimizer steps that epochs leave, or the share of an epoch that `max_steps` sees; nothing of few rows."""
-    run, there = steps(config), rows(config)
-    if run is None or there is None or there.count < ENOUGH_ROWS:
+    run, there = steps_of_run(config), training_rows(config)
+    if run is None or there is None or there.count < MIN_ROWS:
         return {}
     training = config.spec.training
     size = training.per_device_train_batch_size
@@ -134,13 +138,13 @@ def _steps_and_rows(config: Config) -> dict[str, Any]:
     return {SEEN: seen / there.count, "rows_seen": text}
 
 
-def _keys(config: Config) -> dict[str, str]:
+def _stack_keys(config: Config) -> dict[str, str]:
     """Settings without a field, and their keys in this stack."""
     stack = "trl" if config.stack == "transformers" else config.stack
-    return {**{name: name for name in SAME}, **SPELLED.get(stack, {})}
+    return {**{name: name for name in SAME_SETTING}, **SPELLED.get(stack, {})}
 
 
-def _at(raw: Mapping[str, Any], key: str) -> Any:
+def _value_at(raw: Mapping[str, Any], key: str) -> Any:
     value: Any = raw
     for part in key.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
@@ -153,22 +157,22 @@ def _is_set(config: Config, name: str) -> bool:
         return any(_is_set(config, part) for part in MADE_OF[name])
     if name.startswith("training."):
         return name in config.places
-    return _at(config.raw, _keys(config).get(name, name)) is not None
+    return _value_at(config.raw, _stack_keys(config).get(name, name)) is not None
 
 
 def set_values(config: Config, *rules: str) -> list[str]:
     """The settings of these rules' rows that the file sets, as `name: value`."""
-    known = values(config)
+    known = values_in_effect(config)
     return [
-        f"{called(config, name)} {known[name]:g}"
+        f"{user_name_of_setting(config, name)} {known[name]:g}"
         if isinstance(known[name], float)
-        else f"{called(config, name)} {known[name]}"
+        else f"{user_name_of_setting(config, name)} {known[name]}"
         for name in settings_with_limits(*rules)
         if number(known.get(name)) is not None and _is_set(config, name)
     ]
 
 
-def called(config: Config, name: str) -> str:
+def user_name_of_setting(config: Config, name: str) -> str:
     """What the user calls a setting."""
     if name in (SCALE, SCALED_RATE):
         lora = config.spec.training.lora
@@ -177,29 +181,29 @@ def called(config: Config, name: str) -> str:
         name = "training.max_steps"
     if name.startswith("training."):
         return name_of(config, name).rpartition(".")[2]
-    return _keys(config).get(name, name)
+    return _stack_keys(config).get(name, name)
 
 
-def named_breaches(config: Config, *rules: str) -> Iterator[Named]:
+def named_breaches(config: Config, *rules: str) -> Iterator[NamedBreach]:
     """The settings of a file that are out of range, by the rows of these rules."""
-    known = values(config)
+    known = values_in_effect(config)
     for breach in breaches(known, *rules):
         name = breach.limit.setting
         if not _is_set(config, name):
             continue
         parts = MADE_OF.get(name, (name,))
         shown = [part for part in parts if _is_set(config, part)]
-        run = steps(config) if name in (UPDATES, SEEN) else None
-        yield Named(
+        run = steps_of_run(config) if name in (UPDATES, SEEN) else None
+        yield NamedBreach(
             breach,
-            breach.text(breach.limit.says, known, called(config, name)),
-            breach.text(breach.limit.fix, known, called(config, name)),
+            breach.text(breach.limit.says, known, user_name_of_setting(config, name)),
+            breach.text(breach.limit.fix, known, user_name_of_setting(config, name)),
             [
-                case(
+                setting_case(
                     config,
                     known.get(part, value_of(config, part)),
                     part,
-                    _keys(config).get(part, part),
+                    _stack_keys(config).get(part, part),
                 )
                 for part in shown
             ],

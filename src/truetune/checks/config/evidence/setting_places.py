@@ -15,7 +15,7 @@ from truetune.spec.stacks.facts import facts
 from truetune.spec.stacks.registry import config_readers
 from truetune.spec.training import Training
 
-BUILT_ON = {
+BUILT_ON_TRANSFORMERS = {
     "trl": ("trl", "transformers", "peft"),
     "transformers": ("transformers", "peft"),
     "axolotl": ("axolotl",),
@@ -25,57 +25,57 @@ BUILT_ON = {
 
 
 @lru_cache(maxsize=8)
-def _spots(text: str, path: str) -> Mapping[tuple[Hashable, ...], Spot]:
+def _key_positions(text: str, path: str) -> Mapping[tuple[Hashable, ...], Spot]:
     try:
         return parse(text, path).spots
     except SpecError:
         return {}
 
 
-def place(config: Config, *names: str) -> Place:
+def setting_place(config: Config, *names: str) -> Place:
     """Where the first of these is set, a field of RunSpec (`training.optim`) or a key of the file (`datasets.0.type`);
     else the file."""
-    source = of_program(config)
+    source = is_of_program(config)
     for name in names:
         if name in config.places:
             return config.places[name]
         if name in config.key_places:
             return config.key_places[name]
         way = tuple(int(part) if part.isdecimal() else part for part in name.split("."))
-        spot = None if source else _spots(config.text, config.path).get(way)
+        spot = None if source else _key_positions(config.text, config.path).get(way)
         if spot is not None:
             return Place(config.path, spot.line, name, spot.column)
     return Place(config.path, 1, "")
 
 
-def case(config: Config, value: object, *names: str) -> Case:
+def setting_case(config: Config, value: object, *names: str) -> Case:
     """A setting and its value at its place; a default where the file does not set it."""
-    at = place(config, *names)
+    at = setting_place(config, *names)
     shown = str(value).lower() if isinstance(value, bool) else value
     if not at.key:
         return Case(f"{names[0].removeprefix('training.')}: {shown} by default", file=at.file)
-    return at_place(at, f"{at.key}: {shown}")
+    return case_at_place(at, f"{at.key}: {shown}")
 
 
-def at_place(place: Place, text: str) -> Case:
+def case_at_place(place: Place, text: str) -> Case:
     """A text at its place."""
     return Case(text, file=place.file, line=place.line, column=place.column)
 
 
-def of_program(config: Config) -> bool:
+def is_of_program(config: Config) -> bool:
     """Are the settings those of a Python program, of which only a part is known?"""
     return config.path.endswith((".py", ".ipynb"))
 
 
-def untold(config: Config, *names: str) -> bool:
+def is_value_untold(config: Config, *names: str) -> bool:
     """Is one of these fields of Training set to a value that cannot be told without running the program?"""
     return any(
         f"training.{name}" in config.places and getattr(config.spec.training, name) is None
         for name in names
-    ) and of_program(config)
+    ) and is_of_program(config)
 
 
-def offset(text: str, place: Place) -> int:
+def offset_of_place(text: str, place: Place) -> int:
     """The character of the text that stands at a place."""
     return (
         sum(len(line) for line in text.split("\n")[: place.line - 1])
@@ -86,7 +86,7 @@ def offset(text: str, place: Place) -> int:
     )
 
 
-def entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
+def table_entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
     """The tables in a list of the file (`datasets`), each with its number."""
     value = config.raw.get(key)
     return (
@@ -96,13 +96,13 @@ def entries(config: Config, key: str) -> list[tuple[int, dict[str, Any]]]:
     )
 
 
-def known(config: Config) -> frozenset[str]:
+def known_keys(config: Config) -> frozenset[str]:
     """The keys that the stack knows; those of transformers and peft where it builds on them.
 
     Of a program that a plug-in reads, those that the plug-in names."""
     if config.stack == "truetune":
         return frozenset((*RunSpec.model_fields, *Training.model_fields))
-    packages = BUILT_ON.get(config.stack)
+    packages = BUILT_ON_TRANSFORMERS.get(config.stack)
     if packages is None:
         # The options of a command are no file of settings: who reads them knows all of them.
         reader = config_readers().get(config.stack)

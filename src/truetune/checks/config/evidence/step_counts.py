@@ -8,8 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
-from truetune.checks.config.evidence.setting_places import entries, untold
-from truetune.checks.config.evidence.training_file_columns import files_of
+from truetune.checks.config.evidence.setting_places import is_value_untold, table_entries
+from truetune.checks.config.evidence.training_file_columns import data_files_of
 from truetune.checks.optimizer_steps import OptimizerSteps, count_steps
 from truetune.data.file_records import is_array, read_records
 from truetune.data.files import Source, open_raw, open_unpacked
@@ -19,15 +19,15 @@ from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
 from truetune.spec.stacks.readers import launched_processes
 
-LARGEST_TEXT = 2_000_000_000
+MAX_TEXT_BYTES = 2_000_000_000
 """Bytes of a JSONL file that are counted by lines."""
-MOST_EPOCHS = 1e6
-LARGEST_PARSED = 50_000_000
+MAX_EPOCHS = 1e6
+MAX_PARSED_BYTES = 50_000_000
 """Bytes of a file that has to be parsed to be counted."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TrainingRows:
     """Training rows of the files that are at hand."""
 
     count: int
@@ -35,18 +35,18 @@ class Rows:
     """How they were counted, one line"""
 
 
-def steps(config: Config) -> OptimizerSteps | None:
+def steps_of_run(config: Config) -> OptimizerSteps | None:
     """None where neither a limit nor the rows are known. It is an upper bound: rows that are dropped or packed make it
     smaller."""
     training = config.spec.training
     if training.max_steps is not None and training.max_steps > 0:
         why = f"max_steps: {training.max_steps:,}"
         return OptimizerSteps(training.max_steps, why, is_limit=True)
-    if untold(config, "max_steps"):
+    if is_value_untold(config, "max_steps"):
         return None
-    found = rows(config)
+    found = training_rows(config)
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
-    if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MOST_EPOCHS:
+    if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
     processes, command = training.devices, ""
     if processes == 1 and config.path:
@@ -62,7 +62,7 @@ def steps(config: Config) -> OptimizerSteps | None:
     )
 
 
-def rows(config: Config) -> Rows | None:
+def training_rows(config: Config) -> TrainingRows | None:
     """None where a data set is not at hand, or where a row may become several examples."""
     training, raw = config.spec.training, config.raw
     splits = (
@@ -70,14 +70,20 @@ def rows(config: Config) -> Rows | None:
         or training.method in ("pretrain", "grpo")
         or (training.packing and training.packing_strategy in ("wrapped", "bfd_split"))
         or bool(raw.get("streaming"))
-        or any("completion" in str(item.get("type")) for _, item in entries(config, "datasets"))
+        or any(
+            "completion" in str(item.get("type")) for _, item in table_entries(config, "datasets")
+        )
     )
     files = config.spec.data or config.row_files
     if splits or training.other.get("datasets"):
         return None
     if not files:
         printed = config.printed_rows
-        return None if printed is None else Rows(printed, f"the output prints {printed:,} rows")
+        return (
+            None
+            if printed is None
+            else TrainingRows(printed, f"the output prints {printed:,} rows")
+        )
     limit = raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
@@ -97,50 +103,54 @@ def rows(config: Config) -> Rows | None:
     out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
     if out:
         parts.append(f"{out:,} held out")
-    return Rows(total - out, "; ".join(parts))
+    return TrainingRows(total - out, "; ".join(parts))
 
 
 def count_rows(name: str) -> int | None:
     """Rows of a local file or folder; None where it is not here, or too large to count."""
-    sources = files_of(name)
+    sources = data_files_of(name)
     try:
-        return sum(_count(source, *_stamp(source)) for source in sources) if sources else None
+        return (
+            sum(_count_cached(source, *_change_stamp(source)) for source in sources)
+            if sources
+            else None
+        )
     except (DataError, OverflowError, *UNREADABLE):
         return None
 
 
-def _stamp(source: Source) -> tuple[int, int]:
+def _change_stamp(source: Source) -> tuple[int, int]:
     stat = Path(str(source.path)).stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 @lru_cache(maxsize=64)
-def _count(source: Source, size: int, _changed: int) -> int:
+def _count_cached(source: Source, size: int, _changed: int) -> int:
     """Raises OverflowError for a file that is too large."""
     with open_raw(source.path) as raw:
         if source.kind == "parquet":
             return int(open_parquet(raw).metadata.num_rows)
         if source.kind == "jsonl" and not is_array(source.path, raw):
-            if size > LARGEST_TEXT:
+            if size > MAX_TEXT_BYTES:
                 raise OverflowError
-            return _lines(open_unpacked(raw, source.path))
-        if size > LARGEST_PARSED:
+            return _count_lines(open_unpacked(raw, source.path))
+        if size > MAX_PARSED_BYTES:
             raise OverflowError
         return sum(1 for _ in read_records(source, raw))
 
 
-def _lines(file: IO[bytes]) -> int:
+def _count_lines(file: IO[bytes]) -> int:
     return sum(1 for line in file if not line.isspace())
 
 
-def data_bytes(config: Config) -> int | None:
+def training_bytes(config: Config) -> int | None:
     """Size of the training files; None where one is not at hand, or is no text."""
-    named = [files_of(name) for name in config.spec.data]
+    named = [data_files_of(name) for name in config.spec.data]
     if not all(named) or any(
         source.kind not in ("jsonl", "json", "csv") for found in named for source in found
     ):
         return None
     try:
-        return sum(_stamp(source)[0] for found in named for source in found)
+        return sum(_change_stamp(source)[0] for found in named for source in found)
     except OSError:
         return None

@@ -18,21 +18,54 @@ LLAMA3, LLAMA4 = "<|start_header_id|>user", "<|header_start|>user"
 PHI, DEEPSEEK, MISTRAL = "<|user|>", "<｜User｜>", "[INST]"
 COHERE = "<|START_OF_TURN_TOKEN|><|USER_TOKEN|>"
 MARKERS: Mapping[str, str] = {
-    "chatml": CHATML, "chatml_de": CHATML, "qwen": CHATML, "qwen3": CHATML, "qwen3_nothink": CHATML, "qwen3_5": CHATML,
-    "qwen3_5_nothink": CHATML, "qwen_25": CHATML, "smollm": CHATML, "smollm2": CHATML, "yi": CHATML, "intern2": CHATML,
-    "falcon_h1": CHATML, "lfm2": CHATML,
-    "llama3": LLAMA3, "llama4": LLAMA4, "llama2": MISTRAL,
-    "mistral": MISTRAL, "mistral_small": MISTRAL, "ministral": MISTRAL, "mistral_v1": MISTRAL, "mistral_v2v3": MISTRAL,
-    "mistral_v3_tekken": MISTRAL, "mistral_v7_tekken": MISTRAL,
-    "gemma": GEMMA, "gemma2": GEMMA, "gemma3": GEMMA, "gemma3n": GEMMA, "gemma4": GEMMA4, "gemma4n": GEMMA4,
+    "chatml": CHATML,
+    "chatml_de": CHATML,
+    "qwen": CHATML,
+    "qwen3": CHATML,
+    "qwen3_nothink": CHATML,
+    "qwen3_5": CHATML,
+    "qwen3_5_nothink": CHATML,
+    "qwen_25": CHATML,
+    "smollm": CHATML,
+    "smollm2": CHATML,
+    "yi": CHATML,
+    "intern2": CHATML,
+    "falcon_h1": CHATML,
+    "lfm2": CHATML,
+    "llama3": LLAMA3,
+    "llama4": LLAMA4,
+    "llama2": MISTRAL,
+    "mistral": MISTRAL,
+    "mistral_small": MISTRAL,
+    "ministral": MISTRAL,
+    "mistral_v1": MISTRAL,
+    "mistral_v2v3": MISTRAL,
+    "mistral_v3_tekken": MISTRAL,
+    "mistral_v7_tekken": MISTRAL,
+    "gemma": GEMMA,
+    "gemma2": GEMMA,
+    "gemma3": GEMMA,
+    "gemma3n": GEMMA,
+    "gemma4": GEMMA4,
+    "gemma4n": GEMMA4,
     "gemma4_unified": GEMMA4,
-    "phi": PHI, "phi_3": PHI, "phi_35": PHI, "phi4": "<|im_start|>user<|im_sep|>", "phi4_mini": PHI, "zephyr": PHI,
-    "deepseek3": DEEPSEEK, "deepseekr1": DEEPSEEK, "deepseek_v3": DEEPSEEK,
-    "cohere": COHERE, "command_a": COHERE,
-    "alpaca": "### Instruction:", "vicuna": "USER:", "default": "Human:",
-}  # fmt: skip
+    "phi": PHI,
+    "phi_3": PHI,
+    "phi_35": PHI,
+    "phi4": "<|im_start|>user<|im_sep|>",
+    "phi4_mini": PHI,
+    "zephyr": PHI,
+    "deepseek3": DEEPSEEK,
+    "deepseekr1": DEEPSEEK,
+    "deepseek_v3": DEEPSEEK,
+    "cohere": COHERE,
+    "command_a": COHERE,
+    "alpaca": "### Instruction:",
+    "vicuna": "USER:",
+    "default": "Human:",
+}
 """Name in Axolotl or LLaMA-Factory -> the marker of a question"""
-OF_MODELS = (
+MARKS_OF_MODELS = (
     ("(qwen|qwq|smollm)", CHATML),
     ("(meta-)?llama-?4", LLAMA4),
     ("(meta-)?llama-?3", LLAMA3),
@@ -43,16 +76,16 @@ OF_MODELS = (
     ("phi-?(3|4-mini)", PHI),
 )
 """Beginning of a published model's name, as `mark_of_model` writes it -> the marker of a question in its template"""
-CONTROL = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
-SHORTEST_NAME = 5
+CONTROL_TOKEN = re.compile(r"<[|｜]?[^<>\s]+[|｜]?>")
+MIN_NAME_CHARS = 5
 """Letters of a template's name that may stand inside of a file's: `yi` and `phi` stand in many words"""
-WRITTEN = frozenset(("chatml", "chatml_de", "alpaca", "default"))
+SAVED_TEMPLATES = frozenset(("chatml", "chatml_de", "alpaca", "default"))
 """LLaMA-Factory's templates that replace the tokenizer's own when it saves"""
 
 
 def first_mark(marker: str) -> str:
     """A marker without the role behind it, which templates write as a variable: `<|im_start|>`, `[INST]`."""
-    control = CONTROL.match(marker)
+    control = CONTROL_TOKEN.match(marker)
     return control[0] if control is not None else marker
 
 
@@ -64,7 +97,7 @@ def mark_of_template(template: str) -> str | None:
         return max(inside, key=len) if inside else None
     name = template.lower().replace("-", "_").replace("llama_", "llama")
     parts = [
-        key for key in MARKERS if len(key) >= SHORTEST_NAME and key != "default" and key in name
+        key for key in MARKERS if len(key) >= MIN_NAME_CHARS and key != "default" and key in name
     ]
     key = name if name in MARKERS else max(parts, key=len, default=None)
     return first_mark(MARKERS[key]) if key is not None else None
@@ -73,20 +106,20 @@ def mark_of_template(template: str) -> str | None:
 def mark_of_model(name: str) -> str | None:
     """The first mark before a question in the published template of a model, by its name; None where it is unknown."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
-    marker = next((marker for start, marker in OF_MODELS if re.match(start, plain)), None)
+    marker = next((marker for start, marker in MARKS_OF_MODELS if re.match(start, plain)), None)
     return first_mark(marker) if marker is not None else None
 
 
-def opening(config: Config) -> str | None:
+def template_opening(config: Config) -> str | None:
     """What the tokenizer's template writes before a question; None where there is none at hand."""
-    probes = _probes(config)
+    probes = _probe_texts(config)
     text = probes.text(chat(QUESTION, ANSWER)) if probes else None
     return text[: text.index(QUESTION)] if text is not None and QUESTION in text else None
 
 
-def terminator(config: Config) -> tuple[str | None, str | None]:
+def answer_terminator(config: Config) -> tuple[str | None, str | None]:
     """The control token that ends an answer by the tokenizer's template, and the tokenizer's EOS."""
-    probes = _probes(config)
+    probes = _probe_texts(config)
     if (
         probes is None
         or probes.template is None
@@ -98,23 +131,23 @@ def terminator(config: Config) -> tuple[str | None, str | None]:
     return probes.terminator.text, eos.token if eos else None
 
 
-def has_token(config: Config, text: str) -> bool | None:
+def tokenizer_has_token(config: Config, text: str) -> bool | None:
     """Is this one token of the tokenizer? None where it is not at hand."""
-    probes = _probes(config)
+    probes = _probe_texts(config)
     return None if probes is None else probes.tokenizer.backend.token_to_id(text) is not None
 
 
-def _probes(config: Config) -> Probes | None:
+def _probe_texts(config: Config) -> Probes | None:
     name = config.spec.tokenizer
     try:
         here = name is not None and (locate(name) / "tokenizer.json").is_file()
     except (TruetuneError, OSError, ValueError):
         return None
-    return _loaded(str(name)) if here else None
+    return _loaded_tokenizer(str(name)) if here else None
 
 
 @lru_cache(maxsize=4)
-def _loaded(name: str) -> Probes | None:
+def _loaded_tokenizer(name: str) -> Probes | None:
     try:
         return prepared(RunSpec(tokenizer=name))
     except TruetuneError:

@@ -10,24 +10,24 @@ from truetune.errors import DataError
 from truetune.parsing.decompression import UNREADABLE
 from truetune.spec.config import Config
 
-SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
-SAVED = ("state.json", "dataset_dict.json")
+DATA_SUFFIXES = frozenset((*KIND_BY_SUFFIX, *COMPRESSION_SUFFIXES))
+SAVED_DATA_SET_FILE = ("state.json", "dataset_dict.json")
 """What `datasets` writes beside its rows"""
 
 
-def columns(config: Config) -> frozenset[str]:
+def training_columns(config: Config) -> frozenset[str]:
     """The columns of the first row; empty where no training file is at hand."""
-    found = (_columns_of(source) for source in sources(config))
+    found = (_columns_of_source(source) for source in training_sources(config))
     return next((names for names in found if names), frozenset())
 
 
-def first_columns(name: str) -> frozenset[str]:
+def file_columns(name: str) -> frozenset[str]:
     """The columns of the first row of a local file; empty where it holds none."""
-    found = (_columns_of(source) for source in files_of(name))
+    found = (_columns_of_source(source) for source in data_files_of(name))
     return next((names for names in found if names), frozenset())
 
 
-def _columns_of(source: Source) -> frozenset[str]:
+def _columns_of_source(source: Source) -> frozenset[str]:
     try:
         with open_raw(source.path) as raw:
             rows = (record.row for record in read_records(source, raw))
@@ -37,24 +37,25 @@ def _columns_of(source: Source) -> frozenset[str]:
     return frozenset(map(str, row or ()))
 
 
-def sources(config: Config) -> list[Source]:
+def training_sources(config: Config) -> list[Source]:
     """The training files that are on this machine, those that truetune does not read itself among them."""
     named = [*config.spec.data, *map(str, config.spec.training.other.get("datasets") or ())]
     beside = Path(config.path).parent
     found = []
     for name in named:
-        found += files_of(name) or files_of(str(beside / name))
+        found += data_files_of(name) or data_files_of(str(beside / name))
     return found
 
 
-def files_of(name: str) -> list[Source]:
+def data_files_of(name: str) -> list[Source]:
     """The data files that a name means; none where it is not on this machine, or is a folder without any of its own."""
     path = Path(name)
     if "://" in name or "\0" in name:
         return []
     try:
         if path.is_dir() and not any(
-            entry.suffix in SUFFIXES or entry.name in SAVED for entry in path.iterdir()
+            entry.suffix in DATA_SUFFIXES or entry.name in SAVED_DATA_SET_FILE
+            for entry in path.iterdir()
         ):
             return []
         return find_sources([name])
@@ -62,9 +63,9 @@ def files_of(name: str) -> list[Source]:
         return []
 
 
-def changed(config: Config) -> tuple[Path, float] | None:
+def last_changed_file(config: Config) -> tuple[Path, float] | None:
     """The training file that changed last, and when (seconds since 1970); None where none is at hand."""
-    paths = [Path(str(source.path)) for source in sources(config)]
+    paths = [Path(str(source.path)) for source in training_sources(config)]
     try:
         return max(
             ((path, path.stat().st_mtime) for path in paths), key=lambda pair: pair[1], default=None

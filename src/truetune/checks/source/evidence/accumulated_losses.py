@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from truetune.checks.source.evidence.backward_and_steps import backward_calls, possible_losses
 from truetune.source.module import Module
 
-LOSSES = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
+LOSS_CALLS = ("torch.nn.functional.*", "torch.nn.*Loss", "transformers.loss.*")
 """Calls that compute a loss, or make what does"""
 KEEP_GRAPH = frozenset(
     (
@@ -34,11 +34,11 @@ WITHOUT_GRAPH = ("no_grad", "inference_mode", "set_grad_enabled(False")
 RENEWED_BY = frozenset(("clear", "pop", "popleft"))
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-DEPTH = 6
+MAX_STEPS = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptLoss:
     """A place where a loop keeps a loss."""
 
     node: ast.Call | ast.stmt
@@ -49,18 +49,20 @@ class Kept:
     """The one whose steps it collects"""
 
 
-def kept_losses(module: Module) -> Iterator[Kept]:
+def kept_losses(module: Module) -> Iterator[KeptLoss]:
     """The places in loops where a loss, or what is made of one, is appended to a list or added to a sum."""
     backwards = {
         ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
     }
-    for node, holder, value in _additions(module):
+    for node, holder, value in _appends_and_additions(module):
         loop = _loop_of_steps(module, node, value)
         if loop is not None and any(_is_loss(module, part, backwards) for part in ast.walk(value)):
-            yield Kept(node, holder, value, loop)
+            yield KeptLoss(node, holder, value, loop)
 
 
-def _additions(module: Module) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
+def _appends_and_additions(
+    module: Module,
+) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
     for call in module.methods("append"):
         if call.receiver is not None and len(call.args) == 1:
             yield call.node, call.receiver, call.args[0]
@@ -103,16 +105,16 @@ def _is_loss(module: Module, part: ast.AST, backwards: set[str]) -> bool:
     """Is it what a backward is called on, the loss that a model returned, or what a function of losses gives?"""
     if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
         return False
-    if ast.unparse(part) in backwards or _is_of_model(module, part):
+    if ast.unparse(part) in backwards or _is_model_loss(module, part):
         return True
     return isinstance(part, ast.Name) and any(
-        _is_of_model(module, inner)
+        _is_model_loss(module, inner)
         for origin in module.flow.origins(part)
         for inner in ast.walk(origin.node)
     )
 
 
-def _is_of_model(module: Module, node: ast.AST) -> bool:
+def _is_model_loss(module: Module, node: ast.AST) -> bool:
     """`model(**batch).loss`, `outputs.loss`, `outputs["loss"]`"""
     if isinstance(node, ast.Subscript):
         is_loss = isinstance(node.slice, ast.Constant) and node.slice.value == "loss"
@@ -131,7 +133,7 @@ def _model_call(module: Module, output: ast.expr) -> ast.Call | None:
     return next((call for call in calls if "model" in module.flow.types(call.func)), None)
 
 
-def backward_of(module: Module, kept: Kept) -> ast.Call | None:
+def backward_of(module: Module, kept: KeptLoss) -> ast.Call | None:
     """The call of backward on this loss in its loop; None where there is none."""
     return backward_inside(module, kept.loop, kept.value)
 
@@ -155,36 +157,40 @@ def backward_inside(module: Module, loop: ast.AST, value: ast.expr) -> ast.Call 
     return None
 
 
-def has_graph(module: Module, kept: Kept) -> bool:
+def has_graph(module: Module, kept: KeptLoss) -> bool:
     """Is a graph certainly recorded for the value, and does it still hold on to it?"""
     if backward_of(module, kept) is not None:
         losses = {
             ast.unparse(loss) for call in backward_calls(module) for loss in possible_losses(call)
         }
-        return _keeps(module, kept.value, losses)
-    return _keeps(module, kept.value, set()) and _records(module, kept.node)
+        return _has_graph_of_loss(module, kept.value, losses)
+    return _has_graph_of_loss(module, kept.value, set()) and _is_recorded(module, kept.node)
 
 
-def _keeps(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> bool:
+def _has_graph_of_loss(module: Module, value: ast.AST, losses: set[str], depth: int = 0) -> bool:
     """Has this expression the graph of a loss? `losses` are what backward is called on."""
-    if depth > DEPTH:
+    if depth > MAX_STEPS:
         return False
     if isinstance(value, ast.BinOp):
-        return any(_keeps(module, side, losses, depth + 1) for side in (value.left, value.right))
-    if _is_of_model(module, value):
+        return any(
+            _has_graph_of_loss(module, side, losses, depth + 1)
+            for side in (value.left, value.right)
+        )
+    if _is_model_loss(module, value):
         return not _is_computed_without_graph(module, value)
     if isinstance(value, ast.Call):
         function = value.func
         if not isinstance(function, ast.Attribute) or function.attr not in KEEP_GRAPH:
             return False
-        return _keeps(module, function.value, losses, depth + 1)
+        return _has_graph_of_loss(module, function.value, losses, depth + 1)
     if not isinstance(value, ast.Name | ast.Attribute):
         return False
     origins = [origin.node for origin in module.flow.origins(value)]
     if ast.unparse(value) in losses and not any(_is_detached(origin) for origin in origins):
         return True
     return all(
-        origin is not value and _keeps(module, origin, losses, depth + 1) for origin in origins
+        origin is not value and _has_graph_of_loss(module, origin, losses, depth + 1)
+        for origin in origins
     )
 
 
@@ -196,7 +202,7 @@ def _is_computed_without_graph(module: Module, output: ast.AST) -> bool:
     if call is None:
         return False
     blocks = (around for around in module.parents(call) if isinstance(around, ast.With))
-    return any(_turns_off(item.context_expr) for block in blocks for item in block.items)
+    return any(_turns_gradients_off(item.context_expr) for block in blocks for item in block.items)
 
 
 def _is_detached(node: ast.AST) -> bool:
@@ -220,15 +226,15 @@ def _is_detached(node: ast.AST) -> bool:
     return False
 
 
-def _records(module: Module, node: ast.AST) -> bool:
+def _is_recorded(module: Module, node: ast.AST) -> bool:
     """Is a graph recorded here? Not certainly in a function whose callers are not seen, or where weights are frozen."""
     if module.mentions("requires_grad", "set_grad_enabled", "torch.autograd.grad_mode"):
         return False
-    for _ in range(DEPTH):
+    for _ in range(MAX_STEPS):
         function: ast.AST | None = None
         for around in module.parents(node):
             if isinstance(around, ast.With) and any(
-                _turns_off(item.context_expr) for item in around.items
+                _turns_gradients_off(item.context_expr) for item in around.items
             ):
                 return False
             if isinstance(around, FUNCTIONS):
@@ -236,21 +242,21 @@ def _records(module: Module, node: ast.AST) -> bool:
                 break
         if function is None:
             return True
-        if any(map(_turns_off, getattr(function, "decorator_list", ()))):
+        if any(map(_turns_gradients_off, getattr(function, "decorator_list", ()))):
             return False
         callers = module.flow.calls_of(function)
         if len(callers) != 1:
-            return bool(callers) and all(_records(module, caller) for caller in callers)
+            return bool(callers) and all(_is_recorded(module, caller) for caller in callers)
         node = callers[0]
     return False
 
 
-def _turns_off(context: ast.expr) -> bool:
+def _turns_gradients_off(context: ast.expr) -> bool:
     text = ast.unparse(context)
     return any(name in text for name in WITHOUT_GRAPH)
 
 
-def is_bounded(module: Module, kept: Kept) -> bool:
+def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     """Is the list or sum renewed, emptied or detached in the loop, or is its length limited?"""
     names = {
         ast.unparse(part)
@@ -286,7 +292,7 @@ def reaches_backward(module: Module, holder: ast.expr) -> bool:
     seen: set[ast.AST] = set()
     while waiting:
         node, depth = waiting.pop()
-        if node in seen or depth > DEPTH:
+        if node in seen or depth > MAX_STEPS:
             continue
         seen.add(node)
         for part in ast.walk(node):

@@ -8,31 +8,35 @@ from typing import NamedTuple
 
 from truetune.source.module import Module
 
-LARGE = frozenset(
+LARGE_PARTS = frozenset(
     ("logits", "hidden_states", "last_hidden_state", "attentions", "past_key_values", "scores")
 )
 """Parts of an output with a vector, a matrix or a vocabulary for each token"""
-MOVES = frozenset(("detach", "clone", "float", "half", "bfloat16", "double", "contiguous", "to"))
+SIZE_KEEPING_METHODS = frozenset(
+    ("detach", "clone", "float", "half", "bfloat16", "double", "contiguous", "to")
+)
 """Methods whose result is as large, and on the same device where `to` names none of the CPU"""
 MODEL_NAMES = frozenset(("model", "net", "llm", "network"))
-JOINS = (
+SIZE_KEEPING_CALLS = (
     "torch.stack",
     "torch.cat",
     "torch.nn.functional.softmax",
     "torch.nn.functional.log_softmax",
 )
-SHAPED = frozenset(("softmax", "log_softmax", "squeeze", "unsqueeze", "view", "reshape", "flatten"))
+RESHAPING_METHODS = frozenset(
+    ("softmax", "log_softmax", "squeeze", "unsqueeze", "view", "reshape", "flatten")
+)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-STEPS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
+STEP_METHODS = frozenset(("training_step", "validation_step", "test_step", "predict_step"))
 """Methods that Lightning calls for each batch"""
-RENEWS = frozenset(("clear", "pop", "popleft", "popitem"))
-DEPTH = 8
+EMPTYING_METHODS = frozenset(("clear", "pop", "popleft", "popitem"))
+MAX_STEPS = 8
 FEW_STEPS = 64
 """A loop over fewer steps, as its code says, is a trial or a loop over layers: it keeps little"""
 
 
-class Kept(NamedTuple):
+class KeptOutput(NamedTuple):
     """A place where a loop keeps an output."""
 
     node: ast.AST
@@ -45,9 +49,9 @@ class Kept(NamedTuple):
     """The call of the model"""
 
 
-def kept_outputs(module: Module) -> Iterator[Kept]:
+def kept_outputs(module: Module) -> Iterator[KeptOutput]:
     """The places where a list or dictionary gets a large part of a model's output, in the loop that calls the model."""
-    for node, holder, value in _additions(module):
+    for node, holder, value in _appends_and_entries(module):
         large = _large_part(module, value)
         if large is None:
             continue
@@ -55,11 +59,11 @@ def kept_outputs(module: Module) -> Iterator[Kept]:
         loop = _shared_loop(module, node, forward)
         if isinstance(loop, FUNCTIONS) and not ast.unparse(holder).startswith("self."):
             continue  # a list of the step itself
-        if loop is not None and not _is_bounded(module, node, holder, loop):
-            yield Kept(node, holder, value, part, forward)
+        if loop is not None and not _is_renewed_or_few(module, node, holder, loop):
+            yield KeptOutput(node, holder, value, part, forward)
 
 
-def _additions(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
     for call in module.methods("append"):
         if call.receiver is not None and len(call.args) == 1:
             kept = call.args[0]
@@ -78,25 +82,27 @@ def _additions(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
 
 def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
     """Which large part of an output of a model this is, still on its device; None for all else."""
-    for _ in range(DEPTH):
-        if isinstance(value, ast.Attribute) and value.attr in LARGE:
-            forward = _forward(module, value.value) or _forward_by_name(module, value.value)
+    for _ in range(MAX_STEPS):
+        if isinstance(value, ast.Attribute) and value.attr in LARGE_PARTS:
+            forward = _forward_call(module, value.value) or _forward_call_by_name(
+                module, value.value
+            )
             return None if forward is None else (value.attr, forward)
-        named = _key(value)
-        if named is not None and named in LARGE and isinstance(value, ast.Subscript):
-            forward = _forward(module, value.value)
+        named = _constant_key(value)
+        if named is not None and named in LARGE_PARTS and isinstance(value, ast.Subscript):
+            forward = _forward_call(module, value.value)
             return None if forward is None else (named, forward)
-        forward = _forward(module, value)
+        forward = _forward_call(module, value)
         if forward is not None:
             return "output", forward
-        inner = _as_large(module, value)
+        inner = _same_size_source(module, value)
         if inner is None:
             return None
         value = inner
     return None
 
 
-def _as_large(module: Module, value: ast.expr) -> ast.expr | None:
+def _same_size_source(module: Module, value: ast.expr) -> ast.expr | None:
     """What an expression is as large as, where it leaves it on its device."""
     if isinstance(value, ast.Subscript):
         # One layer of a tuple, one row of a batch of one; a slice of tokens is small.
@@ -109,21 +115,21 @@ def _as_large(module: Module, value: ast.expr) -> ast.expr | None:
     if not isinstance(value, ast.Call):
         return None
     call = module.flow.call(value)
-    if call.named(*JOINS) and call.args:
+    if call.named(*SIZE_KEEPING_CALLS) and call.args:
         return call.args[0]
-    if call.receiver is None or call.method not in MOVES | SHAPED:
+    if call.receiver is None or call.method not in SIZE_KEEPING_METHODS | RESHAPING_METHODS:
         return None
     given = [*call.args, *call.keywords.values()]
     return None if any("cpu" in ast.unparse(one) for one in given) else call.receiver
 
 
-def _key(value: ast.expr) -> str | None:
+def _constant_key(value: ast.expr) -> str | None:
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         return value.slice.value if isinstance(value.slice.value, str) else None
     return None
 
 
-def _forward(module: Module, output: ast.expr) -> ast.Call | None:
+def _forward_call(module: Module, output: ast.expr) -> ast.Call | None:
     """The call of a model that gave this output."""
     origins = module.flow.origins(output)
     for origin in origins:
@@ -134,7 +140,7 @@ def _forward(module: Module, output: ast.expr) -> ast.Call | None:
     return None
 
 
-def _forward_by_name(module: Module, output: ast.expr) -> ast.Call | None:
+def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
     """The call of what is named a model, of which a part is read that only an output of one has: `self.model(**batch)`
     in a class that is given its model."""
     for origin in module.flow.origins(output):
@@ -153,22 +159,22 @@ def _is_wrapped(module: Module, called: ast.expr) -> bool:
 
 def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | None:
     """The innermost loop around both the place and the call of the model."""
-    around = set(_loops(module, forward))
-    return next((loop for loop in _loops(module, node) if loop in around), None)
+    around = set(_loops_around(module, forward))
+    return next((loop for loop in _loops_around(module, node) if loop in around), None)
 
 
-def _loops(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
             # A trainer calls it for each batch, as a loop would.
-            if isinstance(parent, ast.FunctionDef) and parent.name in STEPS:
+            if isinstance(parent, ast.FunctionDef) and parent.name in STEP_METHODS:
                 yield parent
             return
         if isinstance(parent, LOOPS):
             yield parent
 
 
-def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) -> bool:
+def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) -> bool:
     """Is the list renewed in the loop, is the step one of a few, or a condition in the way?"""
     inner = node
     for parent in module.parents(node):
@@ -177,7 +183,7 @@ def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) 
         if isinstance(parent, ast.If) and inner is not parent.test:
             return True
         inner = parent
-    if isinstance(loop, ast.For) and _is_short(module, loop.iter):
+    if isinstance(loop, ast.For) and _has_few_steps(module, loop.iter):
         return True
     name = ast.unparse(holder)
     for part in ast.walk(loop):
@@ -186,13 +192,13 @@ def _is_bounded(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) 
             if any(ast.unparse(target).partition("[")[0] == name for target in targets):
                 return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
-            if part.func.attr in RENEWS and ast.unparse(part.func.value) == name:
+            if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
                 return True
     made = module.flow.producing_call(holder)
     return made is not None and "deque" in ast.unparse(made.node.func)
 
 
-def _is_short(module: Module, iterated: ast.expr) -> bool:
+def _has_few_steps(module: Module, iterated: ast.expr) -> bool:
     """Does the code say that the loop has few steps: `range(8)`, `islice(loader, 10)`, a list of some?"""
     if isinstance(iterated, ast.List | ast.Tuple):
         return True

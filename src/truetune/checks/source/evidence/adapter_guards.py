@@ -13,34 +13,34 @@ def is_kept_from_adapters(module: Module, node: ast.AST) -> bool:
     inner = node
     for around in module.parents(node):
         if isinstance(around, (ast.If, ast.IfExp)) and inner is not around.test:
-            parts = around.test.values if _is_and(around.test) else [around.test]
+            parts = around.test.values if _is_conjunction(around.test) else [around.test]
             first = around.body if isinstance(around.body, list) else [around.body]
-            if inner in first and any(_asks_for_none(module, part) for part in parts):
+            if inner in first and any(_tests_for_no_adapter(module, part) for part in parts):
                 return True
-            if inner not in first and _asks_for_adapter(module, around.test):
+            if inner not in first and _tests_for_adapter(module, around.test):
                 return True
         inner = around
     return False
 
 
-def _is_and(test: ast.expr) -> TypeGuard[ast.BoolOp]:
+def _is_conjunction(test: ast.expr) -> TypeGuard[ast.BoolOp]:
     return isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And)
 
 
-def _asks_for_none(module: Module, test: ast.expr) -> bool:
+def _tests_for_no_adapter(module: Module, test: ast.expr) -> bool:
     """`not isinstance(model, PeftModel)`, or a name for it; `getattr(model, "peft_config", None) is None`"""
     for origin in module.flow.origins(test):
         node = origin.node
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-            return _asks_for_adapter(module, node.operand)
+            return _tests_for_adapter(module, node.operand)
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is):
-            return module.flow.value(node.comparators[0]) is None and _asks_for_adapter(
+            return module.flow.value(node.comparators[0]) is None and _tests_for_adapter(
                 module, node.left
             )
     return False
 
 
-def _asks_for_adapter(module: Module, test: ast.expr) -> bool:
+def _tests_for_adapter(module: Module, test: ast.expr) -> bool:
     """`isinstance(model, PeftModel)`, `hasattr(model, "peft_config")`, or a name for it."""
     for origin in module.flow.origins(test):
         if isinstance(origin.node, ast.Call) and len(origin.node.args) > 1:

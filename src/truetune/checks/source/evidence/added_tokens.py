@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from truetune.checks.code_places import methods_of
 from truetune.checks.source.evidence.published_families import (
     Family,
-    families,
-    names_of,
-    vocabulary,
+    families_of_tokenizer,
+    model_names_of_tokenizer,
+    vocabulary_of_tokenizer,
 )
 from truetune.errors import TokenizerError
 from truetune.parsing.json_reader import read_json
@@ -49,13 +49,13 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
     for call in module.methods("add_special_tokens", "add_tokens"):
         if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
-        has = vocabulary(module, call.receiver)
+        has = vocabulary_of_tokenizer(module, call.receiver)
         names = tuple(
             name
             for name in _tokens_in_call(module, call, without_pad=without_pad)
             if name not in has | SPECIAL
         )
-        known = families(module, call.receiver)
+        known = families_of_tokenizer(module, call.receiver)
         if (
             not names
             or _for_a_named_model(module, call.node)
@@ -102,7 +102,7 @@ def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: 
 
 
 def _rows_of_embedding(module: Module, call: Call) -> int | None:
-    for name in names_of(module, call.receiver):
+    for name in model_names_of_tokenizer(module, call.receiver):
         try:
             config = read_json(locate(name) / "config.json", MODEL_FILE)
         except (TokenizerError, OSError, ValueError):

@@ -15,10 +15,10 @@ from typing import NamedTuple
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SEARCHES = ("search", "findall", "match", "fullmatch", "finditer")
-NESTED = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")
+SEARCH_METHODS = ("search", "findall", "match", "fullmatch", "finditer")
+NESTED_REPETITION = re.compile(r"[+*}]\??[^()|]{0,20}\)[+*{]")
 """A repetition in a repetition, which may take for ever on a text that does not fit: such a pattern is not run"""
-LONGEST_PATTERN = 500
+MAX_PATTERN_CHARS = 500
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -31,8 +31,16 @@ class RunOfAnswers(NamedTuple):
     node: ast.AST
 
 
-RUNS = ("exec", "eval", "compile", "ast.parse", "ast.literal_eval", "json.loads", "subprocess.run")
-OF_ANSWERS = re.compile(
+RUNNING_CALLS = (
+    "exec",
+    "eval",
+    "compile",
+    "ast.parse",
+    "ast.literal_eval",
+    "json.loads",
+    "subprocess.run",
+)
+ANSWER_COLUMN = re.compile(
     r"answer|output|completion|response|prediction|pred$|generat|code|solution|reply", re.I
 )
 """Columns that hold what a model wrote"""
@@ -40,17 +48,17 @@ OF_ANSWERS = re.compile(
 
 def runs_of_answers(module: Module) -> Iterator[RunOfAnswers]:
     """Calls that run or parse a column of rows which a model wrote; through parameters of the file's functions."""
-    for call in module.calls(*RUNS):
+    for call in module.calls(*RUNNING_CALLS):
         given = call.args[0] if call.args else None
-        for column in _columns_of(module, given) if given is not None else ():
-            if OF_ANSWERS.search(column):
+        for column in _columns_behind(module, given) if given is not None else ():
+            if ANSWER_COLUMN.search(column):
                 yield RunOfAnswers(ast.unparse(call.node.func), column, call.node)
                 break
 
 
-def _columns_of(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
+def _columns_behind(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str]:
     """The columns that an expression is: `row["code"]` itself, or what functions are given for a parameter."""
-    column = _column(given)
+    column = _column_read(given)
     if column is not None:
         yield column
     if depth == 0 or not isinstance(given, ast.Name):
@@ -58,11 +66,11 @@ def _columns_of(module: Module, given: ast.expr, depth: int = 3) -> Iterator[str
     for function in module.nodes(ast.FunctionDef):
         names = [one.arg for one in function.args.args]
         if given.id in names and given in ast.walk(function):
-            for passed in _passed(module, function, names.index(given.id)):
-                yield from _columns_of(module, passed, depth - 1)
+            for passed in _arguments_passed(module, function, names.index(given.id)):
+                yield from _columns_behind(module, passed, depth - 1)
 
 
-def _passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
+def _arguments_passed(module: Module, function: ast.FunctionDef, place: int) -> Iterator[ast.expr]:
     """What calls give a function at a place; also a process that is started on it, with `args=(...)`."""
     name = function.args.args[place].arg
     for call in module.all_calls:
@@ -97,54 +105,62 @@ def answer_readers(module: Module) -> Iterator[AnswerReader]:
         return
     searches: dict[Function, list[Call]] = {}
     for call in module.all_calls:
-        if call.named(*(f"re.{name}" for name in SEARCHES)) or call.method in SEARCHES:
+        if call.named(*(f"re.{name}" for name in SEARCH_METHODS)) or call.method in SEARCH_METHODS:
             around = next((p for p in module.parents(call.node) if isinstance(p, Function)), None)
             if around is not None and around.args.args:
                 searches.setdefault(around, []).append(call)
     for function, calls in searches.items():
         patterns = [_pattern_of(module, call) for call in calls]
-        columns = tuple(dict.fromkeys(_columns_given(module, function)))
+        columns = tuple(dict.fromkeys(_columns_passed(module, function)))
         known = tuple(pattern for pattern in patterns if pattern is not None)
-        if len(columns) > 1 and len(known) == len(patterns) and not _falls_back(function, calls):
+        if (
+            len(columns) > 1
+            and len(known) == len(patterns)
+            and not _returns_something_else(function, calls)
+        ):
             yield AnswerReader(known, columns, calls[0].node)
 
 
 def _pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
     """What a call searches for; None where it is not plain, or may take for ever."""
     made = call
-    if call.method in SEARCHES:
+    if call.method in SEARCH_METHODS:
         compiled = module.flow.producing_call(call.receiver)
         if compiled is None or not compiled.named("re.compile"):
             return None
         made = compiled
     text = module.flow.value(made.argument(0, "pattern"))
-    if not isinstance(text, str) or len(text) > LONGEST_PATTERN or NESTED.search(text):
+    if not isinstance(text, str) or len(text) > MAX_PATTERN_CHARS or NESTED_REPETITION.search(text):
         return None
     try:
-        return re.compile(text, _flags(made))
+        return re.compile(text, _regex_flags(made))
     except re.error:
         return None
 
 
-def _flags(made: Call) -> re.RegexFlag:
+def _regex_flags(made: Call) -> re.RegexFlag:
     """The flags that are named in a call."""
-    named = {node.attr for part in (*made.args[1:], *made.keywords.values()) for node in ast.walk(part)
-             if isinstance(node, ast.Attribute)}  # fmt: skip
+    named = {
+        node.attr
+        for part in (*made.args[1:], *made.keywords.values())
+        for node in ast.walk(part)
+        if isinstance(node, ast.Attribute)
+    }
     flags = re.RegexFlag(0)
     for name in named & set(re.RegexFlag.__members__):
         flags |= re.RegexFlag[name]
     return flags
 
 
-def _columns_given(module: Module, function: Function) -> Iterator[str]:
+def _columns_passed(module: Module, function: Function) -> Iterator[str]:
     for node in module.flow.calls_of(function):
         for argument in node.args[:1]:
-            column = _column(argument)
+            column = _column_read(argument)
             if column is not None:
                 yield column
 
 
-def _column(node: ast.expr) -> str | None:
+def _column_read(node: ast.expr) -> str | None:
     """`row["resp"]`, `row.get("resp", "")`, and that in `str(...)` or with `.strip()`."""
     for part in ast.walk(node):
         key: ast.expr | None = part.slice if isinstance(part, ast.Subscript) else None
@@ -160,40 +176,44 @@ def _column(node: ast.expr) -> str | None:
     return None
 
 
-def _falls_back(function: Function, calls: list[Call]) -> bool:
+def _returns_something_else(function: Function, calls: list[Call]) -> bool:
     """Does it return something else than what it finds, or a constant?"""
     nodes = {call.node for call in calls}
-    names = _names_of(function, nodes)
+    names = _names_holding_matches(function, nodes)
     returned = [node.value for node in ast.walk(function) if isinstance(node, ast.Return)]
     return any(
-        part is not None and not _is_of_search(part, nodes, names)
+        part is not None and not _is_constant_or_match(part, nodes, names)
         for value in returned
         for part in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
     )
 
 
-def _names_of(function: Function, nodes: set[ast.Call]) -> set[str]:
+def _names_holding_matches(function: Function, nodes: set[ast.Call]) -> set[str]:
     """Names that hold what a search gives, directly or by another name."""
     names: set[str] = set()
     for _ in range(3):
         for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and _holds(node.value, nodes, names):
-                names |= {part.id for target in node.targets for part in ast.walk(target)
-                          if isinstance(part, ast.Name)}  # fmt: skip
-            elif isinstance(node, ast.NamedExpr) and _holds(node.value, nodes, names):
+            if isinstance(node, ast.Assign) and _holds_match(node.value, nodes, names):
+                names |= {
+                    part.id
+                    for target in node.targets
+                    for part in ast.walk(target)
+                    if isinstance(part, ast.Name)
+                }
+            elif isinstance(node, ast.NamedExpr) and _holds_match(node.value, nodes, names):
                 names.add(node.target.id)
-            elif isinstance(node, ast.For) and _holds(node.iter, nodes, names):
+            elif isinstance(node, ast.For) and _holds_match(node.iter, nodes, names):
                 names |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
     return names
 
 
-def _holds(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
+def _holds_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
     return any(
         part in nodes or (isinstance(part, ast.Name) and part.id in names)
         for part in ast.walk(node)
     )
 
 
-def _is_of_search(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
+def _is_constant_or_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
     """Is it a constant, or made of what a search gives?"""
-    return isinstance(node, ast.Constant) or _holds(node, nodes, names)
+    return isinstance(node, ast.Constant) or _holds_match(node, nodes, names)

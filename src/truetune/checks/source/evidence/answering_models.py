@@ -13,18 +13,18 @@ from truetune.source.calls import Call
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
-AROUND = (
+WRAPPING_CALLS = (
     "peft.PeftModel*",
     "peft.get_peft_model",
     "torch.compile",
     "optimum.bettertransformer.BetterTransformer.transform",
 )
 """Calls that put something on the model that they are given"""
-LOADS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
-INNER = ("merge_and_unload", "unload", "get_base_model")
-STEPS = 12
+LOADING_CALLS = ("transformers.*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+UNWRAPPING_METHODS = ("merge_and_unload", "unload", "get_base_model")
+MAX_STEPS = 12
 """Calls between a generation and what loads its weights; scripts have up to five"""
-SIZE = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-z])")
+BILLIONS_IN_NAME = re.compile(r"(?<![\w.])(\d{1,3}(?:\.\d+)?)[bB](?![a-z])")
 """`7B` in a model's name: billions of parameters"""
 
 
@@ -44,29 +44,29 @@ def model_chains(module: Module, model: ast.expr) -> list[ModelChain] | None:
     while waiting:
         part, steps = waiting.pop()
         for origin in module.flow.origins(part):
-            if not isinstance(origin.node, ast.Call) or origin.path or len(steps) > STEPS:
+            if not isinstance(origin.node, ast.Call) or origin.path or len(steps) > MAX_STEPS:
                 return None
             call = module.flow.call(origin.node)
-            inner = _inner(call)
+            inner = _inner_model(call)
             if inner is not None:
                 waiting.append((inner, (*steps, call)))
-            elif call.named(*LOADS):
+            elif call.named(*LOADING_CALLS):
                 found.append(ModelChain(call, steps))
             else:
                 return None
     return found
 
 
-def _inner(call: Call) -> ast.expr | None:
+def _inner_model(call: Call) -> ast.expr | None:
     """The model inside of what a call returns; None where it makes one itself, or is unknown."""
-    if call.method in MEMBERS_GIVING_THE_OBJECT or call.method in INNER:
+    if call.method in MEMBERS_GIVING_THE_OBJECT or call.method in UNWRAPPING_METHODS:
         return call.receiver
-    if call.named(*AROUND) and not call.named("peft.AutoPeftModel*"):
+    if call.named(*WRAPPING_CALLS) and not call.named("peft.AutoPeftModel*"):
         return call.argument(0, "model")
     return None
 
 
-def billions_of(module: Module, load: Call) -> float | None:
+def billions_of_model(module: Module, load: Call) -> float | None:
     """Billions of parameters, as the name of the model says them; None where it says none."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
     return billions_of_name(module, given if given is not None else load.argument(0, ""))
@@ -75,11 +75,13 @@ def billions_of(module: Module, load: Call) -> float | None:
 def billions_of_name(module: Module, name: ast.expr | None) -> float | None:
     """The same of what stands for the name."""
     names = possible_texts(module, name)
-    sizes = {float(size) for name in names for size in SIZE.findall(name.replace("_", "-"))}
+    sizes = {
+        float(size) for name in names for size in BILLIONS_IN_NAME.findall(name.replace("_", "-"))
+    }
     return max(sizes) if sizes else None
 
 
-def dtypes_given(module: Module, load: Call) -> Iterator[str]:
+def load_dtypes(module: Module, load: Call) -> Iterator[str]:
     """The dtype that weights are loaded in, as code names it: `torch.bfloat16`, `auto`."""
     for name in ("dtype", "torch_dtype"):
         if name in load.keywords:

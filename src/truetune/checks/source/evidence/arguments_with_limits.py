@@ -37,10 +37,19 @@ SAMPLERS = (
 )
 PIPELINES = ("transformers.pipeline", "transformers.TextGenerationPipeline")
 GENERATES = (
-    "no_repeat_ngram_size", "repetition_penalty", "frequency_penalty", "presence_penalty", "temperature", "top_p",
-    "min_p", "min_new_tokens", "min_tokens", "ignore_eos", "do_sample",
+    "no_repeat_ngram_size",
+    "repetition_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+    "temperature",
+    "top_p",
+    "min_p",
+    "min_new_tokens",
+    "min_tokens",
+    "ignore_eos",
+    "do_sample",
     "num_beams",
-)  # fmt: skip
+)
 SAME = {"min_tokens": "min_new_tokens"}
 """vLLM's name -> that of transformers"""
 STRUCTURED = re.compile(

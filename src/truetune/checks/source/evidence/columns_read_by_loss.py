@@ -7,22 +7,65 @@ import ast
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-FORWARD = frozenset(
-    ("input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds", "labels", "label",
-     "label_ids", "past_key_values", "cache_position", "logits_to_keep", "num_items_in_batch", "use_cache",
-     "output_attentions", "output_hidden_states", "return_dict", "decoder_input_ids", "decoder_attention_mask",
-     "decoder_inputs_embeds", "encoder_outputs", "cross_attn_head_mask", "head_mask", "pixel_values",
-     "pixel_mask", "pixel_attention_mask", "pixel_values_videos", "image_grid_thw", "video_grid_thw",
-     "image_sizes", "input_features", "input_values", "feature_attention_mask", "bbox", "start_positions",
-     "end_positions", "mm_token_type_ids", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k",
-     "seq_idx", "next_sentence_label", "mc_token_ids", "mc_labels", "global_attention_mask", "langs",
-     "class_labels", "mask_labels", "bool_masked_pos", "interpolate_pos_encoding")
-)  # fmt: skip
+FORWARD_METHODS = frozenset(
+    (
+        "input_ids",
+        "attention_mask",
+        "token_type_ids",
+        "position_ids",
+        "inputs_embeds",
+        "labels",
+        "label",
+        "label_ids",
+        "past_key_values",
+        "cache_position",
+        "logits_to_keep",
+        "num_items_in_batch",
+        "use_cache",
+        "output_attentions",
+        "output_hidden_states",
+        "return_dict",
+        "decoder_input_ids",
+        "decoder_attention_mask",
+        "decoder_inputs_embeds",
+        "encoder_outputs",
+        "cross_attn_head_mask",
+        "head_mask",
+        "pixel_values",
+        "pixel_mask",
+        "pixel_attention_mask",
+        "pixel_values_videos",
+        "image_grid_thw",
+        "video_grid_thw",
+        "image_sizes",
+        "input_features",
+        "input_values",
+        "feature_attention_mask",
+        "bbox",
+        "start_positions",
+        "end_positions",
+        "mm_token_type_ids",
+        "cu_seq_lens_q",
+        "cu_seq_lens_k",
+        "max_length_q",
+        "max_length_k",
+        "seq_idx",
+        "next_sentence_label",
+        "mc_token_ids",
+        "mc_labels",
+        "global_attention_mask",
+        "langs",
+        "class_labels",
+        "mask_labels",
+        "bool_masked_pos",
+        "interpolate_pos_encoding",
+    )
+)
 """What text models of transformers take"""
-Keys = dict[str, ast.AST]
+NodeByKey = dict[str, ast.AST]
 
 
-def read_by_collator(module: Module, collator: ast.expr) -> Keys:
+def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
     """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
     function: ast.AST | None = module.flow.function(collator)
     if function is None:
@@ -38,28 +81,32 @@ def read_by_collator(module: Module, collator: ast.expr) -> Keys:
             ),
             None,
         )
-    parameters = _parameters(function)
+    parameters = _parameter_names(function)
     if function is None or not parameters:
         return {}
     return {
         key: node
-        for base, key, node in _reads(function)
+        for base, key, node in _key_reads(function)
         for origin in module.flow.origins(base)
-        if isinstance(base, ast.Name) and origin.element and _is(module, origin.node, parameters[0])
+        if isinstance(base, ast.Name)
+        and origin.element
+        and _is_parameter(module, origin.node, parameters[0])
     }
 
 
-def read_by_loss(module: Module, trainer: Call) -> Keys:
+def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:
     """Keys of `inputs` that the `compute_loss` of a trainer class of the file reads."""
-    found: Keys = {}
+    found: NodeByKey = {}
     for origin in module.flow.origins(trainer.node.func):
         for item in origin.node.body if isinstance(origin.node, ast.ClassDef) else ():
-            parameters = _parameters(item) if getattr(item, "name", "") == "compute_loss" else []
+            parameters = (
+                _parameter_names(item) if getattr(item, "name", "") == "compute_loss" else []
+            )
             if len(parameters) > 1:
-                written = {key for base, key in _writes(item) if base == parameters[1].arg}
+                written = {key for base, key in _keys_written(item) if base == parameters[1].arg}
                 found |= {
                     key: node
-                    for base, key, node in _reads(item)
+                    for base, key, node in _key_reads(item)
                     if isinstance(base, ast.Name)
                     and base.id == parameters[1].arg
                     and key not in written
@@ -67,14 +114,14 @@ def read_by_loss(module: Module, trainer: Call) -> Keys:
     return found
 
 
-def _is(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
+def _is_parameter(module: Module, node: ast.AST, parameter: ast.arg) -> bool:
     """Is this the parameter, or a name that stands for it?"""
     return node is parameter or any(
         origin.node is parameter for origin in module.flow.origins(node)
     )
 
 
-def _parameters(function: ast.AST | None) -> list[ast.arg]:
+def _parameter_names(function: ast.AST | None) -> list[ast.arg]:
     arguments = getattr(function, "args", None)
     return (
         [a for a in arguments.args if a.arg != "self"]
@@ -83,7 +130,7 @@ def _parameters(function: ast.AST | None) -> list[ast.arg]:
     )
 
 
-def _reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
+def _key_reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
     """`x["key"]`, `x.get("key")` and `x.pop("key")` in a function, as (x, key, node)."""
     found: list[tuple[ast.expr, str, ast.AST]] = []
     for node in ast.walk(function):
@@ -104,7 +151,7 @@ def _reads(function: ast.AST) -> list[tuple[ast.expr, str, ast.AST]]:
     return found
 
 
-def _writes(function: ast.AST) -> list[tuple[str, str]]:
+def _keys_written(function: ast.AST) -> list[tuple[str, str]]:
     return [
         (node.value.id, node.slice.value)
         for node in ast.walk(function)

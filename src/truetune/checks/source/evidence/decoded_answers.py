@@ -7,27 +7,29 @@ import re
 from collections.abc import Iterator
 from typing import TypeGuard
 
-from truetune.checks.source.evidence.generate_inputs import generations, is_causal
+from truetune.checks.source.evidence.generate_inputs import generate_calls, is_causal_model
 from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
 from truetune.source.module import Module
 
-ANSWER = re.compile(
+ANSWER_NAME = re.compile(
     r"(^|_)(predictions?|preds?|responses?|answers?|completions?|hypothes[ie]s|candidates?|chosen|"
     r"rejected)(_texts?|_list)?$",
     re.I,
 )
 """Names under which answers are kept; not `output` or `generated_text`, which name the whole as often"""
-METRICS = ("add", "add_batch", "compute")
-TRIMS = ("strip", "rstrip", "lstrip", "lower", "upper")
+METRIC_METHODS = ("add", "add_batch", "compute")
+TRIMMING_METHODS = ("strip", "rstrip", "lstrip", "lower", "upper")
 """Methods of a text that leave the prompt in it"""
-PROMPT = re.compile(
+PROMPT_WORD = re.compile(
     r"prompt|question|quer(y|ies)|instruction|inputs?\b|stop|marker|template|banned", re.I
 )
 """What a text is searched for to see where its answer begins or ends, and not to score it"""
-REFERENCE = re.compile(r"answer|gold|target|label|reference|expected|truth|solution|correct", re.I)
+REFERENCE_WORD = re.compile(
+    r"answer|gold|target|label|reference|expected|truth|solution|correct", re.I
+)
 """What a text is compared with to score it"""
-CONTAINERS = (
+ITERATING_CALLS = (
     "zip",
     "enumerate",
     "list",
@@ -38,19 +40,21 @@ CONTAINERS = (
     "tqdm.auto.tqdm",
 )
 """Calls that give the texts of a list one by one"""
-STEPS = 6
+MAX_STEPS = 6
 """Names and lists that a text is followed through"""
-CUT = re.compile(
+CUT_SIGN = re.compile(
     r"\.split\(|\.partition\(|\.rpartition\(|\.replace\(|\.removeprefix\(|\.rsplit\(|\.find\(|\.index\(|"
     r"re\.(sub|search|match|findall|split)|\.shape\[|\.size\(|prompt_len|input_len|len\("
 )
 """Signs that something is cut, by ids or by text; where one stands in the function, nothing is said"""
 
 
-def decodes_of_generations(module: Module) -> Iterator[Call]:
+def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
     """Calls of `decode` and `batch_decode` on the output of a causal model, or on a part of it."""
-    generated = ((call.node, call.receiver) for call in generations(module))
-    causal = {node for node, model in generated if model is not None and is_causal(module, model)}
+    generated = ((call.node, call.receiver) for call in generate_calls(module))
+    causal = {
+        node for node, model in generated if model is not None and is_causal_model(module, model)
+    }
     for call in module.methods("decode", "batch_decode"):
         given = call.argument(0, "token_ids" if call.method == "decode" else "sequences")
         if given is None or not causal:
@@ -65,7 +69,7 @@ def _without_index(given: ast.expr) -> ast.expr:
     return given
 
 
-def kept_as_answer(module: Module, decoded: Call) -> ast.AST | None:
+def use_as_answer(module: Module, decoded: Call) -> ast.AST | None:
     """Where a decoded text is used as an answer, and nothing cuts its prompt; None where it is not known.
 
     A comparison or a metric gets the text as it was followed, so that nothing cut it. What is kept may be cut later:
@@ -73,14 +77,14 @@ def kept_as_answer(module: Module, decoded: Call) -> ast.AST | None:
     """
     if not _is_whole_output(module, decoded.args[0] if decoded.args else decoded.node):
         return None
-    uses = list(_uses(module, decoded.node))
+    uses = list(_uses_of_text(module, decoded.node))
     scored = next((use for use in uses if _is_scored_at_once(module, use)), None)
     if scored is not None:
         return scored
     scope = next(
         (p for p in module.parents(decoded.node) if isinstance(p, ast.FunctionDef)), module.tree
     )
-    if CUT.search(_code_of(module, scope)):
+    if CUT_SIGN.search(_code_of_scope(module, scope)):
         return None
     return next((use for use in uses if not isinstance(use, ast.Compare)), None)
 
@@ -88,11 +92,11 @@ def kept_as_answer(module: Module, decoded: Call) -> ast.AST | None:
 def _is_scored_at_once(module: Module, use: ast.AST) -> bool:
     """Is the text itself compared with a reference, or given to a metric?"""
     if isinstance(use, ast.Compare):
-        return _is_scored_by(module, use)
+        return _compares_with_reference(module, use)
     return isinstance(module.scopes.parent.get(use), ast.keyword)
 
 
-def _is_scored_by(module: Module, compared: ast.Compare) -> bool:
+def _compares_with_reference(module: Module, compared: ast.Compare) -> bool:
     """Is it a text that is compared with a reference, or searched for one, and no check for a word or a prompt?"""
     left, right = compared.left, compared.comparators[0]
     if len(compared.ops) != 1 or any(
@@ -101,10 +105,12 @@ def _is_scored_by(module: Module, compared: ast.Compare) -> bool:
         return False
     is_search = isinstance(compared.ops[0], (ast.In, ast.NotIn))
     references = [left] if is_search else [left, right]
-    if any(PROMPT.search(ast.unparse(part)) for part in references):
+    if any(PROMPT_WORD.search(ast.unparse(part)) for part in references):
         return False
     if any(
-        REFERENCE.search(spelling) for part in references for spelling in _spellings(module, part)
+        REFERENCE_WORD.search(spelling)
+        for part in references
+        for spelling in _spellings(module, part)
     ):
         return True
     return _is_counted(module, compared)
@@ -145,7 +151,7 @@ def _is_counted(module: Module, compared: ast.Compare) -> bool:
     return False
 
 
-def is_scored(module: Module, generation: ast.AST) -> bool:
+def is_scored_by_metric(module: Module, generation: ast.AST) -> bool:
     """Does a metric get the decoded answers of this generation, with their prompts or without?"""
     for call in module.methods("decode", "batch_decode"):
         if not call.args:
@@ -153,7 +159,7 @@ def is_scored(module: Module, generation: ast.AST) -> bool:
         origins = module.flow.origins(_without_index(call.args[0]))
         if not any(origin.node is generation for origin in origins):
             continue
-        for use in _uses(module, call.node):
+        for use in _uses_of_text(module, call.node):
             if isinstance(module.scopes.parent.get(use), ast.keyword) or isinstance(use, ast.Call):
                 return True
     return False
@@ -172,14 +178,18 @@ def _is_whole_output(module: Module, given: ast.expr) -> bool:
     return isinstance(given, ast.Name) or is_generation
 
 
-def _code_of(module: Module, scope: ast.AST) -> str:
+def _code_of_scope(module: Module, scope: ast.AST) -> str:
     return module.text_of(scope) if scope is not module.tree else module.text
 
 
-def _uses(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
+def _uses_of_text(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
     """Places where the text, or a name or list that holds it, is given to a metric or kept as an answer."""
     parent = module.scopes.parent.get(text)
-    while _is_trimmed(parent, text) or _is_first(parent, module) or _is_list_of(parent, text):
+    while (
+        _is_trimmed(parent, text)
+        or _is_first_element(parent, module)
+        or _is_comprehension_of(parent, text)
+    ):
         text, parent = parent, module.scopes.parent.get(parent)
     if isinstance(parent, ast.keyword) and (parent.arg or "") in (
         "prediction",
@@ -194,12 +204,13 @@ def _uses(module: Module, text: ast.expr, steps: int = 0) -> Iterator[ast.AST]:
             if value is text and key is not None
         ]
         if any(
-            isinstance(name := module.flow.value(key), str) and ANSWER.search(name) for key in keys
+            isinstance(name := module.flow.value(key), str) and ANSWER_NAME.search(name)
+            for key in keys
         ):
             yield parent
     elif isinstance(parent, ast.Compare):
         yield parent
-    elif steps < STEPS:
+    elif steps < MAX_STEPS:
         yield from _uses_further_on(module, text, parent, steps + 1)
 
 
@@ -208,21 +219,21 @@ def _uses_further_on(
 ) -> Iterator[ast.AST]:
     """The uses of names that the text is bound to, of what a function returns it to, and of lists that get it."""
     for read in _reads_of_elements(module, text):
-        yield from _uses(module, read, steps)
+        yield from _uses_of_text(module, read, steps)
     if isinstance(parent, ast.Call) and text in parent.args:
-        yield from _appended(module, parent, text)
+        yield from _uses_of_appended_list(module, parent, text)
     elif isinstance(parent, ast.Return):
         for call in module.flow.calls_of(module.scopes.of[parent].node):
-            yield from _uses(module, call, steps)
+            yield from _uses_of_text(module, call, steps)
     elif isinstance(parent, ast.Assign):
         for target in parent.targets:
             if isinstance(target, ast.Subscript) and isinstance(
                 key := module.flow.value(target.slice), str
             ):
-                yield from (target,) if ANSWER.search(key) else ()
+                yield from (target,) if ANSWER_NAME.search(key) else ()
             elif isinstance(target, ast.Name):
-                for read in _reads(module, target.id, parent.value):
-                    yield from _uses(module, read, steps)
+                for read in _reads_of_name(module, target.id, parent.value):
+                    yield from _uses_of_text(module, read, steps)
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
@@ -232,7 +243,7 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
     while (
         isinstance(parent, ast.Call)
         and texts in parent.args
-        and module.flow.name(parent.func) in CONTAINERS
+        and module.flow.name(parent.func) in ITERATING_CALLS
     ):
         name = module.flow.name(parent.func)
         if name == "zip":
@@ -253,24 +264,24 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
                     yield read
 
 
-def _is_list_of(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
+def _is_comprehension_of(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
     """Is it the list that a comprehension makes of such texts?"""
     return isinstance(parent, ast.ListComp) and parent.elt is text
 
 
-def _is_first(parent: ast.AST | None, module: Module) -> TypeGuard[ast.expr]:
+def _is_first_element(parent: ast.AST | None, module: Module) -> TypeGuard[ast.expr]:
     """Is it the first of several texts: `texts[0]`?"""
     return isinstance(parent, ast.Subscript) and bool(module.flow.value(parent.slice) == 0)
 
 
 def _is_trimmed(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:
     """Is it `text.strip`, or the call of that?"""
-    return (isinstance(parent, ast.Attribute) and parent.attr in TRIMS) or (
+    return (isinstance(parent, ast.Attribute) and parent.attr in TRIMMING_METHODS) or (
         isinstance(parent, ast.Call) and parent.func is text
     )
 
 
-def _appended(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.AST]:
+def _uses_of_appended_list(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.AST]:
     """`predictions.append(text)`, where a metric gets that list."""
     method = call.func
     if not (isinstance(method, ast.Attribute) and method.attr in ("append", "extend")):
@@ -284,7 +295,7 @@ def _appended(module: Module, call: ast.Call, text: ast.expr) -> Iterator[ast.AS
             return
 
 
-def _reads(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
+def _reads_of_name(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.

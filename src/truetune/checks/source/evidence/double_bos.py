@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 from enum import Enum
 
-from truetune.checks.source.evidence.published_families import likely_families, names_of
+from truetune.checks.source.evidence.published_families import (
+    likely_families_of_tokenizer,
+    model_names_of_tokenizer,
+)
 from truetune.errors import TruetuneError
 from truetune.render.probes import ANSWER, QUESTION, chat, prepared
 from truetune.render.tokenizer_folder import locate
@@ -18,7 +21,7 @@ WRITES_BOS = ("bos_token", "<s>", "<bos>", "<|begin_of_text|>")
 """What a template that writes BOS holds"""
 
 
-class Bos(Enum):
+class BosCount(Enum):
     """How many BOS text has that was rendered, and then tokenized with special tokens."""
 
     ONE = "one at most"
@@ -26,11 +29,11 @@ class Bos(Enum):
     UNKNOWN = "unknown"
 
 
-class Template:
+class ChatTemplateSet:
     """The chat template that a file gives its tokenizers, if any."""
 
     def __init__(self, module: Module) -> None:
-        set_to = _templates(module)
+        set_to = _templates_set(module)
         called = {
             name.rpartition(".")[2]
             for call in module.all_calls
@@ -44,27 +47,29 @@ class Template:
         """None: not known"""
 
 
-def second_bos(module: Module, tokenizer: ast.expr | None, template: Template) -> Bos:
+def bos_of_rendered_text(
+    module: Module, tokenizer: ast.expr | None, template: ChatTemplateSet
+) -> BosCount:
     """What is known of the model by its files, else by its name, with the template that the file gives it.
 
     Of several models that are named, one that gets two is enough.
     """
-    of_files = _by_files(module, tokenizer)
-    known = [of_files] if of_files is not None else _by_names(module, tokenizer)
+    of_files = _bos_by_files(module, tokenizer)
+    known = [of_files] if of_files is not None else _bos_by_names(module, tokenizer)
     if template.replaced:
         known = [(adds, template.writes_bos) for adds, _ in known]
     if any(adds and writes for adds, writes in known):
-        return Bos.TWO
+        return BosCount.TWO
     return (
-        Bos.ONE
+        BosCount.ONE
         if known and all(adds is False or writes is False for adds, writes in known)
-        else Bos.UNKNOWN
+        else BosCount.UNKNOWN
     )
 
 
-def _by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
+def _bos_by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] | None:
     """Of the one tokenizer that is named, where its folder is on this machine."""
-    names = names_of(module, tokenizer)
+    names = model_names_of_tokenizer(module, tokenizer)
     if len(names) != 1:
         return None
     try:
@@ -81,15 +86,17 @@ def _by_files(module: Module, tokenizer: ast.expr | None) -> tuple[bool, bool] |
     return first == [bos.id], text.startswith(bos.token)
 
 
-def _by_names(module: Module, tokenizer: ast.expr | None) -> list[tuple[bool | None, bool | None]]:
+def _bos_by_names(
+    module: Module, tokenizer: ast.expr | None
+) -> list[tuple[bool | None, bool | None]]:
     """Of each model that it may be of: whether its tokenizer adds BOS, and whether its template writes it."""
-    known = likely_families(module, tokenizer)
+    known = likely_families_of_tokenizer(module, tokenizer)
     return [(one.adds_bos, one.template_writes_bos) if one else (None, None) for one in known] or [
         (None, None)
     ]
 
 
-def _templates(module: Module) -> list[ast.expr]:
+def _templates_set(module: Module) -> list[ast.expr]:
     """The values that `tokenizer.chat_template` is set to, unless only where the tokenizer has none."""
     return [
         node.value
@@ -97,11 +104,11 @@ def _templates(module: Module) -> list[ast.expr]:
         for target in node.targets
         if isinstance(target, ast.Attribute)
         and target.attr == "chat_template"
-        and not _if_missing(module, node)
+        and not _is_only_if_missing(module, node)
     ]
 
 
-def _if_missing(module: Module, node: ast.AST) -> bool:
+def _is_only_if_missing(module: Module, node: ast.AST) -> bool:
     tests = (around.test for around in module.parents(node) if isinstance(around, ast.If))
     return any(
         isinstance(part, ast.Attribute) and part.attr == "chat_template"

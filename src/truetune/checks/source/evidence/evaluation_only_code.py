@@ -17,7 +17,7 @@ def function_around(module: Module, node: ast.AST) -> ast.AST:
     return next(functions, module.tree)
 
 
-def evaluates_alone(module: Module) -> bool:
+def only_evaluates(module: Module) -> bool:
     """Is a model evaluated, and nothing trained, or saved for a training?"""
     trains = any(
         module.methods("backward", "fit", "save_to_disk", "to_json", "to_parquet", "push_to_hub")

@@ -10,41 +10,41 @@ from truetune.source.module import Module
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
-DEPTH = 6
+MAX_CALLERS = 6
 """Functions that are followed outwards"""
 MAX_ROUTES = 40
 """Ways to one place that are followed: a helper that a file calls a hundred times is no single place"""
 
 
-class Stop(NamedTuple):
+class RouteStop(NamedTuple):
     """Where a route passes through a function or the file: the node that runs there."""
 
     scope: ast.AST
     node: ast.AST
 
 
-Route = tuple[Stop, ...]
+Route = tuple[RouteStop, ...]
 """From a place outwards: itself in its function, the call of that function in its caller, and so on"""
 
 
-def routes(module: Module, node: ast.AST) -> list[Route]:
+def routes_to(module: Module, node: ast.AST) -> list[Route]:
     """The ways in which a place is reached, each from the inside out."""
     found: list[Route] = []
-    waiting: list[Route] = [(_stop(module, node),)]
+    waiting: list[Route] = [(_route_stop(module, node),)]
     while waiting and len(found) < MAX_ROUTES:
         route = waiting.pop(0)
         scope = route[-1].scope
         callers = module.flow.calls_of(scope) if isinstance(scope, FUNCTIONS) else []
-        if not callers or len(route) > DEPTH:
+        if not callers or len(route) > MAX_CALLERS:
             found.append(route)
             continue
-        waiting += [(*route, _stop(module, caller)) for caller in callers[:MAX_ROUTES]]
+        waiting += [(*route, _route_stop(module, caller)) for caller in callers[:MAX_ROUTES]]
     return found
 
 
-def _stop(module: Module, node: ast.AST) -> Stop:
+def _route_stop(module: Module, node: ast.AST) -> RouteStop:
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
-    return Stop(next(around, module.tree), node)
+    return RouteStop(next(around, module.tree), node)
 
 
 def runs_after(late: Route, early: Route) -> bool:
@@ -52,7 +52,7 @@ def runs_after(late: Route, early: Route) -> bool:
     for stop in late:
         for other in early:
             if stop.scope is other.scope:
-                return _is_below(stop.node, other.node)
+                return _stands_below(stop.node, other.node)
     return False
 
 
@@ -62,36 +62,40 @@ def runs_before(module: Module, early: Route, late: Route) -> bool:
         for other in late:
             if stop.scope is other.scope:
                 loops = {
-                    one for one in _until_function(module, stop.node) if isinstance(one, LOOPS)
+                    one
+                    for one in _parents_within_function(module, stop.node)
+                    if isinstance(one, LOOPS)
                 }
-                shares = any(one in loops for one in _until_function(module, other.node))
-                return not shares and _is_below(other.node, stop.node)
+                shares = any(one in loops for one in _parents_within_function(module, other.node))
+                return not shares and _stands_below(other.node, stop.node)
     return False
 
 
-def _is_below(late: ast.AST, early: ast.AST) -> bool:
+def _stands_below(late: ast.AST, early: ast.AST) -> bool:
     one = (getattr(late, "lineno", 0), getattr(late, "col_offset", 0))
     other = (getattr(early, "end_lineno", 0), getattr(early, "end_col_offset", 0))
     return one >= other
 
 
-def trains(module: Module) -> bool:
+def trains_anything(module: Module) -> bool:
     """Does a file train anything: with a trainer, or by a backward pass anywhere?"""
-    return any(places_of_training(module)) or any(module.methods("backward"))
+    return any(training_places(module)) or any(module.methods("backward"))
 
 
-def places_of_training(module: Module) -> Iterator[ast.AST]:
+def training_places(module: Module) -> Iterator[ast.AST]:
     """Calls of a trainer's `train`, and loops that call `backward`."""
     for call in module.methods("train"):
         if call.receiver is not None and "trainer" in module.flow.types(call.receiver):
             yield call.node
     for call in module.methods("backward"):
-        loops = [one for one in _until_function(module, call.node) if isinstance(one, LOOPS)]
+        loops = [
+            one for one in _parents_within_function(module, call.node) if isinstance(one, LOOPS)
+        ]
         if loops:
             yield loops[-1]
 
 
-def _until_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+def _parents_within_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     for around in module.parents(node):
         if isinstance(around, FUNCTIONS):
             return

@@ -14,14 +14,14 @@ from truetune.source.data_flow import Origin
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
-LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-CASTS = 3
+DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+MAX_STEPS = 3
 """Names of one batch that are followed: a loader's, and that of the batch on the device"""
-WRAPPERS = 8
+MODEL_WRAPPERS = 8
 """Wrappers and casts of a model that are followed"""
 
 
-class Encoded(NamedTuple):
+class EncodedIds(NamedTuple):
     """The tokenizer call that ids come from."""
 
     call: Call
@@ -31,7 +31,7 @@ class Encoded(NamedTuple):
     """The ids are spelled as its `input_ids`, where `attention_mask` can stand too"""
 
 
-def generations(module: Module) -> Iterator[Call]:
+def generate_calls(module: Module) -> Iterator[Call]:
     """Calls of `generate` of a model."""
     return (
         call
@@ -40,7 +40,7 @@ def generations(module: Module) -> Iterator[Call]:
     )
 
 
-def is_causal(module: Module, model: ast.expr) -> bool:
+def is_causal_model(module: Module, model: ast.expr) -> bool:
     """Is it a causal language model, as far as the file says?"""
     waiting = [(model, 0)]
     while waiting:
@@ -50,14 +50,16 @@ def is_causal(module: Module, model: ast.expr) -> bool:
         ]
         if any("CausalLM" in ast.unparse(node.func) for node in made):
             return True
-        if depth < WRAPPERS:
+        if depth < MODEL_WRAPPERS:
             waiting += [
-                (inner, depth + 1) for node in made if (inner := _wrapped(module, node)) is not None
+                (inner, depth + 1)
+                for node in made
+                if (inner := _inner_model(module, node)) is not None
             ]
     return False
 
 
-def _wrapped(module: Module, made: ast.Call) -> ast.expr | None:
+def _inner_model(module: Module, made: ast.Call) -> ast.expr | None:
     """The model inside: that of `base.to("cuda")`, or the one that an adapter is put on."""
     call = module.flow.call(made)
     if call.named("peft.PeftModel*", "peft.get_peft_model", "torch.compile"):
@@ -69,7 +71,7 @@ def _wrapped(module: Module, made: ast.Call) -> ast.expr | None:
     )
 
 
-def encodes_apart(module: Module) -> bool:
+def has_encoder_models_only(module: Module) -> bool:
     """Are only models with an encoder of their own loaded here? Those take pads on the right."""
     names = [name for call in module.all_calls for name in call.names]
     apart = any(
@@ -80,23 +82,25 @@ def encodes_apart(module: Module) -> bool:
     return apart and not any("CausalLM" in name for name in names)
 
 
-def ids_of(call: Call) -> ast.expr | None:
+def generate_ids(call: Call) -> ast.expr | None:
     """The ids that `generate` is given as such."""
     return call.argument(0, "inputs") or call.keywords.get("input_ids")
 
 
-def lacks(module: Module, call: Call, name: str) -> bool:
+def certainly_lacks(module: Module, call: Call, name: str) -> bool:
     """Is this argument certainly not given, where `**` spreads nothing but encodings and known dictionaries?"""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    unknown = call.open and not (spread and all(_is_known(module, value) for value in spread))
+    unknown = call.open and not (
+        spread and all(_is_known_dictionary(module, value) for value in spread)
+    )
     return not unknown and name not in call.keywords
 
 
-def _is_known(module: Module, spread: ast.expr) -> bool:
-    return any(encodings(module, spread)) or module.flow.entries(spread)[1]
+def _is_known_dictionary(module: Module, spread: ast.expr) -> bool:
+    return any(encoding_calls(module, spread)) or module.flow.entries(spread)[1]
 
 
-def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
+def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
     """The calls of a tokenizer, or of its chat template, that made a dictionary of ids and masks.
 
     Through `.to(...)`, and through a loader to what its collator returns.
@@ -104,23 +108,23 @@ def encodings(module: Module, value: ast.expr) -> Iterator[Call]:
     waiting: list[tuple[ast.AST, int]] = [(value, 0)]
     while waiting:
         node, depth = waiting.pop(0)
-        bare = _bare(node) if isinstance(node, ast.expr) else node
+        bare = _without_moves(node) if isinstance(node, ast.expr) else node
         for origin in module.flow.origins(bare):
             made = origin.node
-            if isinstance(made, ast.DictComp) and depth < CASTS:
-                waiting += [(whole, depth + 1) for whole in _items_of(made)]
+            if isinstance(made, ast.DictComp) and depth < MAX_STEPS:
+                waiting += [(whole, depth + 1) for whole in _dictionaries_iterated(made)]
             elif origin.element:
-                collated = _collated(module, origin) if depth < CASTS else []
+                collated = _collator_results(module, origin) if depth < MAX_STEPS else []
                 waiting += [(one, depth + 1) for one in collated]
             elif not isinstance(made, ast.Call):
                 continue
-            elif _bare(made) is not made:
-                waiting += [(made, depth + 1)] if depth < CASTS else []
+            elif _without_moves(made) is not made:
+                waiting += [(made, depth + 1)] if depth < MAX_STEPS else []
             elif module.flow.types(made) & {"encoding", "chat"}:
                 yield module.flow.call(made)
 
 
-def _items_of(made: ast.DictComp) -> Iterator[ast.expr]:
+def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:
     """The dictionary whose entries are moved one by one: `{k: v.to("cuda") for k, v in batch.items()}`."""
     for generator in made.generators:
         called = generator.iter.func if isinstance(generator.iter, ast.Call) else None
@@ -128,10 +132,10 @@ def _items_of(made: ast.DictComp) -> Iterator[ast.expr]:
             yield called.value
 
 
-def _collated(module: Module, origin: Origin) -> list[ast.AST]:
+def _collator_results(module: Module, origin: Origin) -> list[ast.AST]:
     """What the collator of a loader returns for a batch: `for rows, batch in loader`."""
-    loader = module.flow.producing_call(unwrapped(module, origin.node))
-    given = loader.argument(6, "collate_fn") if loader and loader.named(*LOADERS) else None
+    loader = module.flow.producing_call(without_progress_bar(module, origin.node))
+    given = loader.argument(6, "collate_fn") if loader and loader.named(*DATA_LOADERS) else None
     function = module.flow.function(given) if given is not None else None
     if function is None:
         return []
@@ -148,28 +152,33 @@ def _collated(module: Module, origin: Origin) -> list[ast.AST]:
     return found
 
 
-def encodings_behind(module: Module, value: ast.expr) -> Iterator[Call]:
+def encoding_calls_of_input(module: Module, value: ast.expr) -> Iterator[Call]:
     """The calls of a tokenizer that made what `generate` is given: a dictionary, or the ids of one."""
-    for origin in module.flow.origins(_bare(value)):
-        inner = _bare(origin.node) if isinstance(origin.node, ast.expr) else None
-        if isinstance(inner, ast.Attribute | ast.Subscript) and _part(inner) == "input_ids":
-            yield from encodings(module, inner.value)
+    for origin in module.flow.origins(_without_moves(value)):
+        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+        if isinstance(inner, ast.Attribute | ast.Subscript) and _constant_key(inner) == "input_ids":
+            yield from encoding_calls(module, inner.value)
             return
-    yield from encodings(module, value)
+    yield from encoding_calls(module, value)
 
 
-def padded(module: Module, ids: ast.expr) -> Encoded | None:
+def encoded_ids(module: Module, ids: ast.expr) -> EncodedIds | None:
     """The call of a tokenizer whose `input_ids` these are; None where they come from elsewhere."""
-    for origin in module.flow.origins(_bare(ids)):
-        inner = _bare(origin.node) if isinstance(origin.node, ast.expr) else None
-        if not isinstance(inner, (ast.Attribute, ast.Subscript)) or _part(inner) != "input_ids":
+    for origin in module.flow.origins(_without_moves(ids)):
+        inner = _without_moves(origin.node) if isinstance(origin.node, ast.expr) else None
+        if (
+            not isinstance(inner, (ast.Attribute, ast.Subscript))
+            or _constant_key(inner) != "input_ids"
+        ):
             continue
-        for call in encodings(module, inner.value):
-            return Encoded(call, pads(module, call), module.text_of(ids).count("input_ids") == 1)
+        for call in encoding_calls(module, inner.value):
+            return EncodedIds(
+                call, encoding_pads(module, call), module.text_of(ids).count("input_ids") == 1
+            )
     return None
 
 
-def pads(module: Module, call: Call) -> bool:
+def encoding_pads(module: Module, call: Call) -> bool:
     """Does this call of a tokenizer pad? A single row is as long as the longest."""
     value = module.flow.value(call.keywords.get("padding"))
     return (
@@ -179,7 +188,7 @@ def pads(module: Module, call: Call) -> bool:
     )
 
 
-def _bare(node: ast.expr) -> ast.expr:
+def _without_moves(node: ast.expr) -> ast.expr:
     """Without `.to(...)`, `.cuda()` and the like."""
     while (
         isinstance(node, ast.Call)
@@ -190,7 +199,7 @@ def _bare(node: ast.expr) -> ast.expr:
     return node
 
 
-def unwrapped(module: Module, iterated: ast.AST) -> ast.AST:
+def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
     """Without `tqdm(...)` and `enumerate(...)`."""
     while isinstance(iterated, ast.Call) and iterated.args:
         name = module.flow.name(iterated.func) or ""
@@ -200,10 +209,10 @@ def unwrapped(module: Module, iterated: ast.AST) -> ast.AST:
     return iterated
 
 
-def _part(node: ast.Attribute | ast.Subscript) -> object:
+def _constant_key(node: ast.Attribute | ast.Subscript) -> object:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.slice.value if isinstance(node.slice, ast.Constant) else None
 
 
-GENERATIONS = CodePlaces("calls of a model's generate", generations)
+GENERATE_CALLS = CodePlaces("calls of a model's generate", generate_calls)

@@ -7,7 +7,7 @@ import ast
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SHAPES = ("shape", "size", "cpu", "to", "detach", "tolist")
+SHAPE_READS = ("shape", "size", "cpu", "to", "detach", "tolist")
 
 
 def reads_one_answer_or_none(module: Module, call: Call) -> bool:
@@ -15,13 +15,14 @@ def reads_one_answer_or_none(module: Module, call: Call) -> bool:
 
     False where nothing is known of the use of the answers.
     """
-    uses = _uses(module, call.node)
+    uses = _uses_of_result(module, call.node)
     return bool(uses) and (
-        all(_is_first(module, use) for use in uses) or all(_is_dropped(module, use) for use in uses)
+        all(_reads_first_answer(module, use) for use in uses)
+        or all(_is_value_dropped(module, use) for use in uses)
     )
 
 
-def _uses(module: Module, node: ast.Call) -> list[ast.expr]:
+def _uses_of_result(module: Module, node: ast.Call) -> list[ast.expr]:
     """Where the result is used; empty where it is handed on."""
     statement = module.scopes.parent.get(node)
     if isinstance(statement, ast.Subscript):
@@ -38,11 +39,11 @@ def _uses(module: Module, node: ast.Call) -> list[ast.expr]:
     ]
 
 
-def _is_first(module: Module, use: ast.expr) -> bool:
+def _reads_first_answer(module: Module, use: ast.expr) -> bool:
     """`answers[0]`, `answers[0, n:]`, or a question of their shape."""
     parent = module.scopes.parent.get(use)
     if isinstance(parent, ast.Attribute):
-        return parent.attr in SHAPES[:2]
+        return parent.attr in SHAPE_READS[:2]
     if not isinstance(parent, ast.Subscript) or parent.value is not use:
         return False
     index = (
@@ -53,7 +54,7 @@ def _is_first(module: Module, use: ast.expr) -> bool:
     return bool(module.flow.value(index) == 0)
 
 
-def _is_dropped(module: Module, use: ast.expr) -> bool:
+def _is_value_dropped(module: Module, use: ast.expr) -> bool:
     """Does the expression that it is part of stand by itself, so that its value is lost?"""
     statement = module.statement(use)
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):

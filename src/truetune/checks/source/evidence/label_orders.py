@@ -11,14 +11,14 @@ from typing import NamedTuple
 from truetune.errors import DataError
 from truetune.source.module import Module, read_module
 
-NAMED = re.compile(
+LABEL_VARIABLE = re.compile(
     r"label|class|name|categor|intent|sentiment|topic|tag|id2|2id|answers?$|options?$", re.I
 )
 """Names that scripts give such lists"""
-MAX_LABELS = 40
-MAX_SIBLINGS = 40
+MAX_LABEL_COUNT = 40
+MAX_SIBLING_FILES = 40
 """Files of one folder that are read"""
-MAX_BYTES = 200_000
+MAX_SIBLING_BYTES = 200_000
 
 
 class LabelOrder(NamedTuple):
@@ -37,48 +37,48 @@ def label_orders(module: Module) -> Iterator[LabelOrder]:
         if len(node.targets) != 1 or not isinstance(target, ast.Name | ast.Attribute):
             continue
         name = target.id if isinstance(target, ast.Name) else target.attr
-        if not NAMED.search(name):
+        if not LABEL_VARIABLE.search(name):
             continue
-        names = _of_dictionary(node.value)
+        names = _names_of_dictionary(node.value)
         if names is None and _is_read_by_number(module, name):
-            names = _of_list(node.value)
-        if names is not None and 2 <= len(names) <= MAX_LABELS:
+            names = _names_of_list(node.value)
+        if names is not None and 2 <= len(names) <= MAX_LABEL_COUNT:
             yield LabelOrder(names, node, module)
 
 
-def _of_list(value: ast.expr) -> tuple[str, ...] | None:
+def _names_of_list(value: ast.expr) -> tuple[str, ...] | None:
     """Texts of a list, all different."""
     if not isinstance(value, ast.List | ast.Tuple):
         return None
-    return _distinct([_text(element) for element in value.elts])
+    return _distinct_lowercase([_constant_text(element) for element in value.elts])
 
 
-def _of_dictionary(value: ast.expr) -> tuple[str, ...] | None:
+def _names_of_dictionary(value: ast.expr) -> tuple[str, ...] | None:
     """The names of `{0: "a", 1: "b"}` or `{"a": 0, "b": 1}`, by their number."""
     if not isinstance(value, ast.Dict):
         return None
     pairs = list(zip(value.keys, value.values, strict=True))
-    numbered = {_number(key): _text(name) for key, name in pairs}
+    numbered = {_constant_number(key): _constant_text(name) for key, name in pairs}
     if None in numbered:
-        numbered = {_number(name): _text(key) for key, name in pairs}
+        numbered = {_constant_number(name): _constant_text(key) for key, name in pairs}
     if len(numbered) != len(pairs) or set(numbered) != set(range(len(pairs))):
         return None
-    return _distinct([numbered[number] for number in range(len(pairs))])
+    return _distinct_lowercase([numbered[number] for number in range(len(pairs))])
 
 
-def _distinct(texts: list[str | None]) -> tuple[str, ...] | None:
+def _distinct_lowercase(texts: list[str | None]) -> tuple[str, ...] | None:
     """The texts in lower case, where all are texts and no two are the same."""
     names = tuple(text.strip().casefold() for text in texts if text is not None)
     return names if len(set(names)) == len(texts) else None
 
 
-def _text(node: ast.expr | None) -> str | None:
+def _constant_text(node: ast.expr | None) -> str | None:
     """The text that a node spells; None for any other node."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
 
 
-def _number(node: ast.expr | None) -> int | None:
+def _constant_number(node: ast.expr | None) -> int | None:
     """The whole number that a node spells; None for any other node."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -90,22 +90,22 @@ def _is_read_by_number(module: Module, name: str) -> bool:
         is_it = getattr(node.value, "id", getattr(node.value, "attr", "")) == name
         if is_it and not isinstance(node.slice, ast.Constant | ast.Slice | ast.UnaryOp):
             return True
-    if any(_ends_in(call.receiver, name) for call in module.methods("index")):
+    if any(_is_named(call.receiver, name) for call in module.methods("index")):
         return True
-    return any(call.args and _ends_in(call.args[0], name) for call in module.calls("enumerate"))
+    return any(call.args and _is_named(call.args[0], name) for call in module.calls("enumerate"))
 
 
-def _ends_in(node: ast.expr | None, name: str) -> bool:
+def _is_named(node: ast.expr | None, name: str) -> bool:
     """Is it a name, or an attribute, of this name?"""
     return getattr(node, "id", getattr(node, "attr", None)) == name
 
 
-def orders_beside(module: Module, names: frozenset[str]) -> Iterator[LabelOrder]:
+def label_orders_beside(module: Module, names: frozenset[str]) -> Iterator[LabelOrder]:
     """The label names of the same set in the files of the same folder."""
     path = Path(module.path)
     siblings = sorted(path.parent.glob("*.py")) if path.parent.is_dir() else []
-    for sibling in siblings[:MAX_SIBLINGS]:
-        if sibling == path or not _may_hold(sibling, names):
+    for sibling in siblings[:MAX_SIBLING_FILES]:
+        if sibling == path or not _may_hold_labels(sibling, names):
             continue
         try:
             yield from label_orders(read_module(sibling))
@@ -113,10 +113,10 @@ def orders_beside(module: Module, names: frozenset[str]) -> Iterator[LabelOrder]
             continue
 
 
-def _may_hold(path: Path, names: frozenset[str]) -> bool:
+def _may_hold_labels(path: Path, names: frozenset[str]) -> bool:
     """Does a file of modest size spell all the names?"""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        if path.stat().st_size > MAX_SIBLING_BYTES:
             return False
         text = path.read_text(encoding="utf-8", errors="replace").casefold()
     except OSError:

@@ -10,23 +10,23 @@ from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothin
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-LM_COLLATORS = (
+LM_COLLATOR_CLASSES = (
     "transformers.DataCollatorForLanguageModeling",
     "trl.DataCollatorForCompletionOnlyLM",
 )
 """Rebuild the labels from input_ids, and mask every pad id"""
 
 
-def lm_collators(module: Module) -> Iterator[Call]:
+def lm_collator_calls(module: Module) -> Iterator[Call]:
     """Collators of causal language modelling that mask by id; not those that the file derives and so may mend."""
-    for call in module.calls(*LM_COLLATORS):
+    for call in module.calls(*LM_COLLATOR_CLASSES):
         if module.flow.name(call.node.func) is None:
             continue
         if call.named("trl.*") or module.flow.value(call.argument(1, "mlm")) is False:
             yield call
 
 
-def ignored_label(module: Module, node: ast.AST) -> bool:
+def is_ignored_label(module: Module, node: ast.AST) -> bool:
     """Is it -100?"""
     value = (
         module.flow.value(node)
@@ -39,7 +39,8 @@ def ignored_label(module: Module, node: ast.AST) -> bool:
 def holds_ignored_label(module: Module, node: ast.AST) -> bool:
     """Is there a -100 in it?"""
     return any(
-        isinstance(n, (ast.UnaryOp, ast.Name)) and ignored_label(module, n) for n in ast.walk(node)
+        isinstance(n, (ast.UnaryOp, ast.Name)) and is_ignored_label(module, n)
+        for n in ast.walk(node)
     )
 
 
@@ -50,7 +51,7 @@ def masks_by_id(module: Module) -> Iterator[ast.AST]:
         if isinstance(compare.ops[0], (ast.Eq, ast.NotEq)) and any(
             is_pad_id(module, side) for side in sides
         ):
-            around = next((n for n in module.parents(compare) if _whole(n)), None)
+            around = next((n for n in module.parents(compare) if _is_whole_statement(n)), None)
             if around is not None and holds_ignored_label(module, around):
                 yield compare
     for call in module.all_calls:
@@ -59,7 +60,7 @@ def masks_by_id(module: Module) -> Iterator[ast.AST]:
             yield call.node
 
 
-def _whole(node: ast.AST) -> bool:
+def _is_whole_statement(node: ast.AST) -> bool:
     return isinstance(node, (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.ListComp))
 
 
@@ -79,7 +80,7 @@ def tokenizer_of_pad_id(module: Module, node: ast.AST) -> ast.expr | None:
     return next((one.value for one in ids), None)
 
 
-def padded(module: Module, node: ast.AST) -> Call | None:
+def padding_call(module: Module, node: ast.AST) -> Call | None:
     """The tokenizer call whose result this is, and which pads: a single row is as long as the longest."""
     for origin in module.flow.origins(node):
         if isinstance(origin.node, ast.Call) and "encoding" in module.flow.types(origin.node):
@@ -94,7 +95,7 @@ def padded(module: Module, node: ast.AST) -> Call | None:
     return None
 
 
-def column(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
+def column_read(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
     """`x["labels"]` or `x.labels` as (x, "labels")."""
     if (
         isinstance(node, ast.Subscript)
@@ -107,4 +108,4 @@ def column(module: Module, node: ast.AST) -> tuple[ast.expr, str] | None:
     return None
 
 
-LM_COLLATORS_MADE = CodePlaces("collators of language modelling", lm_collators)
+LM_COLLATOR_CALLS = CodePlaces("collators of language modelling", lm_collator_calls)

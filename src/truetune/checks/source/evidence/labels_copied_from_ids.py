@@ -7,25 +7,25 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.labels_and_padding import (
-    column,
+    column_read,
     holds_ignored_label,
-    ignored_label,
-    padded,
+    is_ignored_label,
+    padding_call,
 )
 from truetune.checks.source.evidence.pad_settings import padding_sides_set
 from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
-COPIES = ("copy", "clone", "detach", "tolist", "squeeze", "long")
+COPYING_METHODS = ("copy", "clone", "detach", "tolist", "squeeze", "long")
 """Methods whose result has the same ids"""
-SIMPLE = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
+SIMPLE_STATEMENTS = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Return)
 """Statements without others inside"""
-DEPTH = 12
+MAX_STEPS = 12
 """Steps from labels to the ids that they are copied from"""
 
 
-class Copied(NamedTuple):
+class CopiedIds(NamedTuple):
     """What labels are a copy of."""
 
     encoding: ast.expr
@@ -36,7 +36,7 @@ class Copied(NamedTuple):
     """The labels are spelled as a copy: no name, list or slice stands between"""
 
 
-def copied_ids(module: Module, value: ast.expr) -> Copied | None:
+def copied_padded_ids(module: Module, value: ast.expr) -> CopiedIds | None:
     """The padded ids that labels are copied from; None where they are made otherwise, or nothing is padded.
 
     Args:
@@ -46,16 +46,20 @@ def copied_ids(module: Module, value: ast.expr) -> Copied | None:
     waiting = [(value, 0)]
     while waiting:
         node, steps = waiting.pop()
-        bare = uncopied(module, node)
-        place = column(module, bare)
+        bare = without_copies(module, node)
+        place = column_read(module, bare)
         if place is None:
-            waiting += [(part, steps + 1) for part in _parts(module, bare)] if steps < DEPTH else []
-        elif place[1] == "input_ids" and (call := padded(module, place[0])) is not None:
-            return Copied(place[0], call, plain=steps == 0)
+            waiting += (
+                [(part, steps + 1) for part in _sources_of_ids(module, bare)]
+                if steps < MAX_STEPS
+                else []
+            )
+        elif place[1] == "input_ids" and (call := padding_call(module, place[0])) is not None:
+            return CopiedIds(place[0], call, plain=steps == 0)
     return None
 
 
-def ignored_off_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:
+def ignores_beyond_prompt(module: Module, function: ast.AST, encoding: ast.expr) -> bool:
     """Is there a -100 in a function that is not certainly on the first tokens of a row alone?
 
     Args:
@@ -72,13 +76,13 @@ def ignored_off_prompt(module: Module, function: ast.AST, encoding: ast.expr) ->
     )
     return any(
         not isinstance(getattr(node, "ctx", None), ast.Store)
-        and ignored_label(module, node)
+        and is_ignored_label(module, node)
         and not _on_first_tokens(module, node, encoding)
         for node in ignored
     )
 
 
-def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
+def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) -> bool:
     """May labels that a name or a list stands for be written into, other than by -100 on the first tokens?
 
     By an assignment of what is not known to be -100, or by a function of one's own that gets them.
@@ -88,7 +92,7 @@ def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
     makers = {
         around
         for node in (copied.encoding, copied.call.node)
-        if (around := _function_of(module, node))
+        if (around := _function_around(module, node))
     }
     for node in (part for maker in {function, *makers} for part in ast.walk(maker)):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -97,12 +101,12 @@ def may_be_changed(module: Module, function: ast.AST, copied: Copied) -> bool:
             ):
                 return True
         elif isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
-            if any(_is_copy(module, argument, copied) for argument in node.args):
+            if any(_is_copy_of_ids(module, argument, copied) for argument in node.args):
                 return True
     return False
 
 
-def _function_of(module: Module, node: ast.AST) -> ast.AST | None:
+def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
     functions = (
         p for p in module.parents(node) if isinstance(p, (ast.FunctionDef, ast.AsyncFunctionDef))
     )
@@ -112,27 +116,33 @@ def _function_of(module: Module, node: ast.AST) -> ast.AST | None:
 def _is_prompt_mask(module: Module, target: ast.Subscript, encoding: ast.expr) -> bool:
     statement = module.scopes.parent.get(target)
     known = isinstance(statement, ast.Assign) and holds_ignored_label(module, statement.value)
-    return known and _is_head(module, target, encoding)
+    return known and _selects_first_tokens(module, target, encoding)
 
 
-def _is_copy(module: Module, argument: ast.expr, copied: Copied) -> bool:
-    found = copied_ids(module, argument)
+def _is_copy_of_ids(module: Module, argument: ast.expr, copied: CopiedIds) -> bool:
+    found = copied_padded_ids(module, argument)
     return found is not None and found.call.node is copied.call.node
 
 
 def masks_by_attention_elsewhere(module: Module, function: ast.AST) -> bool:
     """Is there a statement with -100 and an attention mask outside a function, as in a collator?"""
     inside = set(ast.walk(function))
-    masks = (node for node in module.nodes(ast.Name, ast.Attribute, ast.Constant) if _is_mask(node))
+    masks = (
+        node
+        for node in module.nodes(ast.Name, ast.Attribute, ast.Constant)
+        if _is_attention_mask(node)
+    )
     asked = (module.statement(node) for node in masks if node not in inside)
-    return any(isinstance(one, SIMPLE) and holds_ignored_label(module, one) for one in asked)
+    return any(
+        isinstance(one, SIMPLE_STATEMENTS) and holds_ignored_label(module, one) for one in asked
+    )
 
 
-def uncopied(module: Module, value: ast.expr) -> ast.expr:
+def without_copies(module: Module, value: ast.expr) -> ast.expr:
     """What is copied: `x` of `x.copy()`, `list(x)`, `copy.deepcopy(x)`."""
     while isinstance(value, ast.Call):
         call = module.flow.call(value)
-        if call.method in COPIES and call.receiver is not None:
+        if call.method in COPYING_METHODS and call.receiver is not None:
             value = call.receiver
         elif (
             call.named("list", "copy.copy", "copy.deepcopy", "torch.clone", "torch.tensor")
@@ -144,7 +154,7 @@ def uncopied(module: Module, value: ast.expr) -> ast.expr:
     return value
 
 
-def _parts(module: Module, node: ast.expr) -> Iterator[ast.expr]:
+def _sources_of_ids(module: Module, node: ast.expr) -> Iterator[ast.expr]:
     """The expressions that a value takes its ids from."""
     if isinstance(node, ast.Subscript):
         yield node.value
@@ -165,7 +175,7 @@ def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Itera
     """What a name stands for: a value, what is appended to a list, or one row of a batch in a loop."""
     source = origin.node
     if origin.element:
-        row = _looped_over(module, source, origin.path)
+        row = _batch_looped_over(module, source, origin.path)
         if row is not None:
             yield row
     elif isinstance(source, ast.List) and not source.elts:
@@ -183,7 +193,7 @@ def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Itera
         yield source
 
 
-def _looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> ast.expr | None:
+def _batch_looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> ast.expr | None:
     """The batch that one of the names of a loop takes its rows from, through `zip` and `enumerate`."""
     if not isinstance(loop, ast.Call):
         return loop if isinstance(loop, ast.expr) and not path else None
@@ -191,7 +201,7 @@ def _looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> ast.ex
     if call.named("zip") and path and path[0] < len(call.args):
         return call.args[path[0]] if len(path) == 1 else None
     if call.named("enumerate") and call.args and path[:1] == (1,):
-        return _looped_over(module, call.args[0], path[1:])
+        return _batch_looped_over(module, call.args[0], path[1:])
     return None
 
 
@@ -201,7 +211,7 @@ def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bo
     if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
         return True  # a name for -100 is no mask
     if isinstance(parent, ast.Assign):
-        return _is_head(module, parent.targets[0], encoding)
+        return _selects_first_tokens(module, parent.targets[0], encoding)
     if not isinstance(parent, ast.List) or len(parent.elts) != 1:
         return False
     times = module.scopes.parent.get(parent)
@@ -210,14 +220,14 @@ def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bo
     number = times.right if times.left is parent else times.left
     whole = module.scopes.parent.get(times)
     if isinstance(whole, ast.Assign):
-        return _is_head(module, whole.targets[0], encoding)
+        return _selects_first_tokens(module, whole.targets[0], encoding)
     added_first = (
         isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add) and whole.left is times
     )
     return added_first and not _depends_on_pads(module, number, encoding)
 
 
-def _is_head(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
+def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
     """`x[:n]`, `x[:, :n]`, `x[i, :n]` and `x[i][:n]`; also `x[i]` in `for i in range(n)`."""
     if not isinstance(target, ast.Subscript):
         return False
@@ -260,7 +270,7 @@ def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> boo
     origins = (origin.node for origin in module.flow.origins(bound))
     for expression in (bound, *(node for node in origins if isinstance(node, ast.expr))):
         for node in ast.walk(expression):
-            place = column(module, node)
+            place = column_read(module, node)
             if (
                 place is not None
                 and place[1] == "attention_mask"
@@ -272,17 +282,17 @@ def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> boo
             if (
                 isinstance(node, ast.BinOp)
                 and isinstance(node.op, ast.Sub)
-                and not _is_number(module, node.right)
+                and not _is_known_number(module, node.right)
             ):
                 return True
     return False
 
 
-def _is_number(module: Module, node: ast.expr) -> bool:
+def _is_known_number(module: Module, node: ast.expr) -> bool:
     return isinstance(module.flow.value(node), int)
 
 
-def _is_mask(node: ast.AST) -> bool:
+def _is_attention_mask(node: ast.AST) -> bool:
     name = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "value", None)
     return isinstance(name, str) and name.endswith("attention_mask")
 

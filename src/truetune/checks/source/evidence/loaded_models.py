@@ -11,12 +11,12 @@ from truetune.source.constant_values import UNKNOWN
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
-LOADS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
+LOADING_CALLS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 NAME_ARGUMENTS = ("pretrained_model_name_or_path", "model_name", "model")
-DEPTH = 6
+MAX_STEPS = 6
 
 
-class Asked(NamedTuple):
+class AskedModel(NamedTuple):
     """A call that generates, and what made its model."""
 
     node: ast.AST
@@ -26,7 +26,7 @@ class Asked(NamedTuple):
     """Calls of functions of the file that it was got by: one function may load several models"""
 
 
-class Trained(NamedTuple):
+class TrainedModel(NamedTuple):
     """A model that is trained."""
 
     load: ast.Call
@@ -34,19 +34,19 @@ class Trained(NamedTuple):
     passed: frozenset[ast.Call]
 
 
-def asked_by(module: Module, node: ast.AST, model: ast.expr) -> Asked:
+def asked_model(module: Module, node: ast.AST, model: ast.expr) -> AskedModel:
     """A generation, with what loads the model that is asked."""
-    return Asked(node, loads_of(module, model), module.flow.calls_passed(model))
+    return AskedModel(node, model_loads(module, model), module.flow.calls_passed(model))
 
 
-def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
+def model_loads(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
     """The calls that load the model, through `.to(...)` and pipelines; empty where one way is not seen."""
     found: list[ast.Call] = []
     waiting = [(model, 0)]
     while waiting:
         part, depth = waiting.pop()
         for origin in module.flow.origins(part):
-            if not isinstance(origin.node, ast.Call) or depth > DEPTH:
+            if not isinstance(origin.node, ast.Call) or depth > MAX_STEPS:
                 return ()
             call = module.flow.call(origin.node)
             inner = _model_of_pipeline(module, call)
@@ -54,7 +54,7 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
                 waiting.append((call.receiver, depth + 1))
             elif inner is not None:
                 waiting.append((inner, depth + 1))
-            elif call.named(*LOADS):
+            elif call.named(*LOADING_CALLS):
                 found.append(origin.node)
             else:
                 return ()
@@ -63,12 +63,12 @@ def loads_of(module: Module, model: ast.expr) -> tuple[ast.Call, ...]:
 
 def _model_of_pipeline(module: Module, call: Call) -> ast.expr | None:
     """The model that a pipeline is given; None where it is given a name, or the call makes no pipeline."""
-    given = _name_given(call) if call.named("transformers.pipeline") else None
+    given = _name_argument(call) if call.named("transformers.pipeline") else None
     loaded = module.flow.producing_call(given) if given is not None else None
-    return given if loaded is not None and loaded.named(*LOADS) else None
+    return given if loaded is not None and loaded.named(*LOADING_CALLS) else None
 
 
-def _name_given(call: Call) -> ast.expr | None:
+def _name_argument(call: Call) -> ast.expr | None:
     """The argument that names the model: the second of a pipeline, the first of the others."""
     position = 1 if call.named("transformers.pipeline") else 0
     given = (call.keywords.get(name) for name in NAME_ARGUMENTS)
@@ -76,23 +76,25 @@ def _name_given(call: Call) -> ast.expr | None:
     return named if named is not None else call.argument(position, "model")
 
 
-def trained_bases(module: Module) -> Iterator[Trained]:
+def trained_models(module: Module) -> Iterator[TrainedModel]:
     """The models that trainers and optimizers of the file are given."""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         model = call.argument(0, "model")
         if model is not None:
             passed = module.flow.calls_passed(model)
-            made = _objects_trained(module, model, call.node)
-            yield from (Trained(load, passed) for load in made)
+            made = _loads_of_trained(module, model, call.node)
+            yield from (TrainedModel(load, passed) for load in made)
     for call in module.calls("torch.optim.*", "bitsandbytes.optim.*"):
         given = call.argument(0, "params")
         if isinstance(given, ast.Call) and isinstance(given.func, ast.Attribute):
             owner = given.func.value
             passed = module.flow.calls_passed(owner)
-            yield from (Trained(load, passed) for load in _objects_trained(module, owner, None))
+            yield from (
+                TrainedModel(load, passed) for load in _loads_of_trained(module, owner, None)
+            )
 
 
-def _objects_trained(
+def _loads_of_trained(
     module: Module, model: ast.expr, trainer: ast.Call | None
 ) -> Iterator[ast.Call]:
     """What loads a model that is trained, through adapters and wrappers."""
@@ -108,31 +110,32 @@ def _objects_trained(
         else:
             inner = call.receiver if call.method in MEMBERS_GIVING_THE_OBJECT else None
         if inner is not None:
-            yield from _objects_trained(module, inner, trainer)
+            yield from _loads_of_trained(module, inner, trainer)
         elif call.named("*.from_pretrained"):
             yield node
 
 
-def is_base(module: Module, asked: Asked, trained: list[Trained]) -> bool:
+def is_second_load_of_base(module: Module, asked: AskedModel, trained: list[TrainedModel]) -> bool:
     """Is every way to its model a second loading of what was trained, by the same name?"""
-    names = {name for one in trained if (name := _name(module, one.load)) is not None}
+    names = {name for one in trained if (name := _loaded_name(module, one.load)) is not None}
     for load in asked.loads:
         is_trained = any(
-            one.load is load and not _got_apart(asked.passed, one.passed) for one in trained
+            one.load is load and not _are_separate_objects(asked.passed, one.passed)
+            for one in trained
         )
-        if is_trained or _name(module, load) not in names:
+        if is_trained or _loaded_name(module, load) not in names:
             return False
     return True
 
 
-def _got_apart(asked: frozenset[ast.Call], trained: frozenset[ast.Call]) -> bool:
+def _are_separate_objects(asked: frozenset[ast.Call], trained: frozenset[ast.Call]) -> bool:
     """Are they two objects, each got by a call of its own of the function that loads?"""
     return bool(asked and trained) and asked.isdisjoint(trained)
 
 
-def _name(module: Module, load: ast.Call) -> str | None:
+def _loaded_name(module: Module, load: ast.Call) -> str | None:
     """The name that a call loads, or the code of it where its value is not known."""
-    given = _name_given(module.flow.call(load))
+    given = _name_argument(module.flow.call(load))
     if given is None:
         return None
     value = module.flow.value(given)

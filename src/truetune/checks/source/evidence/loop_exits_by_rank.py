@@ -11,13 +11,13 @@ from truetune.checks.source.evidence.multi_process_loops import LOOPS, wrapped_m
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
-AGREES = re.compile(
+AGREEMENT_SIGNS = re.compile(
     r"all_?reduce|broadcast|all_?gather|\.gather\(|dist\.reduce\(|monitored_barrier|\bJoin\(|\.join\(\)"
 )
 """Signs that processes agree on what they do, or that a wrapper lets one of them leave"""
 
 
-class Exit(NamedTuple):
+class LoopExit(NamedTuple):
     """A `break`, `return` or `continue` of a training loop that each process takes by itself."""
 
     node: ast.stmt
@@ -25,32 +25,32 @@ class Exit(NamedTuple):
     """The condition that each process computes from rows of its own"""
 
 
-def exits_by_rank(module: Module) -> Iterator[Exit]:
+def exits_by_rank(module: Module) -> Iterator[LoopExit]:
     """The places where a process may leave a loop of training alone."""
     if not any(wrapped_models(module)) or any(
-        AGREES.search(part.text) for part in module.with_linked
+        AGREEMENT_SIGNS.search(part.text) for part in module.with_linked
     ):
         return
     kinds: tuple[type[ast.stmt], ...] = (ast.Break, ast.Continue, ast.Return)
     for kind in kinds:
         for node in module.nodes(kind):
-            test = _own_test(module, node)
+            test = _own_condition(module, node)
             if test is not None:
-                yield Exit(node, test)
+                yield LoopExit(node, test)
 
 
-def _own_test(module: Module, node: ast.stmt) -> ast.expr | None:
+def _own_condition(module: Module, node: ast.stmt) -> ast.expr | None:
     """The condition on figures of this process under which a training loop is left; None where there is none."""
-    around, loop = _around(module, node)
-    if loop is None or not _trains(loop, node):
+    around, loop = _conditions_around(module, node)
+    if loop is None or not _backward_is_left_out(loop, node):
         return None
     tests = [part.test for part in around]
     counters = {n.id for test in tests for n in ast.walk(test) if isinstance(n, ast.Name)}
-    tests += _tests_of_counters(module, loop, counters)
-    return next((test for test in tests if _is_of_own_rows(module, test)), None)
+    tests += _conditions_of_counters(module, loop, counters)
+    return next((test for test in tests if _depends_on_own_rows(module, test)), None)
 
 
-def _around(module: Module, node: ast.stmt) -> tuple[list[ast.If], ast.AST | None]:
+def _conditions_around(module: Module, node: ast.stmt) -> tuple[list[ast.If], ast.AST | None]:
     """The conditions around a statement, up to the loop that it leaves or begins again."""
     conditions: list[ast.If] = []
     for parent in module.parents(node):
@@ -63,7 +63,7 @@ def _around(module: Module, node: ast.stmt) -> tuple[list[ast.If], ast.AST | Non
     return conditions, None
 
 
-def _trains(loop: ast.AST, node: ast.stmt) -> bool:
+def _backward_is_left_out(loop: ast.AST, node: ast.stmt) -> bool:
     """Does the loop make a backward pass that is left out by this statement?
 
     A `continue` leaves out only what stands behind it.
@@ -77,7 +77,7 @@ def _trains(loop: ast.AST, node: ast.stmt) -> bool:
     return any(line > behind for line in passes)
 
 
-def _tests_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[ast.expr]:
+def _conditions_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[ast.expr]:
     """The conditions under which the loop counts: `if loss < best: bad = 0` ... `else: bad += 1`."""
     tests: list[ast.expr] = []
     for part in ast.walk(loop):
@@ -91,16 +91,16 @@ def _tests_of_counters(module: Module, loop: ast.AST, names: set[str]) -> list[a
     return tests
 
 
-def _is_of_own_rows(module: Module, test: ast.expr) -> bool:
+def _depends_on_own_rows(module: Module, test: ast.expr) -> bool:
     """Is a condition computed from what the model gives for rows that a sampler deals out to this process?"""
     calls = [part for part in backward_slice(module, test) if isinstance(part, ast.Call)]
     runs = any(
-        "model" in module.flow.types(part.func) or _is_wrapper(module, part) for part in calls
+        "model" in module.flow.types(part.func) or _is_wrapped_model(module, part) for part in calls
     )
     return runs and any(
         module.flow.call(part).named("torch.*.DistributedSampler") for part in calls
     )
 
 
-def _is_wrapper(module: Module, call: ast.Call) -> bool:
+def _is_wrapped_model(module: Module, call: ast.Call) -> bool:
     return module.flow.call(call).named("torch.*.DistributedDataParallel")

@@ -6,8 +6,8 @@ import ast
 
 from truetune.source.module import Module
 
-LOSSES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
-DEPTH = 8
+CROSS_ENTROPIES = ("torch.nn.functional.cross_entropy", "torch.nn.functional.nll_loss")
+MAX_STEPS = 8
 """Names and casts that a value is followed through"""
 
 
@@ -26,20 +26,20 @@ def exponential_in(
         part, depth = waiting.pop()
         for origin in module.flow.origins(part):
             node = origin.node
-            if not isinstance(node, ast.Call) or depth > DEPTH:
+            if not isinstance(node, ast.Call) or depth > MAX_STEPS:
                 continue
             power = exponentials.get(node)
             if power is not None:
-                if is_loss(module, power):
+                if is_plain_loss(module, power):
                     return node
                 continue
-            inner = _cast(module, node)
+            inner = _without_cast(module, node)
             if inner is not None:
                 waiting.append((inner, depth + 1))
     return None
 
 
-def _cast(module: Module, node: ast.Call) -> ast.expr | None:
+def _without_cast(module: Module, node: ast.Call) -> ast.expr | None:
     """`x` in `x.item()`, `x.cpu()` and `float(x)`."""
     call = module.flow.call(node)
     if call.method in ("item", "cpu", "float", "detach", "double", "mean", "tolist"):
@@ -47,7 +47,7 @@ def _cast(module: Module, node: ast.Call) -> ast.expr | None:
     return node.args[0] if module.flow.name(node.func) in ("float", "round") and node.args else None
 
 
-def is_loss(module: Module, value: ast.expr) -> bool:
+def is_plain_loss(module: Module, value: ast.expr) -> bool:
     """Is it the loss of a model, or a cross-entropy, not weighted by anything?"""
     waiting: list[tuple[ast.expr, int]] = [(value, 0)]
     while waiting:
@@ -58,10 +58,10 @@ def is_loss(module: Module, value: ast.expr) -> bool:
                 return True
             if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
                 return node.slice.value == "loss"
-            if isinstance(node, ast.Call) and depth < DEPTH:
-                if module.flow.call(node).named(*LOSSES):
+            if isinstance(node, ast.Call) and depth < MAX_STEPS:
+                if module.flow.call(node).named(*CROSS_ENTROPIES):
                     return _is_mean_loss(module, node)
-                inner = _cast(module, node)
+                inner = _without_cast(module, node)
                 if inner is not None:
                     waiting.append((inner, depth + 1))
     return False
@@ -73,6 +73,6 @@ def _is_mean_loss(module: Module, node: ast.Call) -> bool:
     return given is None or module.flow.value(given) == "mean"
 
 
-def is_mean(module: Module, power: ast.expr, mean: ast.expr) -> bool:
+def is_exponential_of_mean(module: Module, power: ast.expr, mean: ast.expr) -> bool:
     """Is the exponential taken of this very mean?"""
     return any(origin.node is mean for origin in module.flow.origins(power))

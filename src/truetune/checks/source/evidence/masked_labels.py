@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.source.evidence.labels_and_padding import (
-    column,
+    column_read,
     holds_ignored_label,
     masks_by_id,
 )
@@ -86,7 +86,7 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
             ):
                 yield node, given
         elif isinstance(node, ast.Assign):
-            if (place := column(module, node.targets[0])) is not None and place[1] == "labels":
+            if (place := column_read(module, node.targets[0])) is not None and place[1] == "labels":
                 yield node, node.value
 
 

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from truetune.source.module import Module
 
-OF_LISTS = (
+MEAN_CALLS = (
     "numpy.mean",
     "numpy.average",
     "statistics.mean",
     "statistics.fmean",
     "torch.mean",
 )
-MAKES_TENSOR = ("torch.tensor", "torch.stack", "torch.cat", "torch.Tensor", "numpy.array")
+TENSOR_MAKERS = ("torch.tensor", "torch.stack", "torch.cat", "torch.Tensor", "numpy.array")
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -29,9 +29,9 @@ class Mean(NamedTuple):
     """What the sum is divided by; None where a function takes the mean of a list"""
 
 
-def means(module: Module) -> Iterator[Mean]:
+def mean_expressions(module: Module) -> Iterator[Mean]:
     """`sum(x) / len(x)`, `total / n`, `np.mean(x)`, `torch.stack(x).mean()`, `torch.tensor(x).mean()`."""
-    for call in module.calls(*OF_LISTS):
+    for call in module.calls(*MEAN_CALLS):
         if call.args:
             yield Mean(call.node, _without_tensor(module, call.args[0]), None)
     for call in module.methods("mean"):
@@ -41,26 +41,26 @@ def means(module: Module) -> Iterator[Mean]:
                 yield Mean(call.node, inner, None)
     for node in module.nodes(ast.BinOp):
         if isinstance(node.op, ast.Div):
-            summed = _summed(module, node.left)
+            summed = _list_summed(module, node.left)
             yield Mean(node, summed if summed is not None else node.left, node.right)
 
 
 def _without_tensor(module: Module, values: ast.expr) -> ast.expr:
     """The list in `torch.tensor(values)`."""
     made = module.flow.producing_call(values)
-    if made is not None and made.named(*MAKES_TENSOR) and made.args:
+    if made is not None and made.named(*TENSOR_MAKERS) and made.args:
         return made.args[0]
     return values
 
 
-def _summed(module: Module, total: ast.expr) -> ast.expr | None:
+def _list_summed(module: Module, total: ast.expr) -> ast.expr | None:
     """The list in `sum(values)`."""
     if not isinstance(total, ast.Call) or not total.args:
         return None
     return total.args[0] if module.flow.name(total.func) in ("sum", "math.fsum") else None
 
 
-def terms(module: Module, values: ast.expr) -> Iterator[ast.expr]:
+def terms_of_mean(module: Module, values: ast.expr) -> Iterator[ast.expr]:
     """What is added to a list or a sum in a loop, or what a comprehension makes: the things that are averaged."""
     if isinstance(values, ast.ListComp | ast.GeneratorExp):
         yield values.elt
@@ -68,7 +68,7 @@ def terms(module: Module, values: ast.expr) -> Iterator[ast.expr]:
     if isinstance(values, ast.Call) and module.flow.call(values).method in ("item", "cpu", "float"):
         receiver = module.flow.call(values).receiver
         if receiver is not None:
-            yield from terms(module, receiver)
+            yield from terms_of_mean(module, receiver)
         return
     if not isinstance(values, ast.Name):
         return

@@ -17,10 +17,30 @@ ATTRIBUTES: dict[str, Side] = {"predictions": "predictions", "label_ids": "label
 """Attributes of transformers' `EvalPrediction`"""
 OF_PAIR: tuple[Side, Side] = ("predictions", "labels")
 """An `EvalPrediction` that is taken apart gives these two, in this order"""
-SAME_PLACES = frozenset({
-    "argmax", "reshape", "flatten", "view", "ravel", "astype", "cpu", "numpy", "detach", "to", "long", "int",
-    "tolist", "squeeze", "copy", "clone", "masked_select", "item", "float", "bool",
-})  # fmt: skip
+SAME_PLACES = frozenset(
+    {
+        "argmax",
+        "reshape",
+        "flatten",
+        "view",
+        "ravel",
+        "astype",
+        "cpu",
+        "numpy",
+        "detach",
+        "to",
+        "long",
+        "int",
+        "tolist",
+        "squeeze",
+        "copy",
+        "clone",
+        "masked_select",
+        "item",
+        "float",
+        "bool",
+    }
+)
 """Methods after which a token stands where it stood, or all tokens of both sides moved alike"""
 FUNCTIONS_OF_FIRST = ("numpy.*", "torch.*")
 """`np.argmax(x)`, `np.array(x)`, `torch.from_numpy(x)`: the side of the first argument"""

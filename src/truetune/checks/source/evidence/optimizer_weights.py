@@ -12,9 +12,9 @@ from truetune.source.calls import Call
 from truetune.source.inferred_types import MEMBERS_GIVING_THE_OBJECT
 from truetune.source.module import Module
 
-FSDP = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
+FSDP_CALLS = ("torch.*.FullyShardedDataParallel", "torch.*.fully_shard")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-CALLERS = 4
+MAX_CALLERS = 4
 """Callers that are followed outwards to find the function from which two places are reached"""
 
 
@@ -41,14 +41,14 @@ def owners_of_parameters(module: Module, optimizer: Call) -> list[ast.expr]:
     ]
 
 
-def other_weights(module: Module, optimizer: Call) -> OtherWeights | None:
+def weights_not_trained(module: Module, optimizer: Call) -> OtherWeights | None:
     """How the weights of an optimizer differ from those that are trained; None where they don't, or it is not known."""
     if any(module.methods("add_param_group")):
         return None
     owners = owners_of_parameters(module, optimizer)
     if len({ast.unparse(owner) for owner in owners}) != 1:
         return None
-    return _sharded_after(module, optimizer, owners[0]) or _another_model(
+    return _sharded_after(module, optimizer, owners[0]) or _weights_of_another_model(
         module, optimizer, owners[0]
     )
 
@@ -58,14 +58,14 @@ def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
     held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
-    for call in module.calls(*FSDP):
+    for call in module.calls(*FSDP_CALLS):
         model = call.argument(0, "module")
         sharded = model_source(module, model) if model is not None else None
         is_same = sharded is not None and sharded[0].node is held[0].node
         if (
             is_same
             and call.node is not held[0].node
-            and _is_before(module, optimizer.node, call.node)
+            and _runs_surely_before(module, optimizer.node, call.node)
         ):
             return OtherWeights(
                 "the optimizer is made before FSDP wraps the model: it holds weights that FSDP replaces by shards,"
@@ -76,13 +76,17 @@ def _sharded_after(module: Module, optimizer: Call, owner: ast.expr) -> OtherWei
     return None
 
 
-def _another_model(module: Module, optimizer: Call, owner: ast.expr) -> OtherWeights | None:
+def _weights_of_another_model(
+    module: Module, optimizer: Call, owner: ast.expr
+) -> OtherWeights | None:
     """The model that computes the loss, where the optimizer holds that of another object."""
     held = model_source(module, owner)
     if held is None or not isinstance(held[0].node, ast.Call):
         return None
     uses = [
-        use for use in model_uses(module) if _computes(use) and not _is_given(module, use.model)
+        use
+        for use in model_uses(module)
+        if _runs_model(use) and not _is_parameter(module, use.model)
     ]
     trained = [
         use for use in uses if not use.without_gradient and records_gradient(module, use.call)
@@ -127,7 +131,7 @@ def _loaded_again(
                 yield bindings[0].value
 
 
-def _computes(use: ModelUse) -> bool:
+def _runs_model(use: ModelUse) -> bool:
     """Does the call run the model, and not only move or switch it: `model.to(device)`, `model.train()`?"""
     called = use.call.func
     is_switch = isinstance(called, ast.Attribute) and called.attr in MEMBERS_GIVING_THE_OBJECT - {
@@ -136,14 +140,14 @@ def _computes(use: ModelUse) -> bool:
     return bool(use.how) or not is_switch
 
 
-def _is_given(module: Module, model: ast.expr) -> bool:
+def _is_parameter(module: Module, model: ast.expr) -> bool:
     """Is it what a function was given? Then each call of the function is a use of its own."""
     if not isinstance(model, ast.Name):
         return False
     return any(binding.kind == "parameter" for binding in module.scopes.reaching(model))
 
 
-def _is_before(module: Module, first: ast.AST, second: ast.AST) -> bool:
+def _runs_surely_before(module: Module, first: ast.AST, second: ast.AST) -> bool:
     """Is the first surely reached before the second: in the function from which both are reached?"""
     later = dict(_reached_from(module, second))
     for function, line in _reached_from(module, first):
@@ -154,7 +158,7 @@ def _is_before(module: Module, first: ast.AST, second: ast.AST) -> bool:
 
 def _reached_from(module: Module, node: ast.AST) -> Iterator[tuple[ast.AST, int]]:
     """The functions from which a place is reached, and the line of each that leads there."""
-    for _ in range(CALLERS):
+    for _ in range(MAX_CALLERS):
         function = next((p for p in module.parents(node) if isinstance(p, FUNCTIONS)), None)
         yield function or module.tree, getattr(node, "lineno", 0)
         callers = module.flow.calls_of(function) if function is not None else []

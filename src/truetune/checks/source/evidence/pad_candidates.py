@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.published_families import (
-    likely_names,
-    name_arguments,
+    likely_model_names,
+    model_name_arguments,
     plain_name,
 )
 from truetune.errors import TruetuneError
@@ -25,9 +25,11 @@ from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 from truetune.spec.run import RunSpec
 
-RUN = "good_pad on the published tokenizer"
-FILES = "read from the published tokenizer files, whose vocabulary is that of Llama 2 or Mistral 7B"
-CONFIGS = "pad_token of the published tokenizer_config.json"
+BY_GOOD_PAD = "good_pad on the published tokenizer"
+BY_TOKENIZER_FILES = (
+    "read from the published tokenizer files, whose vocabulary is that of Llama 2 or Mistral 7B"
+)
+BY_TOKENIZER_CONFIG = "pad_token of the published tokenizer_config.json"
 
 
 class FreePad(NamedTuple):
@@ -40,36 +42,42 @@ class FreePad(NamedTuple):
     established: str
 
 
-QUANTIZED = r"(-unsloth)?(-(bnb-4bit|4bit|8bit|awq|gptq.*|fp8|bf16))?"
+QUANTIZED_ENDING = r"(-unsloth)?(-(bnb-4bit|4bit|8bit|awq|gptq.*|fp8|bf16))?"
 FREE_PADS = (
-    FreePad(r"(meta-)?llama-?3-[123]-\d+b.*", "<|finetune_right_pad_id|>", RUN),
-    FreePad(r"(meta-)?llama-?3-\d+b.*", "<|reserved_special_token_0|>", RUN),
-    FreePad(r"llama-?2-\d+b.*", "<unk>", RUN),
-    FreePad(r"mistral-7b-.*", "<unk>", RUN),
-    FreePad(r"mistral-nemo-.*", "<pad>", RUN),
-    FreePad(r"(codellama-|tinyllama-|zephyr-7b-|mixtral-8x7b-).*", "<unk>", FILES),
-    FreePad(r"gemma-\d.*", "<pad>", RUN),
-    FreePad(r"qwen2-5-.*instruct" + QUANTIZED, "<|endoftext|>", RUN),
-    FreePad(r"qwen2-5-(coder-|math-)?[\d-]+b" + QUANTIZED, "<|vision_pad|>", RUN),
+    FreePad(r"(meta-)?llama-?3-[123]-\d+b.*", "<|finetune_right_pad_id|>", BY_GOOD_PAD),
+    FreePad(r"(meta-)?llama-?3-\d+b.*", "<|reserved_special_token_0|>", BY_GOOD_PAD),
+    FreePad(r"llama-?2-\d+b.*", "<unk>", BY_GOOD_PAD),
+    FreePad(r"mistral-7b-.*", "<unk>", BY_GOOD_PAD),
+    FreePad(r"mistral-nemo-.*", "<pad>", BY_GOOD_PAD),
+    FreePad(r"(codellama-|tinyllama-|zephyr-7b-|mixtral-8x7b-).*", "<unk>", BY_TOKENIZER_FILES),
+    FreePad(r"gemma-\d.*", "<pad>", BY_GOOD_PAD),
+    FreePad(r"qwen2-5-.*instruct" + QUANTIZED_ENDING, "<|endoftext|>", BY_GOOD_PAD),
+    FreePad(r"qwen2-5-(coder-|math-)?[\d-]+b" + QUANTIZED_ENDING, "<|vision_pad|>", BY_GOOD_PAD),
     FreePad(
-        r"qwen3-[\da-z-]+b-base" + QUANTIZED, "<|vision_pad|>", "the vocabulary is that of Qwen3"
+        r"qwen3-[\da-z-]+b-base" + QUANTIZED_ENDING,
+        "<|vision_pad|>",
+        "the vocabulary is that of Qwen3",
     ),
-    FreePad(r"qwen3-(5-)?[\d-]+b.*", "<|endoftext|>", RUN),
-    FreePad(r"(qwen2-[\d-]+b-instruct|qwen1-5-[\d-]+b-chat)" + QUANTIZED, "<|endoftext|>", CONFIGS),
-    FreePad(r"phi-?3(-5)?-(mini|medium)-.*", "<unk>", RUN),
-    FreePad(r"phi-?4" + QUANTIZED, "<|dummy_85|>", RUN),
-    FreePad(r"smollm2-.*instruct", "<|endoftext|>", RUN),
-    FreePad(r"gpt-oss-.*", "<|endoftext|>", RUN),
-    FreePad(r"deepseek-(v3|r1)((?!distill).)*", "<\uff5c\u2581pad\u2581\uff5c>", RUN),
-    FreePad(r"(openai-)?(distil)?gpt2(-(medium|large|xl))?", None, RUN),
+    FreePad(r"qwen3-(5-)?[\d-]+b.*", "<|endoftext|>", BY_GOOD_PAD),
+    FreePad(
+        r"(qwen2-[\d-]+b-instruct|qwen1-5-[\d-]+b-chat)" + QUANTIZED_ENDING,
+        "<|endoftext|>",
+        BY_TOKENIZER_CONFIG,
+    ),
+    FreePad(r"phi-?3(-5)?-(mini|medium)-.*", "<unk>", BY_GOOD_PAD),
+    FreePad(r"phi-?4" + QUANTIZED_ENDING, "<|dummy_85|>", BY_GOOD_PAD),
+    FreePad(r"smollm2-.*instruct", "<|endoftext|>", BY_GOOD_PAD),
+    FreePad(r"gpt-oss-.*", "<|endoftext|>", BY_GOOD_PAD),
+    FreePad(r"deepseek-(v3|r1)((?!distill).)*", "<\uff5c\u2581pad\u2581\uff5c>", BY_GOOD_PAD),
+    FreePad(r"(openai-)?(distil)?gpt2(-(medium|large|xl))?", None, BY_GOOD_PAD),
 )
 """The first pattern that fits holds. Fine-tunes are not in it: they may have a vocabulary of their own."""
 
-ANY = (
+ANY_TOKENIZER = (
     "set pad_token to a token of the vocabulary that ends no turn (<unk>, a reserved one): it needs"
     " no resize; or mask pads by position (attention_mask)"
 )
-ADD = (
+ADD_TOKEN = (
     'no token of this vocabulary is free: add one (add_special_tokens({"pad_token": "<|pad|>"}))'
     " and resize the model's embedding (trainer.model, where the trainer loads it); or mask pads"
     " by position (attention_mask)"
@@ -93,21 +101,21 @@ def pad_advice(module: Module, tokenizer: ast.expr | None) -> PadAdvice:
         module: The file.
         tokenizer: The tokenizer that gets the pad token, as the file writes it; None where that is not known.
     """
-    names = likely_names(module, tokenizer)
+    names = likely_model_names(module, tokenizer)
     known = [free_pad(name) for name in names]
     tokens = {one.token for one in known if one is not None}
     if not known or None in known or len(tokens) != 1:
-        return PadAdvice(None, ANY, sure=False)
+        return PadAdvice(None, ANY_TOKENIZER, sure=False)
     token = tokens.pop()
     if token is None:
-        return PadAdvice(None, ADD, sure=True)
+        return PadAdvice(None, ADD_TOKEN, sure=True)
     remedy = f'set pad_token = "{token}": it is in the vocabulary, so nothing is resized'
-    return PadAdvice(token, remedy, _is_written(module, tokenizer))
+    return PadAdvice(token, remedy, _is_loaded_by_literal(module, tokenizer))
 
 
-def _is_written(module: Module, tokenizer: ast.expr | None) -> bool:
+def _is_loaded_by_literal(module: Module, tokenizer: ast.expr | None) -> bool:
     """Is the tokenizer loaded by a name that the code writes? A default may give way to another name."""
-    given = list(name_arguments(module, tokenizer))
+    given = list(model_name_arguments(module, tokenizer))
     origins = [origin.node for node in given for origin in module.flow.origins(node)]
     return bool(given) and all(
         isinstance(node, ast.Constant)
@@ -118,17 +126,17 @@ def _is_written(module: Module, tokenizer: ast.expr | None) -> bool:
 
 def free_pad(name: str) -> FreePad | None:
     """What is known of a model by its folder on this machine, else by its name; None where nothing is."""
-    return _of_folder(name) or next(
+    return _free_pad_of_folder(name) or next(
         (one for one in FREE_PADS if re.fullmatch(one.models, plain_name(name))), None
     )
 
 
 @lru_cache(maxsize=8)
-def _of_folder(name: str) -> FreePad | None:
+def _free_pad_of_folder(name: str) -> FreePad | None:
     try:
         folder = str(locate(name))
         tokenizer = load(folder)
         token, _ = choose_pad_token(tokenizer, probes(tokenizer, RunSpec(model=folder)).stops)
     except (TruetuneError, OSError, ValueError):
         return None
-    return FreePad(name, token.token if token is not None else None, RUN)
+    return FreePad(name, token.token if token is not None else None, BY_GOOD_PAD)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from truetune.checks.source.evidence.labels_and_padding import (
-    lm_collators,
+    lm_collator_calls,
     masks_by_id,
     tokenizer_of_pad_id,
 )
@@ -51,7 +51,7 @@ def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking
 
 
 def _maskings(module: Module) -> list[Masking]:
-    found = [Masking(call.node, module, _tokenizer_of(call)) for call in lm_collators(module)]
+    found = [Masking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)]
     if "pad_token_id" in module.text:
         found += [
             Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)

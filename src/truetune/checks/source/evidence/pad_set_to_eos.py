@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import ast
 
-from truetune.checks.source.evidence.double_bos import Template
+from truetune.checks.source.evidence.double_bos import ChatTemplateSet
 from truetune.checks.source.evidence.pad_settings import (
     PadSetting,
     pad_settings,
     sources_of_setting,
 )
-from truetune.checks.source.evidence.published_families import likely_families
+from truetune.checks.source.evidence.published_families import likely_families_of_tokenizer
 from truetune.source.module import Module
 
 
-def _behind_training(module: Module, setting: PadSetting) -> bool:
+def _is_set_after_training(module: Module, setting: PadSetting) -> bool:
     """Is it set on a tokenizer that is made after the last training of the same scope? No trainer gets that one."""
     trained = [
         call.node.lineno
@@ -28,20 +28,20 @@ def _behind_training(module: Module, setting: PadSetting) -> bool:
     return made.node.lineno > max(trained)
 
 
-def pads_that_are_eos(module: Module) -> list[PadSetting]:
+def eos_pad_settings(module: Module) -> list[PadSetting]:
     """The settings that hold when a training begins; of several of one tokenizer in one branch, the first."""
     settings = [
         one
         for one in pad_settings(module)
-        if not (_behind_training(module, one) or _never_runs(module, one))
+        if not (_is_set_after_training(module, one) or _never_runs(module, one))
     ]
-    template = Template(module)
+    template = ChatTemplateSet(module)
     settings = [one for one in settings if not _stands_in_no_row(module, one, template)]
     settings = [one for one in settings if not _is_replaced_elsewhere(module, one)]
     kept: dict[tuple[object, ...], PadSetting] = {}
     for number, setting in enumerate(settings):
         if setting.eos and not any(later.replaces(setting) for later in settings[number + 1 :]):
-            kept.setdefault(_branch(module, setting), setting)
+            kept.setdefault(_tokenizer_and_branch(module, setting), setting)
     return list(kept.values())
 
 
@@ -57,7 +57,7 @@ def _is_replaced_elsewhere(module: Module, setting: PadSetting) -> bool:
     )
 
 
-def _branch(module: Module, setting: PadSetting) -> tuple[object, ...]:
+def _tokenizer_and_branch(module: Module, setting: PadSetting) -> tuple[object, ...]:
     """The tokenizer, as it is written, and the branch in which its text or its id is set."""
     statement = module.statement(setting.node)
     if setting.tokenizer is None or statement is None or not setting.conditional:
@@ -67,16 +67,18 @@ def _branch(module: Module, setting: PadSetting) -> tuple[object, ...]:
 
 def _never_runs(module: Module, setting: PadSetting) -> bool:
     """Is it set only where there is no pad, on a model that is known to have one?"""
-    known = likely_families(module, setting.tokenizer) if setting.if_missing else []
+    known = likely_families_of_tokenizer(module, setting.tokenizer) if setting.if_missing else []
     return bool(known) and all(one is not None and one.has_pad for one in known)
 
 
-def _stands_in_no_row(module: Module, setting: PadSetting, template: Template) -> bool:
+def _stands_in_no_row(module: Module, setting: PadSetting, template: ChatTemplateSet) -> bool:
     """Does the chat template that the file writes end turns with another token than EOS, which nothing else adds?"""
     if not template.texts or any(_is_eos_setting(node) for node in module.nodes(ast.Attribute)):
         return False
-    ends = {one.eos if one else None for one in likely_families(module, setting.tokenizer)}
-    if not ends or None in ends or _adds_eos(module):
+    ends = {
+        one.eos if one else None for one in likely_families_of_tokenizer(module, setting.tokenizer)
+    }
+    if not ends or None in ends or _adds_eos_elsewhere(module):
         return False
     return not any(end in text for text in template.texts for end in (*ends, "eos_token") if end)
 
@@ -85,7 +87,7 @@ def _is_eos_setting(node: ast.Attribute) -> bool:
     return isinstance(node.ctx, ast.Store) and node.attr.startswith("eos_token")
 
 
-def _adds_eos(module: Module) -> bool:
+def _adds_eos_elsewhere(module: Module) -> bool:
     """Is EOS read for more than a pad token, and for a generation that ends with it?"""
     pads = {child for one in pad_settings(module) for child in ast.walk(one.node)}
     pads |= {child for call in module.methods("generate") for child in ast.walk(call.node)}
@@ -95,15 +97,17 @@ def _adds_eos(module: Module) -> bool:
     )
 
 
-def with_repeats(module: Module, reached: list[PadSetting]) -> list[PadSetting]:
+def with_repeated_settings(module: Module, reached: list[PadSetting]) -> list[PadSetting]:
     """Each setting, and those of the same tokenizer in the same function, which say the same again by the id."""
-    functions = {(_spelled(module, one), one.scope) for one in reached if one.tokenizer is not None}
+    functions = {
+        (_text_of_tokenizer(module, one), one.scope) for one in reached if one.tokenizer is not None
+    }
     return [
         one
         for one in pad_settings(module)
-        if one.eos and (one in reached or (_spelled(module, one), one.scope) in functions)
+        if one.eos and (one in reached or (_text_of_tokenizer(module, one), one.scope) in functions)
     ]
 
 
-def _spelled(module: Module, setting: PadSetting) -> str | None:
+def _text_of_tokenizer(module: Module, setting: PadSetting) -> str | None:
     return module.text_of(setting.tokenizer) if setting.tokenizer is not None else None

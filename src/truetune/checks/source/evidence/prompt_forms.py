@@ -15,10 +15,10 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from truetune.checks.config.evidence.training_file_columns import first_columns
-from truetune.checks.source.evidence.generate_inputs import generations
+from truetune.checks.config.evidence.training_file_columns import file_columns
+from truetune.checks.source.evidence.generate_inputs import generate_calls
 from truetune.checks.source.evidence.possible_values import possible_texts
-from truetune.checks.source.evidence.text_generation_calls import engine_prompts, raw_prompts
+from truetune.checks.source.evidence.text_generation_calls import completion_prompts, engine_prompts
 from truetune.checks.source.evidence.training_row_files import training_files
 from truetune.errors import DataError, TruetuneError
 from truetune.source.module import Module, read_module
@@ -128,11 +128,11 @@ def asks_a_model(module: Module) -> bool:
     if trains_a_model(module):
         return False
     return (
-        any(generations(module))
+        any(generate_calls(module))
         or any(module.calls("transformers.pipeline", *CHAT_APIS))
         or any(module.methods("create_chat_completion", "create_completion"))
         or any(module.calls("vllm.LLM"))
-        or any(raw_prompts(module))
+        or any(completion_prompts(module))
         or any(engine_prompts(module))
         or any(_chat_requests(module))
     )
@@ -288,7 +288,7 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
     """The trainer of a file whose rows are messages, which it renders by the chat template."""
     trainers = list(module.calls("trl.SFTTrainer"))
     for name in training_files(module) if len(trainers) == 1 else ():
-        if not first_columns(name).isdisjoint(("messages", "conversations")):
+        if not file_columns(name).isdisjoint(("messages", "conversations")):
             yield trainers[0].node
 
 

@@ -22,12 +22,12 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.render.tokenizer_folder import locate
 from truetune.source.module import Module
 
-ENCODED = (
+MEASURED = (
     "encode('hello') compared with and without special tokens, and the rendering of one question"
     " read"
 )
-KEPT = "fine-tunes keep the tokenizer of their base"
-PUBLISHED = "read from the published tokenizer and config files"
+KEPT_BY_FINE_TUNES = "fine-tunes keep the tokenizer of their base"
+FROM_PUBLISHED_FILES = "read from the published tokenizer and config files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,62 +52,62 @@ class Family:
 
 
 FAMILIES = (
-    Family("qwen2-5-(0-5b|1-5b|3b)", ENCODED, False, False, has_pad=True, spare_rows=271),
+    Family("qwen2-5-(0-5b|1-5b|3b)", MEASURED, False, False, has_pad=True, spare_rows=271),
     Family(
-        "qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", ENCODED, False, False, has_pad=True, spare_rows=267
+        "qwen3-(0-6b|1-7b|4b|8b|14b|32b|30b)", MEASURED, False, False, has_pad=True, spare_rows=267
     ),
-    Family("(qwen|qwq)", ENCODED, False, False, has_pad=True, spare_rows=85),
-    Family("gpt-oss", ENCODED, False, False, has_pad=True),
-    Family("phi-?4", ENCODED, False, False, has_pad=True),
-    Family("phi-?3", ENCODED, False, False),
-    Family("smollm2", ENCODED, False, True, spare_rows=0),
-    Family("smollm", ENCODED, False),
-    Family("(openai-)?gpt2", ENCODED, False, spare_rows=0),
+    Family("(qwen|qwq)", MEASURED, False, False, has_pad=True, spare_rows=85),
+    Family("gpt-oss", MEASURED, False, False, has_pad=True),
+    Family("phi-?4", MEASURED, False, False, has_pad=True),
+    Family("phi-?3", MEASURED, False, False),
+    Family("smollm2", MEASURED, False, True, spare_rows=0),
+    Family("smollm", MEASURED, False),
+    Family("(openai-)?gpt2", MEASURED, False, spare_rows=0),
     Family(
         "(meta-)?llama-?3(-[123])?-.*instruct",
-        ENCODED,
+        MEASURED,
         True,
         True,
         has_pad=False,
         spare_rows=0,
         eos="<|eot_id|>",
     ),
-    Family("(meta-)?llama-?3", ENCODED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"),
-    Family("llama-?2-.*chat", ENCODED, True, True, has_pad=False, spare_rows=0),
-    Family("llama-?2", ENCODED, True, has_pad=False, spare_rows=0),
+    Family("(meta-)?llama-?3", MEASURED, True, has_pad=False, spare_rows=0, eos="<|end_of_text|>"),
+    Family("llama-?2-.*chat", MEASURED, True, True, has_pad=False, spare_rows=0),
+    Family("llama-?2", MEASURED, True, has_pad=False, spare_rows=0),
     Family(
         "mistral-7b-instruct|mistral-nemo-instruct",
-        ENCODED,
+        MEASURED,
         True,
         True,
         has_pad=False,
         spare_rows=0,
     ),
-    Family("mistral-7b|mistral-nemo", ENCODED, True, has_pad=False, spare_rows=0),
-    Family("gemma-2-.*it", ENCODED, True, True, has_pad=True, spare_rows=0),
-    Family("gemma-.*it", ENCODED, True, True, has_pad=True),
-    Family("gemma-", ENCODED, True, has_pad=True),
-    Family("mixtral-.*instruct", PUBLISHED, True, True, has_pad=False, spare_rows=0),
-    Family("codellama-.*instruct", PUBLISHED, True, True, has_pad=False),
-    Family("(c4ai-command|command-r|aya|tiny-aya)", PUBLISHED, True, True, has_pad=True),
-    Family("(tinyllama|zephyr)", PUBLISHED, True, False),
-    Family("bloom", PUBLISHED, False, has_pad=True, spare_rows=200),
-    Family("(flan-)?t5-", PUBLISHED, False, has_pad=True, spare_rows=28),
+    Family("mistral-7b|mistral-nemo", MEASURED, True, has_pad=False, spare_rows=0),
+    Family("gemma-2-.*it", MEASURED, True, True, has_pad=True, spare_rows=0),
+    Family("gemma-.*it", MEASURED, True, True, has_pad=True),
+    Family("gemma-", MEASURED, True, has_pad=True),
+    Family("mixtral-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False, spare_rows=0),
+    Family("codellama-.*instruct", FROM_PUBLISHED_FILES, True, True, has_pad=False),
+    Family("(c4ai-command|command-r|aya|tiny-aya)", FROM_PUBLISHED_FILES, True, True, has_pad=True),
+    Family("(tinyllama|zephyr)", FROM_PUBLISHED_FILES, True, False),
+    Family("bloom", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=200),
+    Family("(flan-)?t5-", FROM_PUBLISHED_FILES, False, has_pad=True, spare_rows=28),
     Family("yuan2", "read from its published example code", completed_by_code=True),
 )
 """The first pattern that fits holds. Not in it: DeepSeek, whose `add_bos_token` transformers 4 obeys and 5 does not."""
 
 FINE_TUNES = (
-    Family("deepseek", KEPT),
-    Family("gemma", KEPT, True, True, has_pad=True),
-    Family("llama-?3.*instruct", KEPT, True, True),
-    Family("llama-?3", KEPT, True),
-    Family("(qwen|qwq)", KEPT, False, has_pad=True),
+    Family("deepseek", KEPT_BY_FINE_TUNES),
+    Family("gemma", KEPT_BY_FINE_TUNES, True, True, has_pad=True),
+    Family("llama-?3.*instruct", KEPT_BY_FINE_TUNES, True, True),
+    Family("llama-?3", KEPT_BY_FINE_TUNES, True),
+    Family("(qwen|qwq)", KEPT_BY_FINE_TUNES, False, has_pad=True),
 )
 """What is kept where a name holds one of these words. DeepSeek gives models of other families its own tokenizer."""
 
 
-def family(name: str) -> Family | None:
+def family_of_model(name: str) -> Family | None:
     """What is known of a model by its name on the hub or its folder; None where it is none of these."""
     return next((known for known in FAMILIES if re.match(known.name, plain_name(name))), None)
 
@@ -124,54 +124,57 @@ def plain_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
 
 
-def families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+def families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
     """What is known of each model that a tokenizer may be of; empty where no model is named.
 
     Where the tokenizer comes from outside the file, or from a folder that the file itself writes, those of all models
     that the file loads from elsewhere.
     """
     written = _written_folders(module)
-    names = [name for name in names_of(module, tokenizer) if name not in written]
+    names = [name for name in model_names_of_tokenizer(module, tokenizer) if name not in written]
     return [
-        family(name)
-        for name in names or (name for name in _names_of_models(module) if name not in written)
+        family_of_model(name)
+        for name in names or (name for name in _names_of_all_models(module) if name not in written)
     ]
 
 
-def likely_families(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
+def likely_families_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[Family | None]:
     """As `families`, with what fine-tunes keep of their base, and with names that are defaults, entries or elements.
 
     For facts that hold for fine-tunes too, and where a likely model is enough: not for counts of tokens.
     """
-    return [family(name) or family_of_base(name) for name in likely_names(module, tokenizer)]
+    return [
+        family_of_model(name) or family_of_base(name)
+        for name in likely_model_names(module, tokenizer)
+    ]
 
 
-def likely_names(module: Module, tokenizer: ast.expr | None) -> list[str]:
+def likely_model_names(module: Module, tokenizer: ast.expr | None) -> list[str]:
     """The names that the model of a tokenizer may have, with defaults, entries and elements."""
     written = _written_folders(module)
-    names = _texts(module, name_arguments(module, tokenizer))
+    names = _possible_texts_of(module, model_name_arguments(module, tokenizer))
     if not any(name not in written for name in names):
-        names = _texts(module, _given_to_models(module))
+        names = _possible_texts_of(module, _model_arguments(module))
     return [name for name in dict.fromkeys(names) if name not in written]
 
 
-def _texts(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
+def _possible_texts_of(module: Module, nodes: Iterable[ast.expr]) -> list[str]:
     return [name for node in nodes for name in possible_texts(module.home(node), node)]
 
 
-def vocabulary(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
+def vocabulary_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> frozenset[str]:
     """The tokens of the tokenizer that is loaded, where its folder is on this machine; else none."""
     found: frozenset[str] = frozenset()
-    for name in names_of(module, tokenizer):
+    for name in model_names_of_tokenizer(module, tokenizer):
         try:
-            found |= _tokens_in(locate(name))
+            found |= _tokens_in_folder(locate(name))
         except (TokenizerError, OSError, ValueError):
             continue
     return found
 
 
 @lru_cache(maxsize=8)
-def _tokens_in(folder: Path) -> frozenset[str]:
+def _tokens_in_folder(folder: Path) -> frozenset[str]:
     whole = read_json(folder / "tokenizer.json", MODEL_FILE)
     if not isinstance(whole, dict):
         return frozenset()
@@ -186,13 +189,13 @@ def _tokens_in(folder: Path) -> frozenset[str]:
     return frozenset((*map(str, names), *(words if isinstance(words, dict) else ())))
 
 
-def names_of(module: Module, tokenizer: ast.expr | None) -> list[str]:
+def model_names_of_tokenizer(module: Module, tokenizer: ast.expr | None) -> list[str]:
     """The names that the tokenizer is loaded by."""
-    values = (module.flow.value(given) for given in name_arguments(module, tokenizer))
+    values = (module.flow.value(given) for given in model_name_arguments(module, tokenizer))
     return [value for value in values if isinstance(value, str) and value]
 
 
-def name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator[ast.expr]:
+def model_name_arguments(module: Module, tokenizer: ast.expr | None) -> Iterator[ast.expr]:
     """The arguments that name the model where the tokenizer is loaded."""
     for origin in module.flow.origins(tokenizer) if tokenizer is not None else ():
         if isinstance(origin.node, ast.Call) and origin.path in ((), (1,)):
@@ -209,24 +212,24 @@ def _written_folders(module: Module) -> set[str]:
     return {
         text
         for part in module.with_linked
-        for node in _save_folders(part)
+        for node in _save_folder_arguments(part)
         for text in possible_texts(part, node)
     }
 
 
-def _save_folders(module: Module) -> Iterator[ast.expr | None]:
+def _save_folder_arguments(module: Module) -> Iterator[ast.expr | None]:
     yield from (call.argument(0, "save_directory") for call in module.methods("save_pretrained"))
     yield from (call.argument(0, "output_dir") for call in module.methods("save_model"))
     yield from (call.keywords.get("output_dir") for call in module.all_calls)
 
 
-def _names_of_models(module: Module) -> Iterator[str]:
+def _names_of_all_models(module: Module) -> Iterator[str]:
     """The names that models and trainers are given in the file."""
-    values = (module.flow.value(given) for given in _given_to_models(module))
+    values = (module.flow.value(given) for given in _model_arguments(module))
     yield from (value for value in values if isinstance(value, str) and value)
 
 
-def _given_to_models(module: Module) -> Iterator[ast.expr]:
+def _model_arguments(module: Module) -> Iterator[ast.expr]:
     for call in (
         call
         for part in module.with_linked

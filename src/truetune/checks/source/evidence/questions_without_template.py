@@ -10,31 +10,37 @@ import ast
 import re
 from collections.abc import Iterator
 
-from truetune.checks.source.evidence.generate_inputs import encodings_behind, generations, ids_of
+from truetune.checks.source.evidence.generate_inputs import (
+    encoding_calls_of_input,
+    generate_calls,
+    generate_ids,
+)
 from truetune.checks.source.evidence.text_generation_calls import (
-    OF_VLLM,
-    PIPELINE,
-    VLLM,
+    TRANSFORMERS_PIPELINE,
+    VLLM_ENGINE,
+    VLLM_METHODS,
+    completion_prompts,
     engine_prompts,
-    raw_prompts,
 )
 from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
-MARKS = re.compile(
+TURN_MARKS = re.compile(
     r"<\|?(im_start|start_header_id|start_of_turn|turn|user|system|assistant|endoftext|begin|bos)|<s>|\[/?INST\]|"
     r"#{2,}|\b(USER|Human|User|Assistant|ASSISTANT|Question|Instruction|Answer|Response|Input|Output|Q|A)\s*:",
     re.I,
 )
 """What templates and prompts of one's own write around turns"""
-COLUMNS = frozenset(("question", "questions", "query", "instruction", "user", "ticket", "message"))
+QUESTION_COLUMNS = frozenset(
+    ("question", "questions", "query", "instruction", "user", "ticket", "message")
+)
 """Columns that hold what is asked; `prompt` and `text` may hold a finished prompt"""
-NAMES = frozenset(
+QUESTION_NAMES = frozenset(
     ("question", "query", "user_input", "user_message", "user_query", "message", "msg")
 )
 """Parameters, and fields of requests and options, that hold what somebody asks"""
-TYPED = (
+TYPED_CALLS = (
     "input",
     "sys.stdin.read",
     "sys.stdin.readline",
@@ -43,39 +49,39 @@ TYPED = (
     "streamlit.chat_input",
 )
 TYPED_NAMES = ("sys.argv", "sys.stdin")
-CLEANERS = frozenset(
+TIDYING_METHODS = frozenset(
     ("strip", "lstrip", "rstrip", "lower", "replace", "tolist", "to_list", "astype")
 )
 """Methods that give the same text or column, tidied"""
 MIN_WORDS = 3
 """`tokenizer("Hi")` is a smoke test of a script, and no question"""
-DEPTH = 6
+MAX_STEPS = 6
 """Steps from what is encoded to where the text stands"""
 
 
-def bare_questions(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def questions_without_template(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """The calls that ask a model, each with the text that it is asked as it is."""
-    for call, text in _texts_asked(module):
-        if _is_bare(module, text, DEPTH):
+    for call, text in _texts_given_to_models(module):
+        if _is_bare(module, text, MAX_STEPS):
             yield call, text
 
 
-def _texts_asked(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What `generate`, pipelines, vLLM and servers are given as texts."""
-    yield from raw_prompts(module)
+    yield from completion_prompts(module)
     yield from engine_prompts(module)
-    for call in generations(module):
+    for call in generate_calls(module):
         given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        given += [ids for ids in (ids_of(call),) if ids is not None]
+        given += [ids for ids in (generate_ids(call),) if ids is not None]
         for value in given:
-            for encoding in encodings_behind(module, value):
+            for encoding in encoding_calls_of_input(module, value):
                 text = encoding.argument(0, "text")
                 if encoding.method != "apply_chat_template" and text is not None:
                     yield call, text
     for call in module.all_calls:
-        is_engine = call.method in OF_VLLM[:1] and call.receiver is not None
+        is_engine = call.method in VLLM_METHODS[:1] and call.receiver is not None
         made = module.flow.producing_call(call.receiver if is_engine else call.node.func)
-        if made is None or not made.named(VLLM if is_engine else PIPELINE):
+        if made is None or not made.named(VLLM_ENGINE if is_engine else TRANSFORMERS_PIPELINE):
             continue
         text = call.argument(0, "prompts" if is_engine else "text_inputs")
         if text is not None:
@@ -104,12 +110,14 @@ def _is_bare_origin(module: Module, origin: Origin, depth: int) -> bool:
     if isinstance(node, ast.List | ast.Tuple | ast.JoinedStr):
         return _is_bare(module, node, depth - 1)
     if isinstance(node, ast.arg):
-        return node.arg in NAMES
+        return node.arg in QUESTION_NAMES
     if isinstance(node, ast.Attribute):
-        return node.attr in NAMES
+        return node.attr in QUESTION_NAMES
     if isinstance(node, ast.Constant):
         text = node.value
-        return isinstance(text, str) and len(text.split()) >= MIN_WORDS and not MARKS.search(text)
+        return (
+            isinstance(text, str) and len(text.split()) >= MIN_WORDS and not TURN_MARKS.search(text)
+        )
     return _is_bare_expression(module, node, depth)
 
 
@@ -129,14 +137,16 @@ def _is_bare_expression(module: Module, node: ast.AST, depth: int) -> bool:
         return all(_is_bare(module, part, depth - 1) for part in (node.left, node.right))
     if isinstance(node, ast.Subscript):
         key = module.flow.value(node.slice)
-        return key in COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
+        return (
+            key in QUESTION_COLUMNS if isinstance(key, str) else _is_typed_name(module, node.value)
+        )
     if isinstance(node, ast.ListComp | ast.GeneratorExp):
         return _is_bare(module, node.elt, depth - 1)
     if isinstance(node, ast.Call):
         call = module.flow.call(node)
-        if call.method in CLEANERS and call.receiver is not None:
+        if call.method in TIDYING_METHODS and call.receiver is not None:
             return _is_bare(module, call.receiver, depth - 1)
-        return module.flow.name(node.func) in TYPED
+        return module.flow.name(node.func) in TYPED_CALLS
     return False
 
 
@@ -148,7 +158,7 @@ def _is_unmarked(module: Module, node: ast.JoinedStr, depth: int) -> bool:
     """An f-string without marks, of which all that is put in is bare itself."""
     for part in node.values:
         if isinstance(part, ast.Constant):
-            if MARKS.search(str(part.value)):
+            if TURN_MARKS.search(str(part.value)):
                 return False
         elif not _is_bare(module, getattr(part, "value", part), depth - 1):
             return False

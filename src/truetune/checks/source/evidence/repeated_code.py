@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from truetune.checks.source.evidence.text_generation_calls import maps_of
+from truetune.checks.source.evidence.text_generation_calls import mapping_calls_of
 from truetune.checks.source.evidence.value_slices import backward_slice
 from truetune.source.module import Module
 
@@ -68,7 +68,7 @@ def _of_loop(module: Module, around: ast.AST, inner: ast.AST) -> Repeat | None:
 
 def _of_function(module: Module, function: Function) -> Iterator[Repeat]:
     """The calls that apply a function to rows, and itself where it answers requests."""
-    yield from (Repeat("map", call.node) for call in maps_of(module, function))
+    yield from (Repeat("map", call.node) for call in mapping_calls_of(module, function))
     if isinstance(function, ast.Lambda):
         return
     if any(

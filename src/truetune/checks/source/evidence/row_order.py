@@ -37,10 +37,27 @@ OF_FRAMES = frozenset(("sort_values",))
 """Of pandas; `sample(frac=1)` shuffles as well"""
 DEPTH = 14
 """Names, calls and loops that one order is followed through"""
-READS = frozenset((
-    "open", "load", "loads", "load_dataset", "load_from_disk", "read_csv", "read_json", "read_parquet", "read_table",
-    "read_jsonl", "read_text", "readlines", "splitlines", "from_list", "from_dict", "from_pandas", "range",
-))  # fmt: skip
+READS = frozenset(
+    (
+        "open",
+        "load",
+        "loads",
+        "load_dataset",
+        "load_from_disk",
+        "read_csv",
+        "read_json",
+        "read_parquet",
+        "read_table",
+        "read_jsonl",
+        "read_text",
+        "readlines",
+        "splitlines",
+        "from_list",
+        "from_dict",
+        "from_pandas",
+        "range",
+    )
+)
 """Functions that read rows, by the last part of their name"""
 READS_FROM = ("_rows", "_data", "_dataset", "_examples")
 """How functions of one's own are called that read rows, where their bodies are not in the file"""

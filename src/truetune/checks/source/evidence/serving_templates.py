@@ -31,7 +31,7 @@ from truetune.checks.source.evidence.prompt_forms import (
     trains_a_model,
     written_folders,
 )
-from truetune.checks.source.evidence.published_families import likely_names
+from truetune.checks.source.evidence.published_families import likely_model_names
 from truetune.checks.weight_uses import weight_uses
 from truetune.parsing.modelfile import is_modelfile
 from truetune.parsing.shell_commands import is_command_file
@@ -131,7 +131,7 @@ def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
     elif OWN_TEMPLATE.search(module.text):
         return frozenset()
     else:
-        known = {mark_of_model(name) for name in likely_names(module, None)}
+        known = {mark_of_model(name) for name in likely_model_names(module, None)}
     found = {mark for mark in known if mark is not None}
     return frozenset(found) if len(found) == len(known) == 1 else frozenset()
 

@@ -8,45 +8,54 @@ from typing import NamedTuple
 
 from truetune.checks.code_places import CodePlaces
 from truetune.checks.source.evidence.generate_inputs import (
-    LOADERS,
-    encodings,
-    generations,
-    ids_of,
-    unwrapped,
+    DATA_LOADERS,
+    encoding_calls,
+    generate_calls,
+    generate_ids,
+    without_progress_bar,
 )
 from truetune.checks.source.evidence.unpadded_tokenizer_calls import pads_nothing
 from truetune.source.calls import Call
 from truetune.source.data_flow import Origin
 from truetune.source.module import Module
 
-VLLM = "vllm.LLM"
+VLLM_ENGINE = "vllm.LLM"
 VLLM_SAMPLING = ("vllm.SamplingParams", "vllm.sampling_params.SamplingParams")
-OF_VLLM = ("generate", "chat")
-PIPELINE = "transformers.pipeline"
-CLIENTS = ("openai.*OpenAI",)
-FUNCTIONS = ("ollama.chat", "ollama.generate", "litellm.completion")
+VLLM_METHODS = ("generate", "chat")
+TRANSFORMERS_PIPELINE = "transformers.pipeline"
+OPENAI_CLIENTS = ("openai.*OpenAI",)
+CLIENT_FUNCTIONS = ("ollama.chat", "ollama.generate", "litellm.completion")
 """Functions of clients that need no object"""
-POSTS = ("requests.post", "httpx.post")
-OF_SESSION = ("requests.Session", "httpx.Client")
-GENERATES_AT = ("/completions", "/generate", "/api/chat", "/responses", "/infer")
+POST_FUNCTIONS = ("requests.post", "httpx.post")
+HTTP_SESSIONS = ("requests.Session", "httpx.Client")
+GENERATION_PATHS = ("/completions", "/generate", "/api/chat", "/responses", "/infer")
 """Parts of addresses at which servers generate"""
 SGLANG, LLAMA_CPP = "sglang.Engine", "llama_cpp.Llama"
 """Engines that take a prompt as it is, beside that of vLLM"""
 TGI_CLIENTS = ("huggingface_hub.*InferenceClient",)
-OF_CLIENT = ("create", "parse")
-ITSELF = ("strip", "lstrip", "rstrip", "replace", "format", "lower", "join", "item")
+CLIENT_METHODS = ("create", "parse")
+SINGLE_TEXT_METHODS = ("strip", "lstrip", "rstrip", "replace", "format", "lower", "join", "item")
 """Methods whose result is one text where they are called on one"""
-OF_MANY = ("batch", "chunk", "part", "group", "slice", "texts", "prompts")
+SEVERAL_ROWS_WORDS = ("batch", "chunk", "part", "group", "slice", "texts", "prompts")
 """Parts of names that say that a loop takes several rows at a time"""
-SPLITTERS = ("DataLoader", "batched", "array_split", "chunk", "batch", "islice", "range", "iter")
+SEVERAL_ROWS_CALLS = (
+    "DataLoader",
+    "batched",
+    "array_split",
+    "chunk",
+    "batch",
+    "islice",
+    "range",
+    "iter",
+)
 """Calls that give several rows at a time, or numbers of rows, as far as their names say"""
-MAPS = ("apply", "progress_apply", "map", "progress_map")
+MAPPING_METHODS = ("apply", "progress_apply", "map", "progress_map")
 """Methods that call a function on each row"""
-DEPTH = 8
+MAX_STEPS = 8
 """Steps from an argument to the row that it is made of"""
 
 
-class Question(NamedTuple):
+class ModelQuestion(NamedTuple):
     """A call that asks a model for text, and what it asks."""
 
     call: Call
@@ -56,55 +65,62 @@ class Question(NamedTuple):
     """It is certainly one row"""
 
 
-def questions(module: Module) -> Iterator[Question]:
+def model_questions(module: Module) -> Iterator[ModelQuestion]:
     """What a file asks models, each call once."""
-    for call in generations(module):
-        question = _of_generate(module, call)
+    for call in generate_calls(module):
+        question = _question_of_generate(module, call)
         if question is not None:
             yield question
     for call in module.all_calls:
-        text = _text_given(module, call)
+        text = _text_argument(module, call)
         if text is not None:
-            yield Question(call, text, is_one_row(module, text))
+            yield ModelQuestion(call, text, is_one_row(module, text))
             continue
-        body = posted_body(module, call)
+        body = generation_request_body(module, call)
         if body is not None:
             # One request has one chat; a list of prompts would stand under `prompt`.
-            yield Question(call, body, not _posts_list(module, body))
+            yield ModelQuestion(call, body, not _may_post_list(module, body))
 
 
-def _of_generate(module: Module, call: Call) -> Question | None:
+def _question_of_generate(module: Module, call: Call) -> ModelQuestion | None:
     """What a model of transformers is asked; None where it is not seen how the ids are made."""
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    ids = ids_of(call)
+    ids = generate_ids(call)
     given = spread if ids is None else [*spread, getattr(ids, "value", ids)]
     for value in given:
-        for encoding in encodings(module, value):
+        for encoding in encoding_calls(module, value):
             text = encoding.argument(0, "text") or encoding.argument(0, "conversation")
             if text is not None:
-                return Question(call, text, _encodes_one(module, encoding, text))
-    loaded = next((value for value in _given_to(call) if _is_of_loader(module, value)), None)
-    return Question(call, loaded, is_one=True) if loaded is not None else None
+                return ModelQuestion(call, text, _encodes_one_row(module, encoding, text))
+    loaded = next(
+        (
+            value
+            for value in _values_given_to_generate(call)
+            if _comes_from_loader_of_one(module, value)
+        ),
+        None,
+    )
+    return ModelQuestion(call, loaded, is_one=True) if loaded is not None else None
 
 
-def _given_to(call: Call) -> Iterator[ast.expr]:
+def _values_given_to_generate(call: Call) -> Iterator[ast.expr]:
     """What `generate` gets as ids, and what is spread into it."""
-    ids = ids_of(call)
+    ids = generate_ids(call)
     if ids is not None:
         yield ids
     yield from (keyword.value for keyword in call.node.keywords if keyword.arg is None)
 
 
-def _is_of_loader(module: Module, value: ast.expr) -> bool:
+def _comes_from_loader_of_one(module: Module, value: ast.expr) -> bool:
     """Is it made of a batch of a loader that gives one row at a time, as it does where batch_size is left out?"""
     for name in (part for part in ast.walk(value) if isinstance(part, ast.Name)):
         for origin in module.flow.origins(name):
             loader = (
-                module.flow.producing_call(unwrapped(module, origin.node))
+                module.flow.producing_call(without_progress_bar(module, origin.node))
                 if origin.element
                 else None
             )
-            if loader is None or not loader.named(*LOADERS) or loader.open:
+            if loader is None or not loader.named(*DATA_LOADERS) or loader.open:
                 continue
             size = loader.argument(1, "batch_size")
             if "batch_sampler" not in loader.keywords and (
@@ -114,13 +130,13 @@ def _is_of_loader(module: Module, value: ast.expr) -> bool:
     return False
 
 
-def _posts_list(module: Module, body: ast.expr) -> bool:
+def _may_post_list(module: Module, body: ast.expr) -> bool:
     """May the body of a request hold a list of prompts?"""
     prompt = module.flow.entries(body)[0].get("prompt")
     return prompt is not None and not is_one_row(module, prompt)
 
 
-def _encodes_one(module: Module, encoding: Call, text: ast.expr) -> bool:
+def _encodes_one_row(module: Module, encoding: Call, text: ast.expr) -> bool:
     """Does a call of a tokenizer encode one row? Without padding, several make no tensor."""
     if pads_nothing(module, encoding):
         return True
@@ -133,44 +149,44 @@ def _is_slice(node: ast.expr) -> bool:
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
-def _text_given(module: Module, call: Call) -> ast.expr | None:
+def _text_argument(module: Module, call: Call) -> ast.expr | None:
     """What a pipeline, vLLM or a client is asked; None where the call is of none of these."""
-    if call.named(*FUNCTIONS):
+    if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     if call.method is None or call.receiver is None:
         made = module.flow.producing_call(call.node.func)
-        is_pipeline = made is not None and made.named(PIPELINE)
+        is_pipeline = made is not None and made.named(TRANSFORMERS_PIPELINE)
         return call.argument(0, "text_inputs") if is_pipeline else None
-    if call.method in OF_VLLM:
+    if call.method in VLLM_METHODS:
         made = module.flow.producing_call(call.receiver)
-        if made is not None and made.named(VLLM):
+        if made is not None and made.named(VLLM_ENGINE):
             return call.argument(0, "prompts") or call.argument(0, "messages")
-    if call.method in OF_CLIENT:
-        made = module.flow.producing_call(_innermost(call.receiver))
-        if made is not None and made.named(*CLIENTS):
+    if call.method in CLIENT_METHODS:
+        made = module.flow.producing_call(_client_of(call.receiver))
+        if made is not None and made.named(*OPENAI_CLIENTS):
             return call.keywords.get("messages") or call.keywords.get("prompt")
     return None
 
 
-def posted_body(module: Module, call: Call) -> ast.expr | None:
+def generation_request_body(module: Module, call: Call) -> ast.expr | None:
     """The body that a call posts to a server which generates; None for any other call."""
     made = (
         module.flow.producing_call(call.receiver)
         if call.method == "post" and call.receiver
         else None
     )
-    is_session = made is not None and made.named(*OF_SESSION)
-    if not call.named(*POSTS) and not is_session:
+    is_session = made is not None and made.named(*HTTP_SESSIONS)
+    if not call.named(*POST_FUNCTIONS) and not is_session:
         return None
     address = call.argument(0, "url")
     spelled = ast.unparse(address) if address is not None else ""
     text = module.flow.value(address)
     whole = f"{spelled} {text}" if isinstance(text, str) else spelled
     body = call.keywords.get("json") or call.keywords.get("data")
-    return body if any(part in whole for part in GENERATES_AT) else None
+    return body if any(part in whole for part in GENERATION_PATHS) else None
 
 
-def raw_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What is sent to a server as a finished prompt, around which it puts no chat template: `/v1/completions`."""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
@@ -178,10 +194,10 @@ def raw_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     for call in module.all_calls:
         prompt = call.keywords.get("prompt")
         receiver = call.receiver
-        if call.method in OF_CLIENT and receiver is not None and prompt is not None:
+        if call.method in CLIENT_METHODS and receiver is not None and prompt is not None:
             if isinstance(receiver, ast.Attribute) and receiver.attr == "completions":
-                made = module.flow.producing_call(_innermost(receiver))
-                if made is not None and made.named(*CLIENTS):
+                made = module.flow.producing_call(_client_of(receiver))
+                if made is not None and made.named(*OPENAI_CLIENTS):
                     yield call, prompt
         body = call.keywords.get("json") if is_raw and _is_post(call) else None
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
@@ -201,7 +217,7 @@ def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
 def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     """The finished prompt of one call; None where it is none of these."""
     if _is_post(call):
-        return _prompt_posted(module, call)
+        return _posted_prompt(module, call)
     if call.receiver is None:
         made = module.flow.producing_call(call.node.func)
         return call.argument(0, "prompt") if made is not None and made.named(LLAMA_CPP) else None
@@ -216,7 +232,7 @@ def _engine_prompt(module: Module, call: Call) -> ast.expr | None:
     return call.argument(0, "prompt") if is_client else None
 
 
-def _prompt_posted(module: Module, call: Call) -> ast.expr | None:
+def _posted_prompt(module: Module, call: Call) -> ast.expr | None:
     """`inputs` (TGI) or `text` (SGLang) of what is posted to `/generate`; Ollama's `/api/generate` has a template."""
     address = call.argument(0, "url")
     if address is None:
@@ -232,10 +248,10 @@ def _prompt_posted(module: Module, call: Call) -> ast.expr | None:
 
 def _is_post(call: Call) -> bool:
     """Is it `requests.post`, or the `post` of a session?"""
-    return call.method == "post" or call.named(*POSTS)
+    return call.method == "post" or call.named(*POST_FUNCTIONS)
 
 
-def _innermost(receiver: ast.expr) -> ast.expr:
+def _client_of(receiver: ast.expr) -> ast.expr:
     """`client` of `client.chat.completions`."""
     while isinstance(receiver, ast.Attribute) and receiver.attr in (
         "chat",
@@ -249,7 +265,7 @@ def _innermost(receiver: ast.expr) -> ast.expr:
 
 def is_one_row(module: Module, node: ast.expr, depth: int = 0) -> bool:
     """Is it certainly one text or one chat, and no list of them?"""
-    if depth > DEPTH:
+    if depth > MAX_STEPS:
         return False
     if isinstance(node, ast.JoinedStr):
         return True
@@ -260,20 +276,20 @@ def is_one_row(module: Module, node: ast.expr, depth: int = 0) -> bool:
     if isinstance(node, ast.List):
         return len(node.elts) == 1 or any(isinstance(element, ast.Dict) for element in node.elts)
     if isinstance(node, ast.Call):
-        return _is_one_made(module, module.flow.call(node), depth)
+        return _returns_one_row(module, module.flow.call(node), depth)
     if isinstance(node, ast.Subscript | ast.Attribute):
         return _is_field_of_one(module, node, depth)
     if not isinstance(node, ast.Name):
         return False
     origins = [origin for origin in module.flow.origins(node) if origin.node is not node]
-    return bool(origins) and all(_is_one_origin(module, node, one, depth) for one in origins)
+    return bool(origins) and all(_is_name_of_one_row(module, node, one, depth) for one in origins)
 
 
-def _is_one_made(module: Module, call: Call, depth: int) -> bool:
+def _returns_one_row(module: Module, call: Call, depth: int) -> bool:
     """Is what a call returns one text?"""
     if call.named("str", "input"):
         return True
-    if call.method in ITSELF and call.receiver is not None:
+    if call.method in SINGLE_TEXT_METHODS and call.receiver is not None:
         return call.method == "join" or is_one_row(module, call.receiver, depth + 1)
     if call.method == "apply_chat_template" and call.args:
         return is_one_row(module, call.args[0], depth + 1)
@@ -292,17 +308,20 @@ def _is_field_of_one(module: Module, node: ast.Subscript | ast.Attribute, depth:
     return is_one_row(module, node.value, depth + 1)
 
 
-def _is_one_origin(module: Module, name: ast.Name, origin: Origin, depth: int) -> bool:
+def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: int) -> bool:
     """Is a name one row by what it stands for: an element of a loop over rows, or a parameter of a mapped function?"""
     if origin.element:
         text = f"{name.id} {ast.unparse(origin.node)}".lower()
         calls = (part for part in ast.walk(origin.node) if isinstance(part, ast.Call))
         splits = (ast.unparse(part.func).rpartition(".")[2] for part in calls)
-        is_split = any(one.lower().startswith(tuple(map(str.lower, SPLITTERS))) for one in splits)
-        return not is_split and not any(part in text for part in OF_MANY)
+        is_split = any(
+            one.lower().startswith(tuple(map(str.lower, SEVERAL_ROWS_CALLS))) for one in splits
+        )
+        return not is_split and not any(part in text for part in SEVERAL_ROWS_WORDS)
     if isinstance(origin.node, ast.arg):
         return any(
-            is_one_by_one(module, function) for function in _function_of(module, origin.node)
+            is_mapped_per_row(module, function)
+            for function in _function_of_parameter(module, origin.node)
         )
     if isinstance(origin.node, ast.Call):
         read = module.flow.call(origin.node)
@@ -311,7 +330,7 @@ def _is_one_origin(module: Module, name: ast.Name, origin: Origin, depth: int) -
     return isinstance(origin.node, ast.expr) and is_one_row(module, origin.node, depth + 1)
 
 
-def _function_of(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
+def _function_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
     """The function that a parameter belongs to."""
     arguments = module.scopes.parent.get(parameter)
     function = module.scopes.parent.get(arguments) if arguments is not None else None
@@ -319,9 +338,9 @@ def _function_of(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
         yield function
 
 
-def maps_of(module: Module, function: ast.AST) -> Iterator[Call]:
+def mapping_calls_of(module: Module, function: ast.AST) -> Iterator[Call]:
     """The calls that apply a function to each row: `df.apply(f, axis=1)`, `ds.map(f)`, `map(f, rows)`."""
-    for call in (*module.methods(*MAPS), *module.calls("map")):
+    for call in (*module.methods(*MAPPING_METHODS), *module.calls("map")):
         given = call.argument(0, "function") or call.keywords.get("func")
         if given is None or module.flow.function(given) is not function:
             continue
@@ -333,15 +352,15 @@ def maps_of(module: Module, function: ast.AST) -> Iterator[Call]:
             yield call
 
 
-def is_one_by_one(module: Module, function: ast.AST) -> bool:
+def is_mapped_per_row(module: Module, function: ast.AST) -> bool:
     """Is a function applied to each row?"""
-    return any(maps_of(module, function))
+    return any(mapping_calls_of(module, function))
 
 
-def asking_calls(module: Module) -> Iterator[Call]:
+def text_generation_calls(module: Module) -> Iterator[Call]:
     """The calls that ask a model for text, also where it is not seen what they ask."""
-    yield from generations(module)
-    yield from (one.call for one in questions(module) if one.call.method != "generate")
+    yield from generate_calls(module)
+    yield from (one.call for one in model_questions(module) if one.call.method != "generate")
 
 
-QUESTIONS = CodePlaces("calls that ask a model for text", asking_calls)
+TEXT_GENERATION_CALLS = CodePlaces("calls that ask a model for text", text_generation_calls)
