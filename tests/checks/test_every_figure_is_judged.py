@@ -15,13 +15,13 @@ from truetune.checks.catalogue import rules
 ROOT = Path(truetune.__file__).parent
 DOC = Path(__file__).parents[2] / "docs" / "verdicts.md"
 WRITERS = {
-    "checks/diagnose_log.py": ("_facts",),
-    "checks/inspect_checkpoint.py": ("facts",),
-    "checks/check_environment.py": ("_facts",),
-    "checks/judge_answers.py": ("report_of",),
-    "evaluation/evaluate_model.py": ("_subject",),
-    "evaluation/summarize_run.py": ("_recorded", "_logged", "_watched"),
-    "evaluation/sample_model.py": ("subject",),
+    "checks/diagnose_log.py": ("_log_facts",),
+    "checks/inspect_checkpoint.py": ("checkpoint_facts",),
+    "checks/check_environment.py": ("_environment_facts",),
+    "checks/judge_answers.py": ("answer_report",),
+    "evaluation/evaluate_model.py": ("_describe_subject",),
+    "evaluation/summarize_run.py": ("_facts_of_record", "_facts_of_log", "_facts_of_watcher"),
+    "evaluation/sample_model.py": ("describe_subject",),
     "serving/check_server.py": ("_describe_server",),
 }
 """Functions that write the facts of a subject, by name"""

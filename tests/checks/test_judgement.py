@@ -24,7 +24,7 @@ from truetune.checks.find_causes import find_causes
 from truetune.checks.findings import Finding
 from truetune.checks.judge_answers import judge_answers
 from truetune.checks.judgement import Examined, Judgement, NotJudged, Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.reports import Report, with_judgement
 from truetune.checks.rule import DataRule, Rule
 from truetune.checks.rule_runner import REPORT_IT, run_rules
@@ -61,7 +61,7 @@ class Sound(Rule[str]):
     severity: ClassVar[Severity] = "error"
 
     def figure(self) -> Measurement | str:
-        return counted("wrong letters", 0, len(self.subject))
+        return count_measurement("wrong letters", 0, len(self.subject))
 
     def findings(self) -> Iterator[Finding]:
         if "wrong" in self.subject:

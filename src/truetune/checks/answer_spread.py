@@ -65,21 +65,26 @@ class AnswerSpread:
         longer ones in nearly all; `repeated`: one text in most of them, and the others differ."""
         if self.largest >= NEARLY_ALL:
             return "alike"
-        longest = max((len(answer) for answer, _ in self.common), default=0)
-        most_distinct = MOST_LABELS if longest <= LABEL else HANDFUL
-        distinct = len(self.common)
-        recur = (
-            bool(self.common) and self.common[distinct // 2][1] > 1
-        )  # a text of one row is no class
-        if (
-            self._covers_nearly_all
-            and recur
-            and distinct <= most_distinct
-            and distinct * ROWS_A_LABEL <= self.total
-        ):
-            return "labels" if longest <= LABEL else "handful"
+        if self._is_closed_set:
+            return "labels" if self._longest <= LABEL else "handful"
         is_long = bool(self.common) and len(self.common[0][0]) > LABEL
         return "repeated" if self.largest > (MOST if is_long else MOST_SHORT) else "varied"
+
+    @property
+    def _longest(self) -> int:
+        """Characters of the longest of the common answers; 0 where there is none."""
+        return max((len(answer) for answer, _ in self.common), default=0)
+
+    @property
+    def _is_closed_set(self) -> bool:
+        """Do a few answers recur in nearly all rows, as the labels of a classification do?"""
+        if not self.common or not self._covers_nearly_all:
+            return False
+        distinct = len(self.common)
+        # The median answer: a text of one row is no class, however few texts there are.
+        recurs = self.common[distinct // 2][1] > 1
+        most_distinct = MOST_LABELS if self._longest <= LABEL else HANDFUL
+        return recurs and distinct <= most_distinct and distinct * ROWS_A_LABEL <= self.total
 
     @property
     def _covers_nearly_all(self) -> bool:

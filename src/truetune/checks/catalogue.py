@@ -47,9 +47,9 @@ STATIONS = (
 @cache
 def rules(*stations: str) -> tuple[type[Rule[Any]], ...]:
     """The rules of these stations (of all when none is named), by code."""
-    found = list(_own_rules(*(stations or STATIONS)))
-    found += [rule for rule in rules_of_plugins() if station(rule) in (stations or STATIONS)]
-    return tuple(sorted(found, key=lambda rule: code_order(rule.code)))
+    chosen = list(_own_rules(*(stations or STATIONS)))
+    chosen += [rule for rule in rules_of_plugins() if station(rule) in (stations or STATIONS)]
+    return tuple(sorted(chosen, key=lambda rule: code_order(rule.code)))
 
 
 @cache
@@ -128,15 +128,15 @@ def choose(select: Iterable[str], ignore: Iterable[str], *stations: str) -> list
     """
     select, ignore = tuple(select), tuple(ignore)
     for wanted in (*select, *ignore):
-        if not any(_fits(rule, wanted) for rule in rules()):
+        if not any(_is_named_by(rule, wanted) for rule in rules()):
             raise UsageError(
-                f"no rule is called {wanted!r}{_near(wanted)}; `truetune rules` lists them"
+                f"no rule is called {wanted!r}{_suggestion(wanted)}; `truetune rules` lists them"
             )
     return [
         rule
         for rule in rules(*stations)
-        if (not select or any(_fits(rule, s) for s in select))
-        and not any(_fits(rule, i) for i in ignore)
+        if (not select or any(_is_named_by(rule, s) for s in select))
+        and not any(_is_named_by(rule, i) for i in ignore)
     ]
 
 
@@ -148,14 +148,14 @@ def find(name: str) -> type[Rule[Any]]:
             FORMER_CODES.get(name.upper()),
         ):
             return rule
-    if any(_fits(rule, name) for rule in rules()):
+    if any(_is_named_by(rule, name) for rule in rules()):
         raise UsageError(
             f"{name} is the beginning of several codes; `truetune rules {name}` lists them"
         )
-    raise UsageError(f"no rule is called {name!r}{_near(name)}; `truetune rules` lists them")
+    raise UsageError(f"no rule is called {name!r}{_suggestion(name)}; `truetune rules` lists them")
 
 
-def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
+def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
     """Is the rule meant, by its name, its code or the beginning of it, those of before, or its stability?"""
     if wanted.lower() in STABILITIES:
         return wanted.lower() == rule.stability
@@ -164,7 +164,7 @@ def _fits(rule: type[Rule[Any]], wanted: str) -> bool:
     return rule.code in current_codes(wanted)
 
 
-def _near(wanted: str) -> str:
+def _suggestion(wanted: str) -> str:
     names = [name for rule in rules() for name in (rule.name(), rule.code)]
     close = difflib.get_close_matches(wanted, names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

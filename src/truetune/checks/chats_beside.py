@@ -55,8 +55,10 @@ class SystemPrompt(NamedTuple):
 
 def chats_beside(path: str) -> Chats | None:
     """The chats in the one file beside `path` that holds them; None where there is none, or several."""
-    found = [chats for file in _files(Path(path).parent) if (chats := _read(file)) is not None]
-    return found[0] if len(found) == 1 else None
+    chats_of_files = [
+        chats for file in _chat_files(Path(path).parent) if (chats := _read_chats(file)) is not None
+    ]
+    return chats_of_files[0] if len(chats_of_files) == 1 else None
 
 
 def common_system_prompt(chats: Chats) -> SystemPrompt | None:
@@ -72,7 +74,7 @@ def answers_with(chats: Chats, stop: str) -> int:
     return sum(stop in answer.rstrip() for answer in chats.answers)
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def _chat_files(folder: Path) -> Iterator[Path]:
     places = (folder / name for name in FOLDERS)
     files = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))
     named = (
@@ -83,7 +85,7 @@ def _files(folder: Path) -> Iterator[Path]:
     yield from islice((path for path in named if path.stat().st_size <= MAX_BYTES), MAX_FILES)
 
 
-def _read(path: Path) -> Chats | None:
+def _read_chats(path: Path) -> Chats | None:
     """The first chats of a file; None where it holds too few, or can't be read."""
     try:
         source = find_sources([str(path)])[0]
@@ -91,21 +93,21 @@ def _read(path: Path) -> Chats | None:
             rows = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError, OSError):
         return None
-    chats = [_messages(row) for row in rows if isinstance(row, dict)]
+    chats = [_messages_of_row(row) for row in rows if isinstance(row, dict)]
     kept = [chat for chat in chats if chat]
     return Chats(kept, path) if len(kept) >= MIN_ROWS else None
 
 
-def _messages(row: Mapping[str, object]) -> list[Message]:
+def _messages_of_row(row: Mapping[str, object]) -> list[Message]:
     """The turns of a row, with the names of roles that templates use; none where it is no chat."""
     turns = next((row[key] for key in KEYS if isinstance(row.get(key), list)), None)
     if not isinstance(turns, Sequence):
         return []
-    found = []
+    messages = []
     for turn in turns:
         if not isinstance(turn, dict):
             return []
         role, text = turn.get("role", turn.get("from")), turn.get("content", turn.get("value"))
         if isinstance(role, str) and isinstance(text, str):
-            found.append((ROLES.get(role, role), text))
-    return found
+            messages.append((ROLES.get(role, role), text))
+    return messages

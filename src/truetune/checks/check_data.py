@@ -97,7 +97,7 @@ def _check_data(
     rules.refuse_broken()
     lengths, learned = tally.lengths(), labels.learned()
     data = tally.report_data(lengths) | rules.report_data() | {"learned": learned.report_data()}
-    judged = Judgement.of(
+    judgement = Judgement.of(
         [
             rules.judgement(),
             broken.judgement(),
@@ -117,12 +117,12 @@ def _check_data(
         lengths=lengths,
         data=data,
         learned=learned,
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         views=tuple(
             _near_views(
-                setup, encoder, _rows_to_view(judged.findings, MAX_REPORT_ROWS, NEAR_ROWS), 1
+                setup, encoder, _rows_to_view(judgement.findings, MAX_REPORT_ROWS, NEAR_ROWS), 1
             )
         ),
         seconds=time.perf_counter() - started,
@@ -185,11 +185,11 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
 
     Raises SpecError, TokenizerError or TemplateError.
     """
-    made = prepared(spec)
+    session = prepared(spec)
     if spec.training.special_tokens:
-        made = probes(with_special(made.tokenizer, spec.training.special_tokens), spec)
-    made = replace(made, only_reference=only_reference)
-    return Setup(spec, made.tokenizer, made, trainer_of_rows(spec))
+        session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
+    session = replace(session, only_reference=only_reference)
+    return Setup(spec, session.tokenizer, session, trainer_of_rows(spec))
 
 
 def _read_rows(

@@ -77,16 +77,16 @@ def judge_environment(
 ) -> DoctorReport:
     """What the rules say about an environment."""
     started = time.perf_counter() if started is None else started
-    judged = run_rules(environment, choose_rules(spec, EnvironmentRule))
+    judgement = run_rules(environment, choose_rules(spec, EnvironmentRule))
     subject = Subject(
         f"Python {environment.version}", environment.python, tuple(_environment_facts(environment))
     )
     return DoctorReport(
         spec=spec,
         subjects=(subject,),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         environment=environment,
         seconds=time.perf_counter() - started,
     )

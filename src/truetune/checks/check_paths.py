@@ -198,8 +198,8 @@ def _judge_rows_of_scripts(
         return _check_rows(seen.trainers.over(run), seen, progress)
     except TruetuneError as error:
         why = f"they are no rows of a known form as they stand: {error}"
-        told = NotJudged("the rows that the script reads", why, asked=False)
-        seen.judged.append(Judgement(not_judged=(told,)))
+        unjudged = NotJudged("the rows that the script reads", why, asked=False)
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
         return None
 
 
@@ -226,12 +226,12 @@ def _check_tokenized(
     """What the rules on tokenized rows say; the first report, the others being noted. None without a tokenizer."""
     if run.tokenizer is None and run.model is None:
         seen.subjects.append(Subject(TOKENIZED, ", ".join(paths)))
-        told = NotJudged(
+        unjudged = NotJudged(
             "the token ids",
             "there is no tokenizer to read them with",
             unlock="name a tokenizer with -t",
         )
-        seen.judged.append(Judgement(not_judged=(told,)))
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
         return None
     run = seen.trainers.over(run)
     first, *others = (inspect_tokenized(path, run, progress) for path in paths)
@@ -262,19 +262,23 @@ def _check_rows(run: RunSpec, seen: PathsCheck, progress: Progress | None) -> Re
 
 def _run_to_judge(seen: PathsCheck, *, named: bool) -> RunSpec | None:
     """The data and tokenizer that can be looked at; None where there is nothing of them."""
+    # Paths that are named stand for themselves: the data of truetune.yaml is then not meant.
     run = seen.run or (seen.spec.model_copy(update={"data": ()}) if named else seen.spec)
     data = tuple(seen.data) or run.data
     tokenizer = run.tokenizer or seen.tokenizer
-    if not named and not data and tokenizer is None and not seen.subjects:
-        raise UsageError(
-            "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
-        )
-    # Without rows a tokenizer is still worth a check, where it is what was named; that of settings was judged there.
-    is_own_tokenizer = seen.run is None and seen.tokenizer is not None
-    is_tokenizer_of_spec = not named and tokenizer is not None
-    if not (data or is_own_tokenizer or is_tokenizer_of_spec):
+    if not data and not _is_tokenizer_to_judge(seen, tokenizer, named=named):
+        if not named and tokenizer is None and not seen.subjects:
+            raise UsageError(
+                "nothing is named; give a path after `truetune check`, or `data:` in truetune.yaml"
+            )
         return None
     return run.model_copy(update={"data": data, "tokenizer": tokenizer})
+
+
+def _is_tokenizer_to_judge(seen: PathsCheck, tokenizer: str | None, *, named: bool) -> bool:
+    """Is a tokenizer worth a check without rows? It is where it was named; that of settings was judged there."""
+    is_named = seen.run is None and seen.tokenizer is not None
+    return is_named or (not named and tokenizer is not None)
 
 
 def _data_rules(run: RunSpec, seen: PathsCheck) -> list[type[DataRule]]:
@@ -308,7 +312,7 @@ def _check_path(path: str, seen: PathsCheck, *, is_alone: bool) -> None:
             return
         if is_alone or not Path(path).exists():
             raise
-        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
         return
     _check_path_of_kinds(path, kinds, seen, is_alone=is_alone)
 
@@ -318,9 +322,9 @@ def _check_path_of_kinds(
 ) -> None:
     """Look at a path whose kinds are known; raises as `_check_path`."""
     if kinds[0] in REASON_BY_UNJUDGED_KIND:
-        told = REASON_BY_UNJUDGED_KIND[kinds[0]](path)
-        asked = is_alone or kinds[0] != "deepspeed"
-        seen.judged.append(Judgement(not_judged=(replace(told, asked=asked),)))
+        unjudged = REASON_BY_UNJUDGED_KIND[kinds[0]](path)
+        is_named = is_alone or kinds[0] != "deepspeed"
+        seen.judged.append(Judgement(not_judged=(replace(unjudged, asked=is_named),)))
         return
     if CHECKED_KINDS.isdisjoint(kinds) and config_readers().keys().isdisjoint(kinds):
         what = title_of_kind(kinds[0])
@@ -336,7 +340,7 @@ def _check_path_of_kinds(
     except DataError as error:
         if is_alone or not set(kinds) <= {"log", "run"}:
             raise
-        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=True),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=True),)))
 
 
 def _check_kinds(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
@@ -410,10 +414,10 @@ def _check_members(
     has_sources = not set(SOURCE_KINDS).isdisjoint(kinds)
     if has_sources:
         seen.add(_lint_sources(str(folder), seen))
-    for path, found in members:
+    for path, path_kind in members:
         # Commands are read with the sources of the folder.
-        if found[0] != "commands" or not has_sources:
-            _check_member(str(path), found, seen)
+        if path_kind[0] != "commands" or not has_sources:
+            _check_member(str(path), path_kind, seen)
     if "data" in kinds and (seen.run is None or not seen.run.data):
         seen.data.append(str(folder))
     elif has_sources and seen.run is None:
@@ -425,8 +429,8 @@ def _check_rows_of_scripts(folder: Path, seen: PathsCheck) -> None:
     run = run_of_scripts(sorted(folder.glob("*.py"))[:MANY])
     if run is None or not all(_holds_rows(path, seen.spec) for path in run.data):
         return
-    given = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
-    seen.run = run.model_copy(update=given)
+    settings = {name: getattr(seen.spec, name) for name in seen.spec.model_fields_set - {"data"}}
+    seen.run = run.model_copy(update=settings)
     # A script may build prompts of its own from the rows.
     seen.own_prompt = seen.rows_of_scripts = True
 
@@ -449,30 +453,30 @@ def _folder_members(folder: Path) -> tuple[list[tuple[Path, tuple[Kind, ...]]], 
         if path.name.startswith(".") or path.name in DESCRIBES or path.name in SKIPPED_FOLDERS:
             continue
         try:
-            found = recognise(path)
+            kinds = recognise(path)
         except (UsageError, OSError):
             if _holds_commands(path):
                 members.append((path, ("commands",)))
             else:
                 unread.append(path.name)
             continue
-        if (path.is_dir() and found[0] == "run") or (path.is_file() and _is_member(found[0])):
-            members.append((path, found))
+        if (path.is_dir() and kinds[0] == "run") or (path.is_file() and _is_member(kinds[0])):
+            members.append((path, kinds))
     return members, unread
 
 
 def _models_below(folder: Path) -> Iterator[Path]:
     """The models and adapters in a folder of several kinds, one or two levels below: MODEL, out/MODEL."""
-    for child in _subfolders(folder):
+    for child in _user_folders(folder):
         if "run" in _kinds_or_none(child):
             continue
         if _is_model(child):
             yield child
         else:
-            yield from filter(_is_model, _subfolders(child))
+            yield from filter(_is_model, _user_folders(child))
 
 
-def _subfolders(folder: Path) -> list[Path]:
+def _user_folders(folder: Path) -> list[Path]:
     """The folders in a folder that may be the user's, by name."""
     return [
         path
@@ -514,8 +518,8 @@ def _check_member(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
     """Look at a file or run in a folder; one that can't be read is not judged, and keeps no other back."""
     try:
         if kinds[0] in REASON_BY_UNJUDGED_KIND:
-            told = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
-            seen.judged.append(Judgement(not_judged=(told,)))
+            unjudged = replace(REASON_BY_UNJUDGED_KIND[kinds[0]](path), asked=False)
+            seen.judged.append(Judgement(not_judged=(unjudged,)))
         elif kinds == MODEL_BELOW:
             from truetune.checks.inspect_checkpoint import checkpoint_report
 
@@ -525,17 +529,17 @@ def _check_member(path: str, kinds: tuple[Kind, ...], seen: PathsCheck) -> None:
         else:
             seen.add(CHECK_BY_KIND[kinds[0]](path, seen))
     except TruetuneError as error:
-        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, asked=False),)))
+        seen.judged.append(Judgement(not_judged=(_unread_path(path, error, is_named=False),)))
 
 
-def _unread_path(path: str, error: TruetuneError, *, asked: bool) -> NotJudged:
+def _unread_path(path: str, error: TruetuneError, *, is_named: bool) -> NotJudged:
     """What could not be read, with the reason that its reader gives."""
     why = str(error).removeprefix(f"{path}: ").partition("; expected data")[0]
     return NotJudged(
         path,
         why,
         unlock="name what truetune reads: data, settings, scripts, logs, models",
-        asked=asked,
+        asked=is_named,
     )
 
 
@@ -562,10 +566,10 @@ def _of_unknown_program(path: str) -> NotJudged:
 def _of_launch(path: str) -> NotJudged:
     """How accelerate starts a script: which GPUs the machine has that it starts on is not in the file."""
     value = located.read(Path(path)).value
-    given = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
+    settings = ", ".join(f"{key}: {value[key]}" for key in LAUNCH_KEYS if key in value)
     return NotJudged(
         "the accelerate launch configuration",
-        f"no rule reads it ({given}); each process uses one GPU, and GPUs beyond their number stay"
+        f"no rule reads it ({settings}); each process uses one GPU, and GPUs beyond their number stay"
         " idle",
         place=path,
         unlock="compare num_processes with the number of GPUs",
@@ -612,14 +616,14 @@ def _check_settings(path: str, seen: PathsCheck) -> None:
     ]
     missing = _missing_data(run)
     if missing:
-        told = NotJudged(
+        unjudged = NotJudged(
             "the data of these settings",
             missing,
             place=path,
             unlock="name DATA and -t TOKENIZER",
             asked=False,
         )
-        seen.judged.append(Judgement(not_judged=(told,)))
+        seen.judged.append(Judgement(not_judged=(unjudged,)))
     elif run.data:
         seen.run, seen.joined = run, _joins_texts(config)
         if config.own_prompt:

@@ -116,12 +116,12 @@ class KeyColumns:
     def add(self, rows: Iterable[Conversation]) -> None:
         """The next rows, in file order."""
         for row in rows:
-            found = dict(_short_values(row))
-            for name in found.keys() - self.columns.keys():
+            values = dict(_short_values(row))
+            for name in values.keys() - self.columns.keys():
                 if len(self.columns) < MAX_COLUMNS:
                     self.columns[name] = ColumnRuns(name)
             for name, runs in self.columns.items():
-                runs.add(found.get(name))
+                runs.add(values.get(name))
 
     def grouped(self) -> list[ColumnRuns]:
         """Those that the rows are grouped by, the strongest first."""

@@ -40,29 +40,29 @@ class CountedAnswersRule(AnswersRule):
     def unmet(self) -> Unmet | None:
         if unmet := super().unmet():
             return unmet
-        found = count_bad_answers(self.subject, self.bad)
-        return self.untold if found is None else self._undecided(found.last)
+        counts = count_bad_answers(self.subject, self.bad)
+        return self.untold if counts is None else self._undecided(counts.last)
 
     def figure(self) -> str:
-        found = count_bad_answers(self.subject, self.bad)
-        assert found is not None
-        passes = f", over {len(found.counts):,} passes" if len(found.counts) > 1 else ""
-        return f"{found.last} answers {self.called}{passes}"
+        counts = count_bad_answers(self.subject, self.bad)
+        assert counts is not None
+        passes = f", over {len(counts.counts):,} passes" if len(counts.counts) > 1 else ""
+        return f"{counts.last} answers {self.called}{passes}"
 
     def _undecided(self, last: Count) -> Unmet | None:
         """Why a pass that shows bad answers, or has too few to show any, decides nothing."""
-        told = f"{last} answers {self.called}"
+        phrase = f"{last} answers {self.called}"
         if not is_late_in_run(self.subject):
             early = len(self.subject.looks) < 2
             return (
-                Unmet(f"{told}, early in the run: there is nothing to compare them with")
+                Unmet(f"{phrase}, early in the run: there is nothing to compare them with")
                 if early
                 else None
             )
         if last.share > self.tolerated:
-            why = f"{told}: too few to say whether that is more than {self.tolerated:.0%}"
+            why = f"{phrase}: too few to say whether that is more than {self.tolerated:.0%}"
             answers = len(self.subject.looks[-1].samples)
             return Unmet(why, MORE, asked=last.bad >= MOST * answers)
         if not is_surely_above(Count(last.step, last.of, last.of), self.tolerated):
-            return Unmet(f"{told}: too few to judge", MORE)
+            return Unmet(f"{phrase}: too few to judge", MORE)
         return None

@@ -81,7 +81,7 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
         data=reading.facts if reading is not None else None,
     )
     of_log = run_rules(log, choose_rules(spec, LogRule))
-    judged = of_log if reading is None else Judgement.of((of_log, reading.judgement))
+    judgement = of_log if reading is None else Judgement.of((of_log, reading.judgement))
     facts = tuple(_log_facts(log))
     lacking = list(_curves_not_judged(log))
     if spec.data and not with_data:
@@ -94,9 +94,9 @@ def diagnose(path: str | PathLike[str], *, spec: RunSpec | None = None, **settin
     return Report(
         spec=spec,
         subjects=(Subject("run log", str(path), facts, log),),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=(*lacking, *judged.not_judged),
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=(*lacking, *judgement.not_judged),
         seconds=time.perf_counter() - started,
     )
 
@@ -120,13 +120,13 @@ def diagnose_end(text: str, command: str, code: int, *, spec: RunSpec, seen: boo
         log_builder,
     )
     log = log_builder.build()
-    judged = run_rules(log, choose_rules(spec, OutputRule))
+    judgement = run_rules(log, choose_rules(spec, OutputRule))
     facts = (("ended with", f"exit code {code}"),)
     return Report(
         spec=spec,
         subjects=(Subject("command", command, facts, log),),
-        findings=judged.findings,
-        examined=judged.examined,
+        findings=judgement.findings,
+        examined=judgement.examined,
         not_judged=(
             ()
             if seen
@@ -163,8 +163,8 @@ def _other_curves(log: RunLog) -> list[str]:
 
 def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
     """Settings that the caller gave, and the log's own over them."""
-    given = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
-    return {**{name: value for name, value in given.items() if value is not None}, **log.facts}
+    settings = {name: getattr(spec.training, name) for name in spec.training.model_fields_set}
+    return {**{name: value for name, value in settings.items() if value is not None}, **log.facts}
 
 
 def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:

@@ -49,7 +49,7 @@ class Shift:
 
 def find_shift(affinity: Affinity, chunk: Sequence[tuple[str, str, Origin]]) -> Shift | None:
     """The most certain stretch whose answers stand a fixed number of rows away."""
-    found = []
+    candidates = []
     distances = np.where(affinity.pairs(), affinity.nearest() - np.arange(affinity.rows), 0)
     for offset in (*range(-FARTHEST, 0), *range(1, FARTHEST + 1)):
         other = np.nan_to_num(affinity.at(offset))
@@ -69,10 +69,10 @@ def find_shift(affinity: Affinity, chunk: Sequence[tuple[str, str, Origin]]) -> 
             continue
         error = float(gain[part].std()) / np.sqrt(last - first + 1)
         sigmas = float(gain[part].mean()) / max(error, 1e-9)
-        own, theirs = affinity.own[part], other[part]
-        if sigmas >= SIGMAS and own.mean() <= OWN_AT_MOST * theirs.mean():
-            found.append(Shift(offset, first, last, own, theirs, sigmas))
-    return max(found, key=lambda shift: shift.sigmas, default=None)
+        own, other_part = affinity.own[part], other[part]
+        if sigmas >= SIGMAS and own.mean() <= OWN_AT_MOST * other_part.mean():
+            candidates.append(Shift(offset, first, last, own, other_part, sigmas))
+    return max(candidates, key=lambda shift: shift.sigmas, default=None)
 
 
 def _best_stretch(gain: NDArray[np.float32]) -> tuple[int, int]:

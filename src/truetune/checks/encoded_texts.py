@@ -55,20 +55,27 @@ def encoding_of(text: str) -> Encoding | None:
     bare = text.strip()
     if len(bare) < 3:
         return None
-    for look in (_mime, _base64, _hex, _percent, _quoted_printable, _python):
-        if (found := look(bare)) is not None:
-            return found
+    for look in (
+        _decode_mime,
+        _decode_base64,
+        _decode_hex,
+        _decode_percent,
+        _quoted_printable,
+        _parse_python_literal,
+    ):
+        if (decoded := look(bare)) is not None:
+            return decoded
     return None
 
 
-def _mime(text: str) -> Encoding | None:
+def _decode_mime(text: str) -> Encoding | None:
     if RTF.match(text):
         return Encoding("RTF", "")
     words = "".join(MIME_WORD.findall(text))
     return Encoding("a MIME header", "") if len(words) > MOST_OF * len(text) else None
 
 
-def _base64(text: str) -> Encoding | None:
+def _decode_base64(text: str) -> Encoding | None:
     best = max(BASE64.findall(text), key=len, default="")
     joined = "".join(best.split()).rstrip("=")
     if len(joined) < LEAST or len(best) < MOST_OF * len(text) or not _is_mixed(joined):
@@ -81,25 +88,25 @@ def _base64(text: str) -> Encoding | None:
         data = base64.b64decode(padded + "=" * (-len(padded) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return _decoded("base64", data, len(joined))
+    return _decoded_text("base64", data, len(joined))
 
 
-def _hex(text: str) -> Encoding | None:
-    best = max((found[0] for found in HEX.finditer(text)), key=len, default="")
+def _decode_hex(text: str) -> Encoding | None:
+    best = max((match[0] for match in HEX.finditer(text)), key=len, default="")
     if len(best) < MOST_OF * len(text):
         return None
     digits = re.sub(r"0x|\\x|[ :\n]", "", best)
     if digits.isdigit():
         return None
-    return _decoded("hex", bytes.fromhex(digits[: len(digits) // 2 * 2]), len(digits))
+    return _decoded_text("hex", bytes.fromhex(digits[: len(digits) // 2 * 2]), len(digits))
 
 
-def _percent(text: str) -> Encoding | None:
+def _decode_percent(text: str) -> Encoding | None:
     prose = LINK.sub("", text)
-    found = PERCENT.findall(prose)
-    if len(found) < 3 or sum(map(len, found)) < PER_TEXT * len(prose):
+    escapes = PERCENT.findall(prose)
+    if len(escapes) < 3 or sum(map(len, escapes)) < PER_TEXT * len(prose):
         return None
-    if prose.count(" ") > len(found):
+    if prose.count(" ") > len(escapes):
         return None
     return Encoding("percent-encoding", unquote(prose)[:SHOWN])
 
@@ -112,7 +119,7 @@ def _quoted_printable(text: str) -> Encoding | None:
     return Encoding("quoted-printable", decoded[:SHOWN])
 
 
-def _python(text: str) -> Encoding | None:
+def _parse_python_literal(text: str) -> Encoding | None:
     """A list, an object or bytes as Python prints them; JSON is none."""
     if text[0] not in "[{(bra'\"" or not REPR.match(text):
         return None
@@ -130,8 +137,8 @@ def _python(text: str) -> Encoding | None:
         return None
     if isinstance(value, str):
         return None
-    said = " ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
-    return Encoding("Python's repr", said[:SHOWN])
+    joined = " ".join(str(one) for one in value) if isinstance(value, list | tuple) else str(value)
+    return Encoding("Python's repr", joined[:SHOWN])
 
 
 def _is_mixed(text: str) -> bool:
@@ -139,7 +146,7 @@ def _is_mixed(text: str) -> bool:
     return sum(any(map(kind, text)) for kind in kinds) >= LEAST_MIXED
 
 
-def _decoded(name: str, data: bytes, length: int) -> Encoding | None:
+def _decoded_text(name: str, data: bytes, length: int) -> Encoding | None:
     """Text, or so many bytes that they are no hash."""
     if not data:
         return None

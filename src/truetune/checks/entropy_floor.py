@@ -53,11 +53,11 @@ def loss_floor(spec: RunSpec) -> DataFacts:
 
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
-    made = prepared(spec)
-    found = count_supervised(cache_at(spec.data[0]), made)
-    tokenizer = made.tokenizer
+    probes = prepared(spec)
+    counts = count_supervised(cache_at(spec.data[0]), probes)
+    tokenizer = probes.tokenizer
     facts = _data_facts(
-        found.rows, found.tokens, found.answers, tokenizer.embedding_rows or tokenizer.vocabulary
+        counts.rows, counts.tokens, counts.answers, tokenizer.embedding_rows or tokenizer.vocabulary
     )
     unread = tuple(
         NotJudged(kind.name(), "the rows are token ids, and it reads text", kind.code)

@@ -41,18 +41,18 @@ def find_causes(inquest: ModelEvidence, spec: RunSpec | None = None) -> Judgemen
     The other's message becomes its evidence.
     """
     spec = spec or RunSpec()
-    judged = run_rules(inquest, choose_rules(spec, CauseRule))
+    judgement = run_rules(inquest, choose_rules(spec, CauseRule))
     files = _findings_on_files(inquest, spec)
-    told = _rules_explained(judged.findings, files)
+    explained = _rules_explained(judgement.findings, files)
     rivals = report_rivals(inquest)
     kept = [
         replace(finding, evidence=(*finding.evidence, *rivals))
-        for finding in judged.findings
-        if finding.rule not in told
+        for finding in judgement.findings
+        if finding.rule not in explained
     ]
     return replace(
-        judged,
-        findings=in_order([*kept, *(_with_measured(one, judged.findings) for one in files)]),
+        judgement,
+        findings=in_order([*kept, *(_with_measured(one, judgement.findings) for one in files)]),
     )
 
 

@@ -84,10 +84,10 @@ class Finding:
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity, then by family and code; what may stop a program stands behind the warnings: it says so itself."""
-    return tuple(sorted(findings, key=_rank))
+    return tuple(sorted(findings, key=_severity_rank))
 
 
-def _rank(finding: Finding) -> tuple[float, tuple[int, str]]:
+def _severity_rank(finding: Finding) -> tuple[float, tuple[int, str]]:
     rank: float = RANK[finding.severity]
     if finding.is_loud:
         rank = min(rank, (RANK["warning"] + RANK["info"]) / 2)

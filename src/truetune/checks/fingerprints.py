@@ -91,8 +91,10 @@ def without_known(report: AnyReport, known: Collection[str]) -> AnyReport:
             fresh.append(finding)
         else:
             cases = tuple(case for case, new in zip(finding.cases, is_new, strict=True) if new)
-            told = f"{len(is_new) - len(cases):,} other places are in the baseline"
+            evidence = f"{len(is_new) - len(cases):,} other places are in the baseline"
             fresh.append(
-                replace(finding, cases=cases, count=len(cases), evidence=(*finding.evidence, told))
+                replace(
+                    finding, cases=cases, count=len(cases), evidence=(*finding.evidence, evidence)
+                )
             )
     return replace(report, findings=tuple(fresh), known=tuple(old))

@@ -99,12 +99,12 @@ def _first_improvement(
     single = [[finding] for finding in fixable] if len(fixable) > 1 else []
     for batch in (fixable, *single):
         chosen = _without_overlaps(batch)
-        tried = _apply_fixes(module, chosen) if chosen else None
-        if tried is None:
+        fixed = _apply_fixes(module, chosen) if chosen else None
+        if fixed is None:
             continue
-        found = look(tried).findings
-        if _is_improvement(findings, found, chosen):
-            return _Step(tried, found, chosen)
+        left_over = look(fixed).findings
+        if _is_improvement(findings, left_over, chosen):
+            return _Step(fixed, left_over, chosen)
     return None
 
 

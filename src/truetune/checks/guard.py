@@ -66,13 +66,14 @@ class _Guard:
     judged: list[Judgement] = field(default_factory=list)
     subjects: list[Subject] = field(default_factory=list)
 
-    def take(self, judged: Judgement, made: Probes | None) -> None:
+    def take(self, judgement: Judgement, probes: Probes | None) -> None:
         """Add what was judged, with fixes that fit a script."""
-        if made is not None:
-            judged = replace(
-                judged, findings=tuple(with_fix_in_code(one, made) for one in judged.findings)
+        if probes is not None:
+            judgement = replace(
+                judgement,
+                findings=tuple(with_fix_in_code(one, probes) for one in judgement.findings),
             )
-        self.judged.append(judged)
+        self.judged.append(judgement)
 
     def part(self, what: str, work: Callable[[], Any]) -> Any:
         """What a part gives; None where it fails, and then it is not judged."""
@@ -120,8 +121,8 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
         _guard_report, live, spec, on_failure=lost.append, seconds=TIMEOUT_S
     )
     if report is None:
-        judged = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
-        report = Report(spec=spec, findings=(), not_judged=judged, seconds=0.0)
+        judgement = (NotJudged("the objects", lost[0] if lost else "the guard failed"),)
+        report = Report(spec=spec, findings=(), not_judged=judgement, seconds=0.0)
     report = replace(report, seconds=time.perf_counter() - started)
     if report.failed():
         raise FindingsError(_exception_text(report.findings), report.findings)
@@ -134,13 +135,13 @@ def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
         _judge_objects(work)
-    judged = Judgement.of(work.judged)
+    judgement = Judgement.of(work.judged)
     return Report(
         spec=work.spec,
         subjects=tuple(work.subjects),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=0.0,
     )
 
@@ -149,20 +150,22 @@ def _judge_objects(work: _Guard) -> None:
     """All parts in turn: what the collator does with pads tells how grave a pad token is."""
     live, folder = work.live, work.folder
     rows = work.part("the rows", lambda: read_live_rows(live)) or []
-    made = work.part("the tokenizer", lambda: _prepare_probes(work))
+    probes = work.part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
-    if made is not None and (live.collator is not None or any("input_ids" in row for row in rows)):
-        record = work.part("the collator", lambda: collate_rows(live, folder, made, rows))
+    if probes is not None and (
+        live.collator is not None or any("input_ids" in row for row in rows)
+    ):
+        record = work.part("the collator", lambda: collate_rows(live, folder, probes, rows))
     if record is not None or live.model is not None:
-        work.part("the batches", lambda: _judge_batches(work, record, made))
-    if made is not None:
-        work.part("the tokenizer and template", lambda: _judge_data(work, made, rows))
+        work.part("the batches", lambda: _judge_batches(work, record, probes))
+    if probes is not None:
+        work.part("the tokenizer and template", lambda: _judge_data(work, probes, rows))
 
 
 def _prepare_probes(work: _Guard) -> Probes:
     template = read_live_template(work.live, work.folder)
-    given = {} if template is None else {"template": template}
-    work.spec = work.spec.model_copy(update=given | _trainer_of(work.live.collator, work.spec))
+    variables = {} if template is None else {"template": template}
+    work.spec = work.spec.model_copy(update=variables | _trainer_of(work.live.collator, work.spec))
     return probes(read_live_tokenizer(work.live, work.folder), work.spec)
 
 
@@ -172,21 +175,21 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
     return {"trained_by": "trl"} if home == "trl" and spec.trained_by is None else {}
 
 
-def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None) -> None:
-    record = record_model(work.live, work.folder) if made is None else made.record
+def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None) -> None:
+    record = record_model(work.live, work.folder) if rows is None else rows.record
     subject = _place_tokens(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
-    kinds = [kind for kind in kinds if _is_judgeable(kind, made, work.live)]
-    judged = run_rules(subject, kinds)
-    work.take(judged, subject.probes)
-    if made is not None:
+    kinds = [kind for kind in kinds if _is_judgeable(kind, rows, work.live)]
+    judgement = run_rules(subject, kinds)
+    work.take(judgement, subject.probes)
+    if rows is not None:
         lines = f"{len(subject.samples)} lines of " + (
-            f"{made.made_of}, made by truetune" if made.made_of else "your rows"
+            f"{rows.made_of}, made by truetune" if rows.made_of else "your rows"
         )
         work.subjects.append(
             Subject("collator", record.facts["trainer"]["collator"], (("batches", lines),))
         )
-        work.spec = _with_pads(work.spec, judged)
+        work.spec = _with_pads(work.spec, judgement)
     if work.live.model is not None:
         facts = record.facts["model"]
         trained = f"{facts['trainable']:,} of {facts['parameters']:,} parameters"
@@ -195,14 +198,14 @@ def _judge_batches(work: _Guard, made: CollatedRows | None, known: Probes | None
         )
 
 
-def _is_judgeable(kind: type[BatchRule], made: CollatedRows | None, live: LiveObjects) -> bool:
+def _is_judgeable(kind: type[BatchRule], rows: CollatedRows | None, live: LiveObjects) -> bool:
     """Can a rule on batches say something about what the script has: a collator with its rows, a model, or both?"""
     if not kind.needs_batches:
         return live.model is not None
-    if made is None:
+    if rows is None:
         return False
     # Rows that truetune made have no prompts that anybody masked: only what holds whatever the rows are is judged.
-    return kind.judges_collator or not made.made_of
+    return kind.judges_collator or not rows.made_of
 
 
 def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
@@ -226,12 +229,12 @@ def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
     return build_audit([record], spec, known)
 
 
-def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
+def _with_pads(spec: RunSpec, judgement: Judgement) -> RunSpec:
     """The settings with how pads are masked, as the batches show it."""
     rule = StopTokenNeverSupervised.name()
-    if any(finding.rule == rule for finding in judged.findings):
+    if any(finding.rule == rule for finding in judgement.findings):
         how = "id"
-    elif any(examined.rule == rule for examined in judged.examined):
+    elif any(examined.rule == rule for examined in judgement.examined):
         how = "position"
     else:
         return spec
@@ -240,22 +243,22 @@ def _with_pads(spec: RunSpec, judged: Judgement) -> RunSpec:
     )
 
 
-def _judge_data(work: _Guard, made: Probes, rows: Sequence[Any]) -> None:
+def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
     talks = parse_conversations(rows)
     own = bool(talks)
     if not own:
-        talks = parse_conversations(make_sample_rows(made))
+        talks = parse_conversations(make_sample_rows(probes))
     spec = with_trainer_defaults(work.spec)
-    made = replace(made, spec=spec)
+    probes = replace(probes, spec=spec)
     kinds = _data_rules(spec, OF_TEMPLATE if not own else ())
     setup = Setup(
         spec,
-        made.tokenizer,
-        made,
+        probes.tokenizer,
+        probes,
         trainer_of(spec),
         embedding=_embedding_in_memory(work.live.model),
     )
-    work.take(_data_judgement(kinds, setup, talks), made)
+    work.take(_data_judgement(kinds, setup, talks), probes)
     facts = (
         ("rows", f"{len(talks)} of yours" if own else f"{len(talks)} small chats of truetune's"),
     )

@@ -16,10 +16,10 @@ MAX_BINS = 12
 def histogram_edges(nearly_longest: int, longest: int) -> NDArray[np.int64]:
     """Bins of one round width up to the 99th percentile, and one more for the rest."""
     width = _round_up(max(1, -(-(nearly_longest + 1) // MAX_BINS)))
-    found = list(range(0, nearly_longest + width + 1, width))
-    if found[-1] <= longest:
-        found.append(longest + 1)
-    return np.array(found, dtype=np.int64)
+    edges = list(range(0, nearly_longest + width + 1, width))
+    if edges[-1] <= longest:
+        edges.append(longest + 1)
+    return np.array(edges, dtype=np.int64)
 
 
 def quantile_of_counts(counts: NDArray[np.int64], share: float) -> int:

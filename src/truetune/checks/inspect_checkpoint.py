@@ -30,60 +30,64 @@ def checkpoint_report(
     """
     started = time.perf_counter()
     spec = spec or RunSpec()
-    found = read_checkpoint(folder, base=base, budget=budget)
-    judged = run_rules(found, choose_rules(spec, CheckpointRule))
-    subject = Subject(found.kind, str(found.folder), tuple(checkpoint_facts(found).items()))
+    checkpoint = read_checkpoint(folder, base=base, budget=budget)
+    judgement = run_rules(checkpoint, choose_rules(spec, CheckpointRule))
+    subject = Subject(
+        checkpoint.kind, str(checkpoint.folder), tuple(checkpoint_facts(checkpoint).items())
+    )
     return Report(
         spec=spec,
         subjects=(subject,),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
     )
 
 
-def checkpoint_facts(found: Checkpoint) -> dict[str, str]:
+def checkpoint_facts(checkpoint: Checkpoint) -> dict[str, str]:
     """Short facts: what there is, what it was compared with, and what was read."""
-    if not found.has_weights:
+    if not checkpoint.has_weights:
         return {"weights": "not in this folder: its JSON files are judged, and no tensor"}
     dtypes: Counter[str] = Counter()
-    for tensor in found.tensors.values():
+    for tensor in checkpoint.tensors.values():
         dtypes[tensor.dtype] += tensor.items
-    files = len(found.weights.files)
+    files = len(checkpoint.weights.files)
     known = {
         "tensors": (
-            f"{len(found.tensors):,} in {files:,} file{'s' * (files != 1)}, {found.size:,} bytes"
+            f"{len(checkpoint.tensors):,} in {files:,} file{'s' * (files != 1)}, {checkpoint.size:,} bytes"
         ),
         "numbers": ", ".join(f"{count:,} {dtype}" for dtype, count in dtypes.most_common()),
     }
-    if found.kind == "adapter":
+    if checkpoint.kind == "adapter":
         scale = ", ".join(
-            f"{k} {found.adapter_config[k]}"
+            f"{k} {checkpoint.adapter_config[k]}"
             for k in ("r", "lora_alpha")
-            if k in found.adapter_config
+            if k in checkpoint.adapter_config
         )
-        known["adapter"] = f"{found.adapter_config.get('peft_type', 'unknown')} {scale}".strip()
-        known["adapted modules"] = f"{len(group_low_rank_tensors(found.tensors)):,}"
-    quantized = found.config.get("quantization_config")
+        known["adapter"] = (
+            f"{checkpoint.adapter_config.get('peft_type', 'unknown')} {scale}".strip()
+        )
+        known["adapted modules"] = f"{len(group_low_rank_tensors(checkpoint.tensors)):,}"
+    quantized = checkpoint.config.get("quantization_config")
     if isinstance(quantized, dict):
         known["quantized by"] = str(quantized.get("quant_method", "unknown"))
-    known["compared with"] = _compared_with(found)
+    known["compared with"] = _compared_with(checkpoint)
     known["values looked at"] = (
-        "all" if found.sampled >= 1 else f"{found.sampled:.0%}, spread evenly"
+        "all" if checkpoint.sampled >= 1 else f"{checkpoint.sampled:.0%}, spread evenly"
     )
-    if found.weights.pickled:
+    if checkpoint.weights.pickled:
         known["not opened"] = ", ".join(
-            f"{name} ({size:,} bytes)" for name, size in found.weights.pickled.items()
+            f"{name} ({size:,} bytes)" for name, size in checkpoint.weights.pickled.items()
         )
     return known
 
 
-def _compared_with(found: Checkpoint) -> str:
-    if found.base is not None:
-        return str(found.base.folder)
+def _compared_with(checkpoint: Checkpoint) -> str:
+    if checkpoint.base is not None:
+        return str(checkpoint.base.folder)
     return (
-        f"nothing: {found.base_name} is not on this machine"
-        if found.base_name
+        f"nothing: {checkpoint.base_name} is not on this machine"
+        if checkpoint.base_name
         else "nothing: no base is named"
     )

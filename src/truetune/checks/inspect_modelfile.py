@@ -17,20 +17,20 @@ from truetune.spec.run import RunSpec
 def inspect_modelfile(path: str, spec: RunSpec) -> Report:
     """What the rules that `spec` selects say of a Modelfile. Raises UsageError where it can't be read."""
     started = time.perf_counter()
-    found = read_modelfile(Path(path))
-    judged = run_rules(found, choose_rules(spec, ModelfileRule))
+    modelfile = read_modelfile(Path(path))
+    judgement = run_rules(modelfile, choose_rules(spec, ModelfileRule))
     return Report(
         spec=spec,
-        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_modelfile_facts(found))),),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        subjects=(Subject(title_of_kind("modelfile"), path, tuple(_modelfile_facts(modelfile))),),
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
     )
 
 
-def _modelfile_facts(found: Modelfile) -> Iterator[tuple[str, str]]:
+def _modelfile_facts(modelfile: Modelfile) -> Iterator[tuple[str, str]]:
     for word in ("from", "adapter"):
-        given = found.last(word)
-        yield word, given.value if given is not None else "none"
-    yield "template", "its own" if found.last("template") is not None else "that of FROM"
+        value = modelfile.last(word)
+        yield word, value.value if value is not None else "none"
+    yield "template", "its own" if modelfile.last("template") is not None else "that of FROM"

@@ -73,21 +73,21 @@ def inspect_tokenized(
     started = time.perf_counter()
     cache = cache_at(path)
     data = read_tokenized(cache, spec, prepared(spec), trainer_of(spec), progress)
-    judged = _judge_rules(choose_rules(spec, TokenizedRule), data)
-    found = data.summary
+    judgement = _judge_rules(choose_rules(spec, TokenizedRule), data)
+    summary = data.summary
     sentence = verdict_on(data)
     return TokenizedReport(
         spec=spec,
         subjects=(
             Subject(TOKENIZED_KIND, cache.path, (("learns", sentence), *_tokenized_facts(data))),
         ),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=(*_rows_left_out(cache, found), *judged.not_judged),
-        ledger=found.ledger(),
-        rows=found.rows,
-        padding=found.padding,
-        says_what_is_learned=found.says_what_is_learned,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=(*_rows_left_out(cache, summary), *judgement.not_judged),
+        ledger=summary.ledger(),
+        rows=summary.rows,
+        padding=summary.padding,
+        says_what_is_learned=summary.says_what_is_learned,
         verdict=sentence,
         seconds=time.perf_counter() - started,
     )
@@ -97,12 +97,12 @@ def _judge_rules(chosen: list[type[TokenizedRule]], data: TokenizedData) -> Judg
     """What the rules say; those that read what the ids mean are left out where they mean nothing."""
     why = data.why_ids_mean_nothing()
     out = [rule for rule in chosen if why and rule.needs_right_tokenizer]
-    judged = run_rules(data, [rule for rule in chosen if rule not in out])
+    judgement = run_rules(data, [rule for rule in chosen if rule not in out])
     left = (
         NotJudged(rule.name(), why, rule.code, unlock="name the right one", asked=False)
         for rule in out
     )
-    return Judgement(judged.findings, judged.examined, (*judged.not_judged, *left))
+    return Judgement(judgement.findings, judgement.examined, (*judgement.not_judged, *left))
 
 
 def is_tokenized(path: str, spec: RunSpec) -> bool:
@@ -122,20 +122,20 @@ def prepared_cache(config: Config) -> tuple[str, ...]:
     name = config.spec.training.prepared_path
     if name is None:
         return ()
-    found = [base / Path(name).expanduser() for base in (Path(), Path(config.path).parent)]
-    here = [str(path) for path in found if path.is_dir() and is_tokenized(str(path), RunSpec())]
+    folders = [base / Path(name).expanduser() for base in (Path(), Path(config.path).parent)]
+    here = [str(path) for path in folders if path.is_dir() and is_tokenized(str(path), RunSpec())]
     return tuple(here[:1])
 
 
 def verdict_on(data: TokenizedData) -> str:
     """What of each source is in the loss, in one sentence."""
-    found, counts = data.summary, data.summary.ledger()
-    if not found.rows:
+    summary, counts = data.summary, data.summary.ledger()
+    if not summary.rows:
         return "no row with token ids was read"
-    rows = f"{found.rows:,} row{'s' * (found.rows != 1)}"
-    if not found.says_what_is_learned:
-        return f"{rows}, {found.tokens:,} tokens, and neither labels nor a mask"
-    learned = f"{counts.supervised:,} of {found.tokens:,} tokens of {rows} are in the loss"
+    rows = f"{summary.rows:,} row{'s' * (summary.rows != 1)}"
+    if not summary.says_what_is_learned:
+        return f"{rows}, {summary.tokens:,} tokens, and neither labels nor a mask"
+    learned = f"{counts.supervised:,} of {summary.tokens:,} tokens of {rows} are in the loss"
     parts = [
         f"{source.label} {supervised:,}" for source, supervised, _ in counts.rows() if supervised
     ]
@@ -143,37 +143,37 @@ def verdict_on(data: TokenizedData) -> str:
 
 
 def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
-    found, answers = data.summary, data.summary.answers
+    summary, answers = data.summary, data.summary.answers
     yield (
         "labels or masks",
-        ", ".join([*(["labels"] if found.labels else []), *sorted(found.masks)]) or "nothing",
+        ", ".join([*(["labels"] if summary.labels else []), *sorted(summary.masks)]) or "nothing",
     )
     yield "tokenizer", str(data.probes.tokenizer.folder)
     if name := named_tokenizer(data.cache):
         yield "made with", name
-    yield "chats", f"{found.chats:,} rows with turns of the template"
+    yield "chats", f"{summary.chats:,} rows with turns of the template"
     if answers.closed:
         yield "stop tokens in the loss", f"{answers.stops_learned:,} of {answers.closed:,}"
     if "bos" in data.probes.tokenizer.special and not data.placer.layout.bos_opens_turns:
-        yield "begin with BOS", f"{found.begins_with_bos:,} of {found.rows:,}"
-    lengths = np.repeat(np.arange(len(found.lengths)), np.minimum(found.lengths, 1 << 20))
+        yield "begin with BOS", f"{summary.begins_with_bos:,} of {summary.rows:,}"
+    lengths = np.repeat(np.arange(len(summary.lengths)), np.minimum(summary.lengths, 1 << 20))
     if len(lengths):
         yield (
             "tokens a row",
-            f"median {int(np.median(lengths)):,}, longest {len(found.lengths) - 1:,}",
+            f"median {int(np.median(lengths)):,}, longest {len(summary.lengths) - 1:,}",
         )
-    yield "documents", f"{found.documents:,}"
-    if found.padding:
-        yield "stored padding", f"{found.padding:,} places"
+    yield "documents", f"{summary.documents:,}"
+    if summary.padding:
+        yield "stored padding", f"{summary.padding:,} places"
     if data.trainer.name:
         yield "read by", data.trainer.called
 
 
-def _rows_left_out(cache: TokenCache, found: TokenizedSummary) -> Iterator[NotJudged]:
-    if found.broken:
-        origin, reason = found.broken_rows[0]
+def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
+    if summary.broken:
+        origin, reason = summary.broken_rows[0]
         yield NotJudged(
-            f"{found.broken:,} broken row{'s' * (found.broken != 1)}",
+            f"{summary.broken:,} broken row{'s' * (summary.broken != 1)}",
             reason.removeprefix(f"{origin}: "),
             place=f"{origin.file}:{origin.line}",
             unlock="write the cache again",
@@ -189,12 +189,12 @@ def view_of_ids(spec: RunSpec, path: str, row: int = 0, *, line: int | None = No
 
     Raises SpecError, TokenizerError, TemplateError or DataError.
     """
-    made = prepared(spec)
-    placed, at = find_row(cache_at(path), made, row=row, line=line)
+    probes = prepared(spec)
+    placed, at = find_row(cache_at(path), probes, row=row, line=line)
     chunk = placed.chunk
     part = slice(int(chunk.offsets[at]), int(chunk.offsets[at + 1]))
     ids, valid = chunk.ids[part], placed.valid[part]
-    vocabulary = TokenBytes(made.tokenizer.backend)
+    vocabulary = TokenBytes(probes.tokenizer.backend)
     pieces = tuple(
         vocabulary.spell(id).decode("utf-8", "surrogateescape") if known else f"<id {id}>"
         for id, known in zip(ids.tolist(), valid.tolist(), strict=True)

@@ -62,7 +62,7 @@ class Launched(NamedTuple):
 
 def gpus_of(file: CommandFile) -> Asked | None:
     """The GPUs that a job asks for on each node; None where the file is no job, or the number is not plain."""
-    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
+    nodes = parse_whole_number(_first_script(file, "--nodes", "-N")[0] or "1")
     for name, pattern in (
         ("--gres", GENERIC),
         ("--gpus-per-node", TYPED),
@@ -80,7 +80,7 @@ def gpus_of(file: CommandFile) -> Asked | None:
     return None
 
 
-def _first(file: CommandFile, *names: str) -> tuple[str, int]:
+def _first_script(file: CommandFile, *names: str) -> tuple[str, int]:
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
 
@@ -91,15 +91,15 @@ def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
     """
     own = command.variables.get("CUDA_VISIBLE_DEVICES")
     if own is not None:
-        return _visible(own, command.line)
+        return _visible_gpus(own, command.line)
     settings = [
-        (number, found[1])
+        (number, match[1])
         for number, line in enumerate(file.text.splitlines(), 1)
-        if (found := EXPORTED.match(line)) is not None
+        if (match := EXPORTED.match(line)) is not None
     ]
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
-    return _visible(settings[0][1], settings[0][0])
+    return _visible_gpus(settings[0][1], settings[0][0])
 
 
 def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, str] | None:
@@ -109,12 +109,12 @@ def visible_in_script(file: CommandFile, command: ShellCommand) -> tuple[Asked, 
     """
     name = next((word for word in command.words if word.endswith(".py")), None)
     script = Path(file.path).parent / name if name is not None else None
-    text = _head(script) if script is not None else ""
+    text = _file_head(script) if script is not None else ""
     if script is None or text.count("CUDA_VISIBLE_DEVICES") != 1:
         return None
     value = next(_values_of_variable(text), None)
-    shown = _visible(*value) if value is not None else None
-    return (shown, str(script)) if shown is not None else None
+    visible = _visible_gpus(*value) if value is not None else None
+    return (visible, str(script)) if visible is not None else None
 
 
 def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
@@ -134,7 +134,7 @@ def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
             yield value, node.lineno
 
 
-def _visible(value: str, line: int) -> Asked | None:
+def _visible_gpus(value: str, line: int) -> Asked | None:
     value = value.strip("\"'")
     if DEVICES.fullmatch(value) is None:
         return None
@@ -168,13 +168,15 @@ def find_launches(file: CommandFile) -> Iterator[Launched]:
             _torchrun_launch(command)
             or _deepspeed_launch(command)
             or _accelerate_launch(command, Path(file.path).parent)
-            or _tune(command)
-            or _swift(command, file)
+            or _tune_launch(command)
+            or _swift_launch(command, file)
         )
         tasks = _tasks_per_node(command, file)
         if launched is not None and tasks is not None:
             folder = Path(file.path).parent
-            spreads = any(_spreads(folder / word) for word in command.words if word.endswith(".py"))
+            spreads = any(
+                _spreads_model(folder / word) for word in command.words if word.endswith(".py")
+            )
             yield launched._replace(
                 processes=launched.processes * tasks, spreads_one_model=spreads, tasks=tasks
             )
@@ -187,9 +189,9 @@ def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
     own = last_option(command.words, "--ntasks-per-node")
     if own is None and last_option(command.words, "--ntasks", "-n") is not None:
         return None
-    given = own or _first(file, "--ntasks-per-node")[0]
-    if given:
-        return parse_whole_number(given)
+    tasks = own or _first_script(file, "--ntasks-per-node")[0]
+    if tasks:
+        return parse_whole_number(tasks)
     if "--gpus-per-task" in file.requests:
         return None
     has_tasks = bool({"--ntasks", "-n"} & file.requests.keys())
@@ -198,36 +200,46 @@ def _tasks_per_node(command: ShellCommand, file: CommandFile) -> int | None:
 
 def _tasks_of_node(file: CommandFile) -> int | None:
     """The tasks of a job, shared out evenly among its nodes; None where they are not, or a number is not plain."""
-    tasks = parse_whole_number(_first(file, "--ntasks", "-n")[0])
-    nodes = parse_whole_number(_first(file, "--nodes", "-N")[0] or "1")
+    tasks = parse_whole_number(_first_script(file, "--ntasks", "-n")[0])
+    nodes = parse_whole_number(_first_script(file, "--nodes", "-N")[0] or "1")
     return tasks // nodes if tasks and nodes and tasks % nodes == 0 else None
 
 
 def _torchrun_launch(command: ShellCommand) -> Launched | None:
     options = next(
-        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+        (
+            words_behind
+            for words in TORCHRUN
+            if (words_behind := command.behind(*words)) is not None
+        ),
+        None,
     )
     if options is None:
         return None
-    given = last_option(_of_launcher(options), "--nproc-per-node")
-    count = parse_whole_number(given) if given is not None else 1
-    said = f"--nproc-per-node {given}" if given is not None else "torchrun: 1 process by default"
-    return Launched(command, count, 1, "--nproc-per-node", said, False) if count else None
+    count_option = last_option(_of_launcher(options), "--nproc-per-node")
+    count = parse_whole_number(count_option) if count_option is not None else 1
+    text = (
+        f"--nproc-per-node {count_option}"
+        if count_option is not None
+        else "torchrun: 1 process by default"
+    )
+    return Launched(command, count, 1, "--nproc-per-node", text, False) if count else None
 
 
 def _deepspeed_launch(command: ShellCommand) -> Launched | None:
     options = command.behind("deepspeed")
-    given = (
+    count = (
         parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))
         if options is not None
         else None
     )
     return (
-        Launched(command, given, 1, "--num_gpus", f"--num_gpus {given}", False) if given else None
+        Launched(command, count, 1, "--num_gpus", f"--num_gpus {count}", False) if count else None
     )
 
 
 def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
+    """What `accelerate launch` starts, by its options or by the file that `--config_file` names."""
     options = command.behind("accelerate", "launch")
     if options is None:
         return None
@@ -236,18 +248,28 @@ def _accelerate_launch(command: ShellCommand, folder: Path) -> Launched | None:
     config = _accelerate_config(folder / name) if name else {}
     if config is None:
         return None
-    given = last_option(options, "--num-processes")
+    option = last_option(options, "--num-processes")
     machines = last_option(options, "--num-machines")
-    count = parse_whole_number(given) if given is not None else config.get("num_processes")
-    nodes = parse_whole_number(machines) if machines is not None else config.get("num_machines", 1)
-    if not isinstance(count, int) or not isinstance(nodes, int) or not nodes or count % nodes:
+    count: Any = parse_whole_number(option) if option is not None else config.get("num_processes")
+    nodes: Any = parse_whole_number(machines) if machines else config.get("num_machines", 1)
+    if not _is_whole_share(count, nodes):
         return None
-    said = f"--num_processes {given}" if given is not None else f"num_processes: {count} in {name}"
-    setting = "--num_processes" if given is not None else f"num_processes in {name}:"
-    return Launched(command, count // nodes, nodes, setting, said, False) if count else None
+    if option is not None:
+        setting, text = "--num_processes", f"--num_processes {option}"
+    else:
+        setting, text = f"num_processes in {name}:", f"num_processes: {count} in {name}"
+    # accelerate counts the processes of all machines together, torchrun those of one.
+    return Launched(command, count // nodes, nodes, setting, text, False)
 
 
-def _tune(command: ShellCommand) -> Launched | None:
+def _is_whole_share(processes: Any, nodes: Any) -> bool:
+    """Are both counts known, and does each node get the same number of processes, at least one?"""
+    if not isinstance(processes, int) or not isinstance(nodes, int):
+        return False
+    return processes != 0 and nodes != 0 and processes % nodes == 0
+
+
+def _tune_launch(command: ShellCommand) -> Launched | None:
     """torchtune's `tune run`: torchrun where it is given its options, else one process."""
     options = command.behind("tune", "run")
     if options is None:
@@ -255,34 +277,38 @@ def _tune(command: ShellCommand) -> Launched | None:
     recipe = next(
         (word for word in options if re.fullmatch(r"\w+_(?:single_device|distributed)", word)), ""
     )
-    given = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
-    if not recipe or (given is not None and parse_whole_number(given) is None):
+    count = last_option(options[: options.index(recipe)] if recipe else options, "--nproc-per-node")
+    if not recipe or (count is not None and parse_whole_number(count) is None):
         return None
-    said = f"--nproc_per_node {given}" if given is not None else f"tune run {recipe}"
+    text = f"--nproc_per_node {count}" if count is not None else f"tune run {recipe}"
     is_distributed = recipe.endswith("_distributed")
     setting = (
         "--nproc_per_node"
         if is_distributed
         else "a recipe that ends in _distributed, with --nproc_per_node"
     )
-    return Launched(command, parse_whole_number(given) or 1, 1, setting, said, False)
+    return Launched(command, parse_whole_number(count) or 1, 1, setting, text, False)
 
 
-def _swift(command: ShellCommand, file: CommandFile) -> Launched | None:
+def _swift_launch(command: ShellCommand, file: CommandFile) -> Launched | None:
     """ms-swift: as many processes as NPROC_PER_NODE says, else one, over which it spreads the model."""
     if not any(command.behind("swift", what) is not None for what in SWIFT_TRAINS):
         return None
-    given = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
+    count_text = command.variables.get("NPROC_PER_NODE") or variables_set_once(file.text).get(
         "NPROC_PER_NODE"
     )
-    count = parse_whole_number(given) if given is not None else 1
+    count = parse_whole_number(count_text) if count_text is not None else 1
     if count is None or re.search(r"\bNNODES=|\bNODE_RANK=", file.text):
         return None
-    said = f"NPROC_PER_NODE={given}" if given is not None else "swift: NPROC_PER_NODE is not set"
+    text = (
+        f"NPROC_PER_NODE={count_text}"
+        if count_text is not None
+        else "swift: NPROC_PER_NODE is not set"
+    )
     shares = "the layers of the model are spread over the GPUs, which then work one after another"
     if last_option(command.words, "--deepspeed"):
         shares = "ms-swift spreads the layers over them, and stops at --deepspeed, which takes one GPU a process"
-    return Launched(command, count, 1, "NPROC_PER_NODE", said, False, shares_one_model=shares)
+    return Launched(command, count, 1, "NPROC_PER_NODE", text, False, shares_one_model=shares)
 
 
 def _of_launcher(options: tuple[str, ...]) -> tuple[str, ...]:
@@ -302,13 +328,13 @@ def _accelerate_config(path: Path) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def _spreads(script: Path) -> bool:
+def _spreads_model(script: Path) -> bool:
     """Does a script say that it spreads a model over several GPUs?"""
-    text = _head(script)
+    text = _file_head(script)
     return any(name in text for name in SPREADS)
 
 
-def _head(path: Path) -> str:
+def _file_head(path: Path) -> str:
     """The beginning of a file; empty where it is not there."""
     try:
         with path.open("rb") as file:

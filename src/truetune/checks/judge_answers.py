@@ -58,24 +58,24 @@ def answer_report(watched: SampledRun, spec: RunSpec, path: str) -> Report:
         ),
         "seconds": f"{sum(look.seconds for look in watched.looks):.1f}",
     }
-    judged = judge_answers(watched, spec)
+    judgement = judge_answers(watched, spec)
     return Report(
         spec=spec,
         subjects=(Subject("answers", path, tuple(facts.items())),),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=time.perf_counter() - started,
     )
 
 
-def new_or_worse(found: Iterable[Finding], said: dict[str, Finding]) -> list[Finding]:
+def new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list[Finding]:
     """Those findings that are new, or are worse than when they were last in `said`, which is brought up to date.
 
     Worse is a higher severity, or a share of bad answers that is half as large again.
     """
-    fresh = [finding for finding in found if _is_worse(finding, said.get(finding.rule))]
-    said.update({finding.rule: finding for finding in fresh})
+    fresh = [finding for finding in findings if _is_worse(finding, known.get(finding.rule))]
+    known.update({finding.rule: finding for finding in fresh})
     return fresh
 
 

@@ -22,7 +22,7 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
     started = time.perf_counter()
     spec = spec or RunSpec()
     subject = build_audit(records, spec)
-    judged = run_rules(subject, choose_rules(spec, BatchRule, LawRule, RecitationRule))
+    judgement = run_rules(subject, choose_rules(spec, BatchRule, LawRule, RecitationRule))
     return AuditReport(
         spec=spec,
         subjects=(
@@ -32,9 +32,9 @@ def audit(records: Sequence[Record], spec: RunSpec | None = None) -> AuditReport
                 _audit_facts(subject),
             ),
         ),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=(*_unfinished_audits(records), *judged.not_judged),
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=(*_unfinished_audits(records), *judgement.not_judged),
         ledger=subject.ledger,
         padding=sum(int(sample.padding.sum()) for sample in subject.samples),
         samples=subject.samples,
@@ -65,7 +65,7 @@ def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:
     laws = subject.laws
     tested = sum("value" in law for law in laws.values())
     collator = facts["trainer"]["collator"] or "not known"
-    found = {
+    fact_values = {
         "collator": collator.rpartition(".")[2],
         "model": f"{model['class'].rpartition('.')[2]}, {model['attention']}, {model['dtype']}",
         "trained": f"{model['trainable']:,} of {model['parameters']:,} parameters",
@@ -73,4 +73,4 @@ def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:
         "batches": f"{sum(1 for _ in subject.batches())} ({len(subject.samples)} lines)",
         "laws": f"{tested} of {len(laws)} tested" if laws else "none tested",
     }
-    return tuple(found.items())
+    return tuple(fact_values.items())

@@ -52,16 +52,16 @@ class LaunchFiles(NamedTuple):
     def option(self, *names: str) -> Said | None:
         """The value of an option behind the script; None where the shell puts something in."""
         for name in names:
-            given = last_option(self.command.words, f"--{name}")
-            if given and "$" not in given and not given.startswith("--"):
-                text = f"--{name} {given}"
-                return Said(_number(given), self.command_file, self.command.line, text)
+            value = last_option(self.command.words, f"--{name}")
+            if value and "$" not in value and not value.startswith("--"):
+                text = f"--{name} {value}"
+                return Said(_parse_number(value), self.command_file, self.command.line, text)
         return None
 
     def switch(self, name: str) -> Said | None:
         """An option that switches something on: `--bf16`, `--bf16 True`."""
-        given = last_option(self.command.words, f"--{name}")
-        if given is None or given.lower() in ("false", "0", "no"):
+        value = last_option(self.command.words, f"--{name}")
+        if value is None or value.lower() in ("false", "0", "no"):
             return None
         return Said(True, self.command_file, self.command.line, f"--{name}")
 
@@ -101,7 +101,7 @@ def launch_files(file: CommandFile) -> Iterator[LaunchFiles]:
         yield LaunchFiles(
             command,
             accelerate,
-            _deepspeed(command, accelerate, settings, script, folder),
+            _deepspeed_file(command, accelerate, settings, script, folder),
             settings,
             script,
             file.path,
@@ -114,7 +114,7 @@ def _behind_script(command: ShellCommand) -> tuple[str, ...]:
     return command.words[names[0] + 1 :] if names else ()
 
 
-def _deepspeed(
+def _deepspeed_file(
     command: ShellCommand,
     accelerate: Located | None,
     settings: Located | None,
@@ -124,13 +124,13 @@ def _deepspeed(
     """The DeepSpeed file of a launch, by whoever names it first."""
     named = last_option(command.words, "--deepspeed-config-file")
     for name in DEEPSPEED_OPTIONS:
-        given = last_option(command.words, name)
-        named = named or (given if given and given.endswith(".json") else None)
+        file = last_option(command.words, name)
+        named = named or (file if file and file.endswith(".json") else None)
     if not named:
-        said = value_at(accelerate, ("deepspeed_config", "deepspeed_config_file")) or value_at(
+        setting = value_at(accelerate, ("deepspeed_config", "deepspeed_config_file")) or value_at(
             settings, ("deepspeed",)
         )
-        named = said.value if said is not None and isinstance(said.value, str) else None
+        named = setting.value if setting is not None and isinstance(setting.value, str) else None
     if not named and (tree := script_tree(script)) is not None:
         named = next(_named_in_code(tree), None)
     return read_above(folder, named)
@@ -198,11 +198,11 @@ def value_at(document: Located | None, *ways: tuple[str, ...]) -> Said | None:
         spot = document.spot(*way) if document is not None else None
         line = spot.line if spot is not None else 1
         path = document.path if document is not None else ""
-        return Said(_number(value), path, line, f"{'.'.join(way)}: {value}")
+        return Said(_parse_number(value), path, line, f"{'.'.join(way)}: {value}")
     return None
 
 
-def _number(value: Any) -> Any:
+def _parse_number(value: Any) -> Any:
     """A number that is written as text (`1e-5` is text in YAML); else the value."""
     if not isinstance(value, str):
         return value

@@ -162,8 +162,8 @@ class LearnedTally:
         """What decided: the default of the trainer, where the settings ask for nothing else."""
         if self.row is not None and self.row.is_preference:
             return "the answers of pairs and verdicts"
-        asked = self.spec.learn.what
-        return self.decision.because if asked == self.decision.learned else f"learn: {asked}"
+        learned = self.spec.learn.what
+        return self.decision.because if learned == self.decision.learned else f"learn: {learned}"
 
 
 def ideal_mask(batch: Batch) -> NDArray[np.bool_]:
@@ -216,7 +216,7 @@ def _other_installed_release(facts: TrainerFacts) -> str | None:
     if facts.proof == "none" or not facts.package:
         return None
     try:
-        found = metadata.version(facts.package)
+        release = metadata.version(facts.package)
     except metadata.PackageNotFoundError:
         return None
-    return None if found == facts.release else found
+    return None if release == facts.release else release

@@ -107,32 +107,48 @@ def lint(
         select=tuple(select), ignore=tuple(ignore), fail_on=fail_on, allow_unjudged=allow_unjudged
     )
     named = list(map(str, paths))
-    looks: dict[str, FileResult] = {}
+    results: dict[str, FileResult] = {}
     changes: list[SourceChange] = []
     facts: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     files = {str(file): name for name, file in find_source_files(named)}
-    scripts = [file for file in files if is_command_file(Path(file))]
+    commands, scripts = _split_by_language(files)
     uses = (*uses, *weight_uses(named))
-    makes_changes = fix or unsafe or diff
-    looks |= {file: lint_commands(file, spec, uses) for file in scripts}
-    for module in _read_modules([file for file in files if file not in scripts], named):
+    makes_changes = any((fix, unsafe, diff))
+    results |= {file: lint_commands(file, spec, uses) for file in commands}
+    for module in _read_modules(scripts, named):
         if progress is not None:
-            progress(len(looks), len(files))
-        file = Path(module.path)
-        seen = lint_module(module, spec, rows, uses)
+            progress(len(results), len(files))
+        result = lint_module(module, spec, rows, uses)
         # A link that was met in a folder may lead out of it: only a file that was named is changed through one.
-        is_link = file.is_symlink() and str(file) not in named
-        if is_link and fix:
-            note = f"{file}: not changed, for it is a link; name the file itself"
+        is_link = Path(module.path).is_symlink() and module.path not in named
+        if makes_changes and not is_link:
+            change = _fix_module(module, result, spec, unsafe)
+            if change is not None:
+                changes.append(change)
+                # What was fixed is judged again, so that the report says what is left.
+                result = result if diff else _write_and_lint(change, spec, rows, uses)
+        elif fix:
+            note = f"{module.path}: not changed, for it is a link; name the file itself"
             facts[files[module.path]].append(("note", note))
-        change = _fix_module(module, seen, spec, unsafe) if makes_changes and not is_link else None
-        if change is not None:
-            changes.append(change)
-            if not diff:
-                write_change(file, change)
-                seen = lint_module(change.after, spec, rows, uses)
-        looks[module.path] = seen
-    return _make_report(spec, looks, files, facts, changes, time.perf_counter() - started)
+        results[module.path] = result
+    return _make_report(spec, results, files, facts, changes, time.perf_counter() - started)
+
+
+def _split_by_language(files: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The files of commands (shell, job scripts), and those of Python."""
+    commands: list[str] = []
+    scripts: list[str] = []
+    for file in files:
+        (commands if is_command_file(Path(file)) else scripts).append(file)
+    return commands, scripts
+
+
+def _write_and_lint(
+    change: SourceChange, spec: RunSpec, rows: Sequence[str], uses: tuple[WeightUse, ...]
+) -> FileResult:
+    """Write a file as it is after its fixes, and say what is left in it."""
+    write_change(Path(change.before.path), change)
+    return lint_module(change.after, spec, rows, uses)
 
 
 def _make_report(
@@ -154,7 +170,7 @@ def _make_report(
         seconds: how long it took.
     """
     in_order_of_files = [looks[path] for path in files]
-    judged = Judgement.of(
+    judgement = Judgement.of(
         [
             _over_all_files([seen.judged for seen in in_order_of_files]),
             *_beside_the_point(in_order_of_files),
@@ -166,8 +182,8 @@ def _make_report(
             Subject(_kind_in_words(name), name, tuple(notes)) for name, notes in facts.items()
         ),
         findings=in_order(finding for seen in in_order_of_files for finding in seen.findings),
-        examined=judged.examined,
-        not_judged=judged.not_judged,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
         seconds=seconds,
         changes=tuple(changes),
         files=len(looks),
@@ -187,18 +203,18 @@ def lint_module(
     ]
     commands = read_notebook_commands(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
-    judged = Judgement.of([*parts, of_commands])
-    applies = bool(of_commands.examined or judged.findings)
-    applies = applies or _uses_a_library(module) or _has_places(judged)
+    judgement = Judgement.of([*parts, of_commands])
+    applies = bool(of_commands.examined or judgement.findings)
+    applies = applies or _uses_a_library(module) or _has_places(judgement)
     if not applies or (module.broken and not module.tree.body):
-        judged = replace(judged, examined=(), not_judged=tuple(missing(judged.not_judged)))
-    found = list(dict.fromkeys(judged.findings))
+        judgement = replace(judgement, examined=(), not_judged=tuple(missing(judgement.not_judged)))
+    findings = list(dict.fromkeys(judgement.findings))
     comments = find_ignore_comments(module)
-    kept = [f for f in found if not any(_is_covered(module, f, comment) for comment in comments)]
+    kept = [f for f in findings if not any(_is_covered(module, f, comment) for comment in comments)]
     return FileResult(
         tuple(sorted(kept, key=lambda f: _finding_offset(module, f))),
-        judged,
-        len(found) - len(kept),
+        judgement,
+        len(findings) - len(kept),
         applies,
         _runs_a_training(module),
     )
@@ -240,11 +256,11 @@ def lint_commands(path: str, spec: RunSpec, uses: tuple[WeightUse, ...] = ()) ->
             "the commands", str(error), place=path, unlock="save it as UTF-8, or leave the file out"
         )
         return FileResult((), Judgement(not_judged=(unread,)), trains=False)
-    judged = _judge_commands(file, spec, uses)
-    applies = bool(judged.findings or judged.examined)
+    judgement = _judge_commands(file, spec, uses)
+    applies = bool(judgement.findings or judgement.examined)
     if not applies:
-        judged = replace(judged, not_judged=tuple(missing(judged.not_judged)))
-    return FileResult(judged.findings, judged, applies=applies, trains=False)
+        judgement = replace(judgement, not_judged=tuple(missing(judgement.not_judged)))
+    return FileResult(judgement.findings, judgement, applies=applies, trains=False)
 
 
 def _judge_commands(file: CommandFile, spec: RunSpec, uses: tuple[WeightUse, ...]) -> Judgement:
@@ -273,16 +289,16 @@ def _uses_a_library(module: Module) -> bool:
     return used or any(module.methods("apply_chat_template"))
 
 
-def _has_places(judged: Judgement) -> bool:
+def _has_places(judgement: Judgement) -> bool:
     """Has a rule a place that it looks at: a script that asks a server or scores answers needs no library of these?"""
     return any(
-        examined.rule != SourceNotParsed.name() and examined.of for examined in judged.examined
+        examined.rule != SourceNotParsed.name() and examined.of for examined in judgement.examined
     )
 
 
 def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
     """What of a file no rule could look at; not asked for where the rule that reports it is left out by name."""
-    asked = SourceNotParsed in choose((), spec.ignore, "source")
+    is_selected = SourceNotParsed in choose((), spec.ignore, "source")
     return Judgement(
         not_judged=tuple(
             NotJudged(
@@ -290,7 +306,7 @@ def _unparsed_code(module: Module, spec: RunSpec) -> Judgement:
                 f"not parsed as Python: {broken.reason}",
                 place=":".join(map(str, (module.path, *module.place_of_broken(broken)))),
                 unlock=CORRECT_SYNTAX,
-                asked=asked,
+                asked=is_selected,
             )
             for broken in module.broken
         )
@@ -348,13 +364,13 @@ def _beside_the_point(looks: Sequence[FileResult]) -> Iterator[Judgement]:
         yield Judgement(not_judged=(NotJudged(what, reason, asked=False),))
 
 
-def _of_this_file(judged: Judgement, path: str) -> Judgement:
+def _of_this_file(judgement: Judgement, path: str) -> Judgement:
     """What failed on this file names it."""
     named = (
         replace(part, reason=f"{path}: {part.reason}") if part.asked else part
-        for part in judged.not_judged
+        for part in judgement.not_judged
     )
-    return replace(judged, not_judged=tuple(named))
+    return replace(judgement, not_judged=tuple(named))
 
 
 def _is_covered(module: Module, finding: Finding, comment: IgnoreComment) -> bool:
@@ -374,12 +390,12 @@ def _finding_offset(module: Module, finding: Finding) -> int:
 
 def _read_modules(files: Iterable[str], named: Sequence[str]) -> Iterator[Module]:
     """Every file, parsed; those that import each other are judged together, group after group."""
-    sources_of: dict[str, _Text] = {file: _text(file) for file in files}
+    sources_of: dict[str, _Text] = {file: _read_text(file) for file in files}
     imports = ImportSearch(sources_of, named)
     for group in group_by_imports(
         [(path, source.text) for path, source in sources_of.items()], imports
     ):
-        modules = [_module(path, sources_of.pop(path)) for path in group]
+        modules = [_parse_module(path, sources_of.pop(path)) for path in group]
         yield from modules if len(modules) == 1 else Program(modules, imports).modules
 
 
@@ -391,14 +407,14 @@ class _Text(NamedTuple):
     fault: str
 
 
-def _text(path: str) -> _Text:
+def _read_text(path: str) -> _Text:
     try:
         return _Text(*decode_source_file(Path(path)), "")
     except DataError as error:
         return _Text("", "", str(error).removeprefix(f"{path}: "))
 
 
-def _module(path: str, source: _Text) -> Module:
+def _parse_module(path: str, source: _Text) -> Module:
     if source.fault:
         return unreadable_module(path, source.fault)
     try:

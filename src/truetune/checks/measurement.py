@@ -19,7 +19,7 @@ class Measurement:
     of: int
 
 
-def counted(what: str, count: int, of: int, more: str = "") -> Measurement:
+def count_measurement(what: str, count: int, of: int, more: str = "") -> Measurement:
     """`what: count of of`, then what else is worth knowing, as text and as numbers.
 
     Args:

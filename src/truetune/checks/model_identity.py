@@ -64,14 +64,14 @@ class ModelIdentity:
 def model_identity(name: str) -> ModelIdentity | None:
     """What a model's name says of it; None where it names no family that is known."""
     last = name.rstrip("/").rpartition("/")[2].lower()
-    found = FAMILY.search(last) if len(last) < LONGEST else None
-    if found is None:
+    match = FAMILY.search(last) if len(last) < LONGEST else None
+    if match is None:
         return None
-    generation = GENERATION.match(last, found.end())
+    generation = GENERATION.match(last, match.end())
     size = SIZE.search(last)
-    release = RELEASE.search(last, found.end())
+    release = RELEASE.search(last, match.end())
     return ModelIdentity(
-        found[1],
+        match[1],
         generation[1] if generation else "",
         f"{size[1] or ''}{size[2]}{size[3]}" if size else "",
         (release[1] or release[2]) if release else "",
@@ -83,8 +83,8 @@ def model_identity(name: str) -> ModelIdentity | None:
 def overflowing_family(name: str) -> str | None:
     """The family, where a model's name says that it is one which overflows in float16."""
     last = name.rstrip("/").rpartition("/")[2].lower()
-    found = OVERFLOWS.search(last) if len(last) < LONGEST else None
-    return found[1] if found is not None else None
+    match = OVERFLOWS.search(last) if len(last) < LONGEST else None
+    return match[1] if match is not None else None
 
 
 def untrained_marks(name: str) -> tuple[str, ...]:
@@ -100,28 +100,38 @@ def other_weights(one: str, other: str) -> str | None:
 
     A local folder may hold anything under a short name, so what one name leaves out is not compared.
     """
-    mine, theirs = model_identity(one), model_identity(other)
-    if mine is None or theirs is None:
+    here, there = model_identity(one), model_identity(other)
+    if here is None or there is None:
         return None
-    if mine.family != theirs.family:
-        return f"family {mine.family} and {theirs.family}"
-    for what in ("generation", "size", "release"):
-        here, there = getattr(mine, what), getattr(theirs, what)
-        is_known = (here and there) or (what == "generation" and _are_published(one, other))
-        if is_known and here != there:
-            return f"{what} {here or 1} and {there or 1}"
-    if mine.domains != theirs.domains and _are_published(one, other):
-        names = sorted(mine.domains ^ theirs.domains)
-        return f"only one is named {', '.join(names)}"
-    return None
+    if here.family != there.family:
+        return f"family {here.family} and {there.family}"
+    are_published = _are_published(one, other)
+    for part in ("generation", "size", "release"):
+        # A published name without a generation is of the first: `llama-7b` is Llama 1. Sizes and releases are often
+        # left out of a name that has them.
+        is_complete = part == "generation" and are_published
+        difference = _different_part(here, there, part, is_complete=is_complete)
+        if difference is not None:
+            return difference
+    domains = here.domains ^ there.domains
+    return f"only one is named {', '.join(sorted(domains))}" if domains and are_published else None
+
+
+def _different_part(
+    here: ModelIdentity, there: ModelIdentity, part: str, *, is_complete: bool
+) -> str | None:
+    """`size 7 and 13`, where both names say the part, or `is_complete` makes one that is left out the first."""
+    one, other = getattr(here, part), getattr(there, part)
+    is_comparable = is_complete or (one and other)
+    return f"{part} {one or 1} and {other or 1}" if is_comparable and one != other else None
 
 
 def is_tuned_apart(one: str, other: str) -> bool:
     """Is one the base and the other its instruction-tuned model, by published names?"""
-    mine, theirs = model_identity(one), model_identity(other)
-    if mine is None or theirs is None or not _are_published(one, other):
+    here, there = model_identity(one), model_identity(other)
+    if here is None or there is None or not _are_published(one, other):
         return False
-    return mine.is_tuned != theirs.is_tuned
+    return here.is_tuned != there.is_tuned
 
 
 def is_published(name: str) -> bool:
@@ -151,18 +161,18 @@ def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
         adapter: Its folder, as a script or settings name it.
         beside: The file that names it; a relative folder is looked for from here, and from that file upwards.
     """
-    for folder in _folders(adapter, Path(beside)):
+    for folder in _adapter_folders(adapter, Path(beside)):
         file = folder / "adapter_config.json"
         try:
-            found = read_json(file, SETTINGS)
+            settings = read_json(file, SETTINGS)
         except (OSError, ValueError):
             continue
-        name = found.get("base_model_name_or_path") if isinstance(found, dict) else None
+        name = settings.get("base_model_name_or_path") if isinstance(settings, dict) else None
         return (name, file) if isinstance(name, str) and name else None
     return None
 
 
-def _folders(adapter: str, beside: Path) -> Iterator[Path]:
+def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:
     if "\0" in adapter or "://" in adapter or len(adapter) > 4096:
         return
     yield Path(adapter).expanduser()

@@ -36,7 +36,7 @@ class Grown:
 
 def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
     """Pairs of rows with at least NEAR of their sketch in common, each later row with one earlier row."""
-    found: dict[int, int] = {}
+    nearest: dict[int, int] = {}
     width = HASHES // BANDS
     usable = np.flatnonzero((sketches != EMPTY_SKETCH).any(axis=1))
     for band in range(BANDS):
@@ -46,9 +46,9 @@ def near_pairs(sketches: NDArray[np.uint32]) -> list[tuple[int, int]]:
         for early, late in zip(
             usable[order[same]].tolist(), usable[order[same + 1]].tolist(), strict=True
         ):
-            if late not in found and (sketches[early] == sketches[late]).mean() >= NEAR:
-                found[late] = early
-    return sorted((early, late) for late, early in found.items())
+            if late not in nearest and (sketches[early] == sketches[late]).mean() >= NEAR:
+                nearest[late] = early
+    return sorted((early, late) for late, early in nearest.items())
 
 
 def near_copies(
@@ -102,17 +102,17 @@ def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[in
     """For rows of `sketches`: a row of `others` that is near."""
     count = len(others)
     joined = np.concatenate((others, sketches)) if count else sketches
-    found: dict[int, int] = {}
+    nearest: dict[int, int] = {}
     width = HASHES // BANDS
     for band in range(BANDS):
         keys = _row_keys(joined[:, band * width : (band + 1) * width])
         first = dict(zip(keys[:count].tolist(), range(count), strict=True))
         for row, key in enumerate(keys[count:].tolist()):
             other = first.get(key)
-            if other is not None and row not in found and sketches[row, 0] != EMPTY_SKETCH:
+            if other is not None and row not in nearest and sketches[row, 0] != EMPTY_SKETCH:
                 if (sketches[row] == others[other]).mean() >= NEAR:
-                    found[row] = other
-    return found
+                    nearest[row] = other
+    return nearest
 
 
 def _row_keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:

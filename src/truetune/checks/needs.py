@@ -58,11 +58,11 @@ def no_turn_end(probes: Probes) -> Unmet | None:
     return NO_TURN_END if probes.terminator.token is None else None
 
 
-def tokens_not_counted(media: Media, *, asked: bool) -> Unmet | None:
+def tokens_not_counted(media: Media, *, is_named: bool) -> Unmet | None:
     """Why lengths can't be judged where rows hold images, sound or video; None where they hold none.
 
     `asked`: the user set the limit that the lengths are compared with.
     """
     if not media:
         return None
-    return Unmet(media.not_counted, COUNT_IN_BATCHES, asked=asked)
+    return Unmet(media.not_counted, COUNT_IN_BATCHES, asked=is_named)

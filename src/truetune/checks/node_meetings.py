@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -123,18 +123,23 @@ def _started_commands(
     file: CommandFile, command: ShellCommand, assigned: Mapping[str, str]
 ) -> Iterator[_StartedCommand]:
     """A command, its variables that hold several words taken apart; and the commands of a `bash -c '...'` in it."""
-    words = tuple(part for word in command.words for part in _split_variable(word, assigned))
-    programs = [word.rpartition("/")[2] for word in words]
+    words = _split_variables(command.words, assigned)
+    programs = {word.rpartition("/")[2] for word in words}
     # Without #SBATCH lines and srun nothing says how often a command runs: it is taken for one on each node.
     is_each = not file.requests and "srun" not in programs
     inner = next((word for word in words if " " in word and LAUNCHERS.search(word)), None)
-    if inner is None or not STARTERS & set(programs):
+    if inner is None or STARTERS.isdisjoint(programs):
         yield _StartedCommand(words, is_each)
         return
+    # In single quotes the variables of the inner command are read by each node's own shell.
     is_quoted = re.search(rf"'\s*{LAUNCHERS.pattern}", file.text) is not None
     for one in parse_commands(inner, "command.sh").commands:
-        own = (part for word in one.words for part in _split_variable(word, assigned))
-        yield _StartedCommand(tuple(own), is_each or is_quoted)
+        yield _StartedCommand(_split_variables(one.words, assigned), is_each or is_quoted)
+
+
+def _split_variables(words: Iterable[str], assigned: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of a command, those of its variables that hold several one by one."""
+    return tuple(part for word in words for part in _split_variable(word, assigned))
 
 
 def _split_variable(word: str, assigned: Mapping[str, str]) -> tuple[str, ...]:
@@ -190,7 +195,12 @@ def _meeting_of(
 def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     """Nodes, address and the option that gives it; of torchrun."""
     options = next(
-        (found for words in TORCHRUN if (found := command.behind(*words)) is not None), None
+        (
+            words_behind
+            for words in TORCHRUN
+            if (words_behind := command.behind(*words)) is not None
+        ),
+        None,
     )
     if options is None:
         return None
@@ -269,9 +279,9 @@ def _exported_address(words: tuple[str, ...]) -> str:
     """MASTER_ADDR as the words before a script set it, by `env` or `--export=`; the last counts. Empty: none does."""
     address = ""
     for word in words:
-        found = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
-        if found is not None:
-            address = found[1]
+        match = re.search(r"(?:^|,)MASTER_ADDR=([^,\s]+)", word.partition("--export=")[2] or word)
+        if match is not None:
+            address = match[1]
     return address
 
 

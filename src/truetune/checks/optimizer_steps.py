@@ -76,19 +76,29 @@ def steps_of_log(log: RunLog) -> OptimizerSteps | None:
     stopped = _steps_of_early_stop(log)
     if stopped is not None:
         return stopped
-    made, why = _steps_made(log)
-    if made < 1:
+    count, why = _steps_made(log)
+    if count < 1:
         return None
     settings = log.output.settings if log.output is not None else None
-    rows = (settings.examples if settings is not None else None) or _rows_by_speed(log)
-    a_step = (settings.rows_a_step if settings is not None else None) or _rows_a_step(log)
+    # The banner says both counts exactly; speeds are rounded figures, so they are read only without it.
+    rows = settings.examples if settings is not None else None
+    rows = rows or _rows_by_speed(log)
+    rows_a_step = settings.rows_a_step if settings is not None else None
+    rows_a_step = rows_a_step or _rows_a_step(log)
+    why += _size_of_run(rows, rows_a_step, log.epochs)
+    return OptimizerSteps(count, why, rows, rows_a_step, log.epochs or None)
+
+
+def _size_of_run(rows: int | None, rows_a_step: int | None, epochs: float | None) -> str:
+    """What is known of a run's rows, steps and epochs, in words that go on a sentence."""
+    parts = []
     if rows is not None:
-        why += f"; an epoch has {rows:,} rows"
-    if a_step is not None:
-        why += f", a step {a_step:,}"
-    if log.epochs:
-        why += f"; {log.epochs:.3g} epochs"
-    return OptimizerSteps(made, why, rows, a_step, log.epochs or None)
+        parts.append(f"; an epoch has {rows:,} rows")
+    if rows_a_step is not None:
+        parts.append(f", a step {rows_a_step:,}")
+    if epochs:
+        parts.append(f"; {epochs:.3g} epochs")
+    return "".join(parts)
 
 
 def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
@@ -115,9 +125,9 @@ def _steps_of_early_stop(log: RunLog) -> OptimizerSteps | None:
 
 def _steps_made(log: RunLog) -> tuple[int, str]:
     """The steps of a run that ended, and what says so; 0 where nothing does."""
-    made = int(log.last_step)
-    if not log.is_numbered and made >= 1:
-        return made, f"the log ends at step {made:,}"
+    count = int(log.last_step)
+    if not log.is_numbered and count >= 1:
+        return count, f"the log ends at step {count:,}"
     # Records without a step are numbered by us, and trainers log each tenth step or so: their number is no count.
     printed = log.output.settings.steps if log.output is not None else None
     if printed:

@@ -58,17 +58,17 @@ class PairStats:
 
     def report_data(self) -> dict[str, Any]:
         """`pairs` and `labels`, plain values, where there are such rows."""
-        found: dict[str, Any] = {}
+        data: dict[str, Any] = {}
         if count := self.longer + self.shorter + self.same:
-            found["pairs"] = {
+            data["pairs"] = {
                 "count": count, "longer": self.longer, "shorter": self.shorter, "same_length": self.same,
                 "identical": self.identical, "shared": self.shared.tolist(),
                 **self._sides("chosen", "rejected"),
                 **({"margins": _margin_histogram(self.margins.whole())} if self.margins.parts else {}),
             }  # fmt: skip
         if self.lengths["true"].any() or self.lengths["false"].any():
-            found["labels"] = self._sides("true", "false")
-        return found
+            data["labels"] = self._sides("true", "false")
+        return data
 
     def _sides(self, *names: str) -> dict[str, Any]:
         both = add_counts(*(self.lengths[name] for name in names))

@@ -51,7 +51,7 @@ class PrintedValues:
             for value in _containers_of(message) if id(message) not in malformed else ():
                 self.looked_at += 1
                 printed = repr(value)
-                if printed in text and not _says(example.row.messages, printed):
+                if printed in text and not _holds_value(example.row.messages, printed):
                     kind: Kind = "list" if isinstance(value, list) else "object"
                     yield PrintedValue(turn, kind, printed, text.index(printed))
 
@@ -117,10 +117,10 @@ def _containers_of(value: Any) -> Iterator[Any]:
         yield from _containers_of(item)
 
 
-def _says(value: Any, printed: str) -> bool:
+def _holds_value(value: Any, printed: str) -> bool:
     """Does a text of the row hold this by itself?"""
     if isinstance(value, str):
         return printed in value
     if isinstance(value, dict):
-        return any(_says(item, printed) for item in value.values())
-    return isinstance(value, list) and any(_says(item, printed) for item in value)
+        return any(_holds_value(item, printed) for item in value.values())
+    return isinstance(value, list) and any(_holds_value(item, printed) for item in value)

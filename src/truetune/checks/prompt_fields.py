@@ -54,11 +54,11 @@ class TellingField:
 
 def fields_of(prompt: str) -> dict[str, str]:
     """The fields of a prompt by name; of several of one name the first."""
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     lines = [line.strip() for line in prompt.splitlines() if line.strip()]
     for name, value in _fields_of_prompt(prompt, lines):
-        found.setdefault(name, value[:VALUE_LENGTH].strip().strip('"'))
-    return found
+        names.setdefault(name, value[:VALUE_LENGTH].strip().strip('"'))
+    return names
 
 
 def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -93,55 +93,61 @@ def telling_fields(prompts: Sequence[str], answers: Sequence[str]) -> list[Telli
             values[name][row] = value
     constant = _constant_lines([prompts[row] for row in distinct])
     labels = _class_words([answers[row] for row in distinct])
-    made = []
+    fields = []
     for name, by_row in values.items():
         if len(by_row) < SHARE * len(distinct):
             continue
-        field = _field(name, by_row, answers, labels)
+        field = _prompt_field(name, by_row, answers, labels)
         if field is not None and _is_beside_a_question(by_row, prompts, constant):
-            made.append(field)
-    return sorted(made, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
+            fields.append(field)
+    return sorted(fields, key=lambda field: (-field.rows, not field.is_copy, len(field.value)))
 
 
-def _field(
+def _prompt_field(
     name: str, by_row: Mapping[int, str], answers: Sequence[str], labels: frozenset[str]
 ) -> TellingField | None:
     commonest = Counter(answers[row] for row in by_row).most_common(1)[0][1]
     if commonest >= 0.9 * len(by_row):
         return None  # any field tells what all rows have
-    copied = sum(_copies(value, answers[row], labels) for row, value in by_row.items())
-    told = copied
+    copied = sum(_copies_answer(value, answers[row], labels) for row, value in by_row.items())
+    field_copies = copied
     if labels and copied < TELLS * len(by_row):
-        told = _told_by_value(by_row, answers)
-    if told < TELLS * len(by_row):
+        field_copies = _told_by_value(by_row, answers)
+    if field_copies < TELLS * len(by_row):
         return None
     example = next(iter(by_row))
-    return TellingField(name, len(by_row), told, told == copied, example, by_row[example])
+    return TellingField(
+        name, len(by_row), field_copies, field_copies == copied, example, by_row[example]
+    )
 
 
-def _copies(value: str, answer: str, labels: frozenset[str]) -> bool:
+def _copies_answer(value: str, answer: str, labels: frozenset[str]) -> bool:
     """Is the value the answer; or, where answers are labels, does it hold this label's words and no other's?"""
-    mine, said = _split_words(answer), _split_words(value)
-    if not mine:
+    answer_words, value_words = _split_words(answer), _split_words(value)
+    if not answer_words:
         return value.strip().casefold() == answer.strip().casefold()
-    if said.strip() == mine.strip():
+    if value_words.strip() == answer_words.strip():
         return True
-    if not labels or mine not in said:
+    if not labels or answer_words not in value_words:
         return False
-    return not any(other in said for other in labels if other != mine and other not in mine)
+    return not any(
+        other in value_words
+        for other in labels
+        if other != answer_words and other not in answer_words
+    )
 
 
 def _told_by_value(by_row: Mapping[int, str], answers: Sequence[str]) -> int:
     """Rows whose answer is that of most other rows with the same value as it stands, or without its numbers."""
-    told = 0
-    for form in (str.casefold, _normalise):
+    matches = 0
+    for form in (str.casefold, _normalise_text):
         groups: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for row, value in by_row.items():
             groups[form(value)][answers[row]] += 1
         if 2 <= len(groups) <= len(by_row) / ROWS_A_VALUE:
             likely = (max(counts.values()) for counts in groups.values() if counts.total() > 1)
-            told = max(told, sum(likely))
-    return told
+            matches = max(matches, sum(likely))
+    return matches
 
 
 def _is_beside_a_question(
@@ -153,7 +159,7 @@ def _is_beside_a_question(
         lines = (line for line in prompts[row].splitlines() if line.strip() not in constant)
         rests.append(" ".join(line.replace(value, " ") for line in lines))
     words = sorted(len(WORD.findall(rest)) for rest in rests)
-    varied = len({_normalise(rest) for rest in rests})
+    varied = len({_normalise_text(rest) for rest in rests})
     return words[len(words) // 2] >= QUESTION_WORDS and varied >= VARIED * len(rests)
 
 
@@ -176,5 +182,5 @@ def _split_words(text: str) -> str:
     return f" {words} " if words else ""
 
 
-def _normalise(text: str) -> str:
+def _normalise_text(text: str) -> str:
     return DIGITS.sub("#", text.casefold()).strip()

@@ -141,13 +141,13 @@ class Report:
     def __repr__(self) -> str:
         """In short: its class, what was found, and where."""
         counts = Counter(finding.severity for finding in self.findings)
-        found = ", ".join(
+        listing = ", ".join(
             f"{counts[s]} {s}{'s' * (counts[s] != 1 and s != 'info')}" for s in RANK if counts[s]
         )
         about = ", ".join(dict.fromkeys(subject.path for subject in self.subjects)) or ", ".join(
             self.spec.data
         )
-        return f"<{type(self).__name__} of {about or 'nothing'}: {found or self.outcome}>"
+        return f"<{type(self).__name__} of {about or 'nothing'}: {listing or self.outcome}>"
 
     def __str__(self) -> str:
         """What the terminal shows."""
@@ -164,9 +164,12 @@ AnyReport = TypeVar("AnyReport", bound=Report)
 
 def with_judgement(report: AnyReport, more: Judgement) -> AnyReport:
     """The report with what was judged besides."""
-    judged = Judgement.of([Judgement(report.findings, report.examined, report.not_judged), more])
+    judgement = Judgement.of([Judgement(report.findings, report.examined, report.not_judged), more])
     return replace(
-        report, findings=judged.findings, examined=judged.examined, not_judged=judged.not_judged
+        report,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
     )
 
 

@@ -85,6 +85,6 @@ def _rows_of_row_groups(
     first = 1
     for part, count in enumerate(list(count_rows_of_parts(source, raw))):
         if any(first <= line < first + count for line in wanted):
-            found = enumerate(read_rows(source, raw, part), first)
-            yield from (Record(line, row) for line, row in found if line in wanted)
+            numbered_rows = enumerate(read_rows(source, raw, part), first)
+            yield from (Record(line, row) for line, row in numbered_rows if line in wanted)
         first += count

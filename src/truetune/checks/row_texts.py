@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from truetune.checks.findings import Case
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_message, in_row
 from truetune.data.conversation import Conversation
@@ -100,7 +100,7 @@ class RowTextRule(DataRule):
         return None if self.rows else NO_TEXTS
 
     def figure(self) -> Measurement:
-        return counted(f"rows with {self.looks_for}", self.faulty, self.rows)
+        return count_measurement(f"rows with {self.looks_for}", self.faulty, self.rows)
 
     @property
     def is_more_than_one(self) -> bool:

@@ -68,9 +68,9 @@ class RowTimeline:
             if value not in kinds and len(kinds) == MAX_GROUPS:
                 del self.kinds[by]
                 return
-            mine = rows if len(distinct) == 1 else rows[[other == value for other in values]]
+            own_rows = rows if len(distinct) == 1 else rows[[other == value for other in values]]
             counted = kinds.setdefault(value, np.zeros(2 * MIN_STRETCHES, dtype=np.int64))
-            counted += np.bincount(mine, minlength=2 * MIN_STRETCHES)
+            counted += np.bincount(own_rows, minlength=2 * MIN_STRETCHES)
 
     def _halve(self) -> None:
         self.each *= 2

@@ -393,21 +393,21 @@ class CheckpointRule(Rule["Checkpoint"]):
     """Does it tell a merge by signs in the weights? Where base and adapter are at hand, they tell exactly"""
 
     def unmet(self) -> Unmet | None:
-        found = self.subject
-        if self.kind and found.kind != self.kind:
-            return Unmet(f"it is about {self.kind}s, and this is {A_KIND[found.kind]}")
-        if self.opens and not found.has_weights:
+        checkpoint = self.subject
+        if self.kind and checkpoint.kind != self.kind:
+            return Unmet(f"it is about {self.kind}s, and this is {A_KIND[checkpoint.kind]}")
+        if self.opens and not checkpoint.has_weights:
             return Unmet("the weights are not in this folder", "name the folder that holds them")
-        if self.opens and not found.tensors:
-            if found.weights.pickled:
+        if self.opens and not checkpoint.tensors:
+            if checkpoint.weights.pickled:
                 return Unmet(
                     "the weights are a pickle, which is not opened", "save them as safetensors"
                 )
             return Unmet("no tensor could be read", "name a folder with whole safetensors files")
-        if self.compares and found.base is None:
+        if self.compares and checkpoint.base is None:
             named = (
-                f"its base {found.base_name} is not on this machine"
-                if found.base_name
+                f"its base {checkpoint.base_name} is not on this machine"
+                if checkpoint.base_name
                 else "no base is named"
             )
             return Unmet(named, "name its folder with --base")
@@ -486,8 +486,8 @@ class RecitationRule(Rule["Audit"]):
     family = "recitation"
 
     def unmet(self) -> Unmet | None:
-        found = self.subject.facts.get("recitation") or {}
-        return None if found.get("rows") or found.get("pairs") else NOT_RECITED
+        recitation = self.subject.facts.get("recitation") or {}
+        return None if recitation.get("rows") or recitation.get("pairs") else NOT_RECITED
 
 
 class AnswersRule(Rule["SampledRun"]):

@@ -70,11 +70,11 @@ def run_rules(
         Findings, what was examined and is fine, and what could not be judged.
     """
     rules = list(rules)
-    judged = Judgement.of(run_rule(subject, rule, trainer) for rule in rules)
-    return merge_explained(judged, rules)
+    judgement = Judgement.of(run_rule(subject, rule, trainer) for rule in rules)
+    return merge_explained(judgement, rules)
 
 
-def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
+def merge_explained(judgement: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgement:
     """Findings that others explain (`Rule.moot_where`) become evidence of those, which are as grave as both.
 
     A finding that counts rows is explained where each of them is one of some other's; one on the whole where another is
@@ -82,8 +82,8 @@ def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgem
     explains no third one: that one names the cause as well.
     """
     causes = {kind.name(): kind.moot_where for kind in kinds if kind.moot_where}
-    kept = [finding for finding in made.findings if finding.rule not in causes]
-    dependent = [finding for finding in made.findings if finding.rule in causes]
+    kept = [finding for finding in judgement.findings if finding.rule not in causes]
+    dependent = [finding for finding in judgement.findings if finding.rule in causes]
     # Causes first: a finding in the middle of a chain has to be settled before what it would explain.
     for finding in sorted(dependent, key=lambda finding: _depth_of_causes(finding.rule, causes)):
         explained = _explained_by(finding, kept, causes[finding.rule])
@@ -95,7 +95,7 @@ def merge_explained(made: Judgement, kinds: Iterable[type[Rule[Any]]]) -> Judgem
         else:
             partly = (_explained_rows(cause, shared) for cause, shared in explained)
             kept.append(_with_evidence(finding, *partly))
-    return replace(made, findings=in_order(kept))
+    return replace(judgement, findings=in_order(kept))
 
 
 def _explained_by(
@@ -112,8 +112,8 @@ def _explained_by(
 def _with_consequence(cause: Finding, finding: Finding) -> Finding:
     """A cause with what follows from it as evidence, as grave as the graver of both."""
     severity = max(cause.severity, finding.severity, key=RANK.__getitem__)
-    told = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
-    return replace(told, severity=severity)
+    as_evidence = _with_evidence(cause, f"so {finding.message} ({finding.rule})")
+    return replace(as_evidence, severity=severity)
 
 
 def _explained_rows(cause: Finding, rows: set[Origin]) -> str:
@@ -174,22 +174,22 @@ def conclude_rule(
 
     `lacking` is what the caller knows that the subject lacks for this rule; it is told where the rule found nothing.
     """
-    kind, found = type(rule), list[Finding]()
+    kind, findings = type(rule), list[Finding]()
     try:
         for finding in rule.findings():
             # Not a comprehension: what was found before the rule raised has to stand.
-            found.append(finding)
-        if found and trainer is not None:
-            return _judgement_under_trainer(trainer, kind, found)
-        if found:
-            return Judgement(in_order(found))
+            findings.append(finding)
+        if findings and trainer is not None:
+            return _judgement_under_trainer(trainer, kind, findings)
+        if findings:
+            return Judgement(in_order(findings))
         if (unmet := lacking or rule.unmet()) is not None:
             return Judgement(not_judged=(describe_unmet(kind, unmet),))
         return _examined_judgement(kind, rule.figure())
     except FastPathError:
         raise
     except Exception as error:
-        return Judgement(in_order(found), not_judged=(describe_failure(kind, error),))
+        return Judgement(in_order(findings), not_judged=(describe_failure(kind, error),))
 
 
 def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Judgement:
@@ -208,16 +208,16 @@ def _examined_judgement(kind: type[Rule[Any]], figure: Measurement | str) -> Jud
 
 
 def _judgement_under_trainer(
-    trainer: TrainerFacts, kind: type[Rule[Any]], found: list[Finding]
+    trainer: TrainerFacts, kind: type[Rule[Any]], findings: list[Finding]
 ) -> Judgement:
     """The findings as they hold under a trainer; where they are moot, what was found is told as not judged."""
-    held = in_order(findings_under_trainer(found, kind.by_trainer, trainer))
+    held = in_order(findings_under_trainer(findings, kind.by_trainer, trainer))
     if held:
         return Judgement(held)
     return Judgement(
         not_judged=(
             describe_unmet(
-                kind, Unmet(f"it does no harm under {trainer.called}: {found[0].message}")
+                kind, Unmet(f"it does no harm under {trainer.called}: {findings[0].message}")
             ),
         )
     )
@@ -232,8 +232,8 @@ def describe_failure(kind: type[Rule[Any]], error: Exception) -> NotJudged:
     """A rule that raised."""
     if os.environ.get("TRUETUNE_DEBUG"):
         traceback.print_exception(error)
-    told = " ".join(f"{type(error).__name__}: {error}".split())
-    return NotJudged(kind.name(), told, kind.code, place=own_line(error), unlock=REPORT_IT)
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return NotJudged(kind.name(), text, kind.code, place=own_line(error), unlock=REPORT_IT)
 
 
 def own_line(error: BaseException) -> str:

@@ -30,10 +30,12 @@ def run_of_scripts(scripts: Iterable[Path]) -> RunSpec | None:
     if len(trainings) != 1:
         return None
     module, files = trainings[0]
-    return _settings(module).model_copy(update={"data": files, "model": None, "tokenizer": None})
+    return _trainer_settings(module).model_copy(
+        update={"data": files, "model": None, "tokenizer": None}
+    )
 
 
-def _settings(module: Module) -> RunSpec:
+def _trainer_settings(module: Module) -> RunSpec:
     """The settings of the script's one trainer; those of nobody where it makes several, or none that can be read."""
     try:
         configs = extract_configs(module)

@@ -81,11 +81,11 @@ def are_predicted(prompts: Sequence[str], labels: Sequence[str]) -> bool:
     )  # rows may be sorted, or take turns
     halves = (order[::2], order[1::2])
     hits = chance = 0
-    for train, tried in (halves, halves[::-1]):
+    for train, held_out in (halves, halves[::-1]):
         predict = _naive_bayes([words[i] for i in train], [labels[i] for i in train])
         (commonest, _), *_ = Counter(labels[i] for i in train).most_common(1)
-        hits += sum(predict(words[i]) == labels[i] for i in tried)
-        chance += sum(labels[i] == commonest for i in tried)
+        hits += sum(predict(words[i]) == labels[i] for i in held_out)
+        chance += sum(labels[i] == commonest for i in held_out)
     share = chance / len(labels)
     return hits - chance > 3 * math.sqrt(len(labels) * share * (1 - share))
 
@@ -121,8 +121,8 @@ def last_question(row: Conversation) -> str:
     """What the user said last, without the turns before it: these may hold answers."""
     if not row.is_chat:
         return row.prompt or ""
-    said = [text_of(one.get("content")) for one in row.messages if one.get("role") == "user"]
-    return said[-1] if said else ""
+    texts = [text_of(one.get("content")) for one in row.messages if one.get("role") == "user"]
+    return texts[-1] if texts else ""
 
 
 def prompt_before_answer(row: Conversation) -> str:

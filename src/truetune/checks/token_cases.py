@@ -65,10 +65,10 @@ def at_stop(batch: Batch, i: int, turn: Turn, text: str) -> Case:
 
 def first_answer(batch: Batch) -> tuple[int, Turn] | None:
     """The first example of a chat with an answer that inference must produce, and that turn."""
-    found = (
+    answer = (
         (i, turn) for i, example in enumerate(batch.examples) for turn in example.rendering.turns
     )
-    return next(((i, turn) for i, turn in found if turn.start >= 0), None)
+    return next(((i, turn) for i, turn in answer if turn.start >= 0), None)
 
 
 def in_row(batch: Batch, row: Conversation, text: str) -> Case:
@@ -80,14 +80,14 @@ def in_row(batch: Batch, row: Conversation, text: str) -> Case:
 def in_rejected(batch: Batch, row: Conversation, text: str) -> Case:
     """The first supervised token of a row's rejected side, where it has one."""
     other = batch.other
-    mine = (
+    side = (
         []
         if other is None
         else [i for i, example in enumerate(other.examples) if example.row.origin == row.origin]
     )
     return (
-        at_answer(other, mine[-1], text, "rejected")
-        if other is not None and mine
+        at_answer(other, side[-1], text, "rejected")
+        if other is not None and side
         else Case(text, row.origin)
     )
 

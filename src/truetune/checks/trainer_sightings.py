@@ -84,11 +84,11 @@ class TrainerSightings:
     def made_messages(self) -> str:
         """Where a script maps the rows to messages: they are not trained as they stand. Empty where none does."""
         modules = (_readable_module(file) for _, file in find_source_files(self.sources))
-        made = (
+        mapped = (
             (module.path, find_message_mapping(module)) for module in modules if module is not None
         )
         return next(
-            (f"{path}, line {call.node.lineno}" for path, call in made if call is not None), ""
+            (f"{path}, line {call.node.lineno}" for path, call in mapped if call is not None), ""
         )
 
     @property
@@ -103,26 +103,31 @@ class TrainerSightings:
         if name is None:
             return spec
         update: dict[str, Any] = {"trained_by": name}
-        scripts = [
-            sighting
-            for sighting in self.seen
-            if sighting.training is not None and sighting.name == name
-        ]
-        if len(scripts) == 1 and "training" not in spec.model_fields_set:
-            update["training"] = scripts[0].training
-            if spec.max_length is None and scripts[0].max_length is not None:
-                update["max_length"] = scripts[0].max_length
-        masking = scripts[0].masking if len(scripts) == 1 else None
-        if masking is not None:
-            update |= _label_settings(spec, update.get("training", spec.training), masking)
+        scripts = [one for one in self.seen if one.training is not None and one.name == name]
+        # Two scripts of one trainer may set different things: then none of them is known to train these rows.
+        if len(scripts) == 1:
+            update |= _settings_of_script(spec, scripts[0])
         return spec.model_copy(update=update)
 
     def note(self) -> str:
         """Why the trainer is not known though some were found; empty otherwise."""
         if len(self.names) < 2:
             return ""
-        found = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
-        return f"several trainers are among the paths: {found}; name one with --trainer"
+        listing = ", ".join(f"{sighting.name} ({sighting.where})" for sighting in self.seen)
+        return f"several trainers are among the paths: {listing}; name one with --trainer"
+
+
+def _settings_of_script(spec: RunSpec, script: TrainerSighting) -> dict[str, Any]:
+    """What a script sets that the run leaves open: the training, its length, and how answers are labelled."""
+    update: dict[str, Any] = {}
+    if "training" not in spec.model_fields_set:
+        update["training"] = script.training
+        if spec.max_length is None and script.max_length is not None:
+            update["max_length"] = script.max_length
+    if script.masking is not None:
+        training = update.get("training", spec.training)
+        update |= _label_settings(spec, training, script.masking)
+    return update
 
 
 def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking) -> dict[str, Any]:
@@ -164,9 +169,9 @@ def sighting_of(module: Module) -> TrainerSighting | None:
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:
-    found = next(module.calls(*TRAINERS[name].calls), None) is not None
+    trainer_call = next(module.calls(*TRAINERS[name].calls), None) is not None
     # A loop of one's own steps its optimizer; a script that only builds one hands it to a trainer.
-    return found and (name != "torch" or next(module.methods("backward"), None) is not None)
+    return trainer_call and (name != "torch" or next(module.methods("backward"), None) is not None)
 
 
 def _pad_masking(
@@ -180,8 +185,8 @@ def _pad_masking(
         return "id"
     if next(module.calls(*POSITION_COLLATORS), None) is not None:
         return "position"
-    given = any("data_collator" in call.keywords for call in module.calls(*facts.calls))
-    return "unknown" if given or facts.collator else facts.pads_masked_by.value
+    collators = any("data_collator" in call.keywords for call in module.calls(*facts.calls))
+    return "unknown" if collators or facts.collator else facts.pads_masked_by.value
 
 
 def row_kind(row: Conversation | None) -> RowKind:
@@ -216,14 +221,14 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
     facts = trainer_of(spec)
     if facts.name is None:
         return spec
-    kind, given = row_kind(first_row(spec)), spec.model_fields_set
+    kind, set_fields = row_kind(first_row(spec)), spec.model_fields_set
     update: dict[str, Any] = {}
     decision = facts.decision(kind, lambda name: getattr(spec.training, name, None))
-    if "learn" not in given and decision.learned is not None:
+    if "learn" not in set_fields and decision.learned is not None:
         update["learn"] = spec.learn.model_copy(update={"what": decision.learned})
-    if "append_eos" not in given and facts.appends_eos.value is not None:
+    if "append_eos" not in set_fields and facts.appends_eos.value is not None:
         update["append_eos"] = kind in facts.appends_eos.value
-    if "history" not in given and facts.as_served.value is False:
+    if "history" not in set_fields and facts.as_served.value is False:
         update["history"] = "single"
     return spec.model_copy(update=update)
 

@@ -95,7 +95,7 @@ def format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def number(value: Any) -> float | None:
+def parse_limit_number(value: Any) -> float | None:
     """The number that a setting holds, also as text (`1e-5` is a text to YAML); None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
@@ -105,22 +105,22 @@ def number(value: Any) -> float | None:
         return None
 
 
-def scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:
+def adapter_scale(alpha: Any, rank: Any, *, rank_stabilised: bool = False) -> float | None:
     """What an adapter's output is multiplied by, without its sign, which B takes up; None where it is not known."""
-    above, below = number(alpha), number(rank)
+    above, below = parse_limit_number(alpha), parse_limit_number(rank)
     if above is None or below is None or below < 1:
         return None
     return abs(above) / (math.sqrt(below) if rank_stabilised else below)
 
 
-def breaches(values: Values, *rules: str) -> Iterator[Breach]:
+def limit_breaches(values: Values, *rules: str) -> Iterator[Breach]:
     """The settings whose values are out of range, by the rows of these rules.
 
     Of several rows of one setting, the first that fits counts: rows stand with the gravest first.
     """
     seen = set()
     for limit in LIMITS:
-        value = number(values.get(limit.setting))
+        value = parse_limit_number(values.get(limit.setting))
         if limit.rule not in rules or limit.setting in seen or value is None:
             continue
         if limit.outside.holds(value) and limit.when(values):
@@ -133,7 +133,7 @@ def settings_with_limits(*rules: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(limit.setting for limit in LIMITS if limit.rule in rules))
 
 
-def _of(*methods: str) -> Callable[[Values], bool]:
+def _of_methods(*methods: str) -> Callable[[Values], bool]:
     """Is the run of one of these methods?"""
     return lambda values: values.get("method") in methods
 
@@ -163,23 +163,23 @@ def _scales_means(values: Values) -> bool:
 
 def _epochs_decide(values: Values) -> bool:
     """Is the length of the run set by epochs?"""
-    return (number(values.get("training.max_steps")) or 0) < 1
+    return (parse_limit_number(values.get("training.max_steps")) or 0) < 1
 
 
 def _has_scarce_steps(values: Values) -> bool:
     """Does `max_steps` end the run before it learns much?"""
-    return 0 < (number(values.get("training.max_steps")) or 0) < SCARCE
+    return 0 < (parse_limit_number(values.get("training.max_steps")) or 0) < SCARCE
 
 
-def _weak(values: Values) -> bool:
+def _is_scale_weak(values: Values) -> bool:
     """Is the scale itself below what is published? Else the learning rate is what is small, which has its own rule."""
-    strength = number(values.get(SCALE))
+    strength = parse_limit_number(values.get(SCALE))
     if strength is None or values.get("method") != "sft":
         return False
     return FAINT <= strength < LOWEST_SCALE
 
 
-def _samples(values: Values) -> bool:
+def _is_sampling(values: Values) -> bool:
     """Are answers certainly sampled?"""
     return values.get("do_sample") is True
 
@@ -193,7 +193,7 @@ def _keeps_unlikely_tokens(values: Values) -> bool:
     """May unlikely tokens be drawn: is there no min_p that takes them away? One that is not known may be high."""
     if "min_p" not in values:
         return True
-    min_p = number(values["min_p"])
+    min_p = parse_limit_number(values["min_p"])
     return min_p is not None and min_p < MIN_P_THAT_CUTS
 
 
@@ -205,7 +205,7 @@ def _is_structured(values: Values) -> bool:
 def _decays_slowly(values: Values) -> bool:
     """Lion takes a tenth of the rate, and ten times the decay with it. Where each step replaces the weights, that is
     said instead."""
-    replaces = (number(values.get(DECAY_RATE)) or 0) >= 1
+    replaces = (parse_limit_number(values.get(DECAY_RATE)) or 0) >= 1
     return not replaces and "lion" not in str(values.get("training.optim")).lower()
 
 
@@ -266,7 +266,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: every gradient is 0",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_of("dpo", "kto"),
+        when=_of_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -276,7 +276,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: the rejected answer is preferred",
         fix="set {name} to 0.1, or between 0.01 and 0.5",
-        when=_of("dpo", "kto"),
+        when=_of_methods("dpo", "kto"),
         source="DPO (arXiv:2305.18290), equation 7",
     ),
     Limit(
@@ -316,7 +316,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of("orpo"),
+        when=_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691), equation 6: SFT's loss plus lambda times that of the odds ratio",
     ),
     Limit(
@@ -326,7 +326,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: the loss is that of SFT on the chosen answers, in practice",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of("orpo"),
+        when=_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -336,7 +336,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="the odds ratio of ORPO weighs {value}: it outweighs learning the answers",
         fix="set {name} to 0.1, or between 0.05 and 1",
-        when=_of("orpo"),
+        when=_of_methods("orpo"),
         source="ORPO (arXiv:2403.07691) trains at 0.1 to 0.25, and compares 0.1 to 1",
     ),
     Limit(
@@ -346,7 +346,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=BETA,
         says="a beta of {value} for {METHOD}: rejected answers have no effect, or are preferred",
         fix="set {name} to 0.1 (CPO), or to 2 to 10 (SimPO)",
-        when=_of("cpo"),
+        when=_of_methods("cpo"),
         source="SimPO (arXiv:2405.14734), equation 6; CPO (arXiv:2401.08417), equation 4",
     ),
     Limit(
@@ -400,7 +400,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged good are not learned from",
         fix="set {name} to 1",
-        when=_of("kto"),
+        when=_of_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -409,7 +409,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: answers judged bad are not learned from",
         fix="set {name} to 1",
-        when=_of("kto"),
+        when=_of_methods("kto"),
         source="KTO (arXiv:2402.01306), equation 8",
     ),
     Limit(
@@ -437,7 +437,7 @@ LIMITS: tuple[Limit, ...] = (
         says="a learning rate of {learning_rate} is multiplied by {lora scale}, which is {name}: the"
         " adapter hardly moves",
         fix="set lora_alpha to {r}, or twice as much, and a learning rate of 1e-4 to 5e-4",
-        when=_weak,
+        when=_is_scale_weak,
         source="the lowest published rate times the lowest published scale",
     ),
     Limit(
@@ -619,7 +619,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value}: an answer is compared with the others of its prompt, and there is none, so the"
         " advantage is 0, or the trainer stops",
         fix="set {name} to 8, or at least to 2",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="GRPO (arXiv:2402.03300), section 4.1; TRL raises ValueError",
     ),
     Limit(
@@ -629,7 +629,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, or the logits"
         " are divided by 0",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -639,7 +639,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -648,7 +648,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value} while answers are sampled for training: they are noise, and no reward comes",
         fix="set {name} to 1.0, or 0.7 to 1.2",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="published are 0.6 to 1.2",
     ),
     Limit(
@@ -658,7 +658,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: all answers to a prompt are one, so the"
         " advantage is 0",
         fix="leave {name} out",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="the advantage compares different answers to one prompt",
     ),
     Limit(
@@ -668,7 +668,7 @@ LIMITS: tuple[Limit, ...] = (
         says="{name} is {value} while answers are sampled for training: most answers to a prompt are alike, and have no"
         " advantage",
         fix="set {name} to 1.0",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="published are 0.9 to 1",
     ),
     Limit(
@@ -677,7 +677,7 @@ LIMITS: tuple[Limit, ...] = (
         severity="warning",
         says="{name} is {value}: the distance to the reference outweighs the reward",
         fix="set {name} to 0, or up to 0.1",
-        when=_of("grpo"),
+        when=_of_methods("grpo"),
         source="published are 0 to 0.1 (arXiv:2402.03300: 0.04)",
     ),
     Limit(
@@ -775,7 +775,7 @@ LIMITS: tuple[Limit, ...] = (
         rule=GENERATION,
         says="{name} is {value} with do_sample=True: transformers refuses it",
         fix="set do_sample to False for greedy answers",
-        when=_samples,
+        when=_is_sampling,
         source="transformers' TemperatureLogitsWarper raises ValueError",
     ),
     Limit(

@@ -46,7 +46,7 @@ def _options_of_server(file: CommandFile, command: ShellCommand) -> tuple[str, .
 
 def lora_modules(server: Server) -> dict[str, str]:
     """Name -> folder of the adapters behind `--lora-modules`; entries in JSON are left alone."""
-    found: dict[str, str] = {}
+    modules: dict[str, str] = {}
     is_listed = False
     for word in server.options:
         if word.startswith("-"):
@@ -55,5 +55,5 @@ def lora_modules(server: Server) -> dict[str, str]:
             word = first
         name, equals, folder = word.partition("=")
         if is_listed and equals and not name.startswith("{"):
-            found[name] = folder
-    return found
+            modules[name] = folder
+    return modules

@@ -47,26 +47,30 @@ def movement(
     """
     started = time.perf_counter()
     spec = spec or RunSpec(select=change_rules())
-    found = read_checkpoint(after, base=base)
-    if found.kind == "model" and found.base is None:
+    checkpoint = read_checkpoint(after, base=base)
+    if checkpoint.kind == "model" and checkpoint.base is None:
         raise UsageError(
             f"{after}: nothing to compare it with; name what it was before with --base"
         )
     if adapter is not None:
-        other = read_checkpoint(adapter, base=found.base.folder if found.base else None)
-        if found.kind != "model" or other.kind != "adapter":
+        other = read_checkpoint(adapter, base=checkpoint.base.folder if checkpoint.base else None)
+        if checkpoint.kind != "model" or other.kind != "adapter":
             raise UsageError("--adapter names the adapter that was merged into a full model")
-        found = replace(found, adapter=other)
-    vars(found)["manifest"] = made = compare_weights(found, found.adapter, progress=progress)
-    subject = Subject(found.kind, str(found.folder), tuple(checkpoint_facts(found).items()))
-    judged = judge_weights(found, spec)
+        checkpoint = replace(checkpoint, adapter=other)
+    vars(checkpoint)["manifest"] = manifest = compare_weights(
+        checkpoint, checkpoint.adapter, progress=progress
+    )
+    subject = Subject(
+        checkpoint.kind, str(checkpoint.folder), tuple(checkpoint_facts(checkpoint).items())
+    )
+    judgement = judge_weights(checkpoint, spec)
     return MovementReport(
         spec=spec,
         subjects=(subject,),
-        findings=judged.findings,
-        examined=judged.examined,
-        not_judged=judged.not_judged,
-        manifest=made,
+        findings=judgement.findings,
+        examined=judgement.examined,
+        not_judged=judgement.not_judged,
+        manifest=manifest,
         seconds=time.perf_counter() - started,
     )
 
@@ -76,10 +80,10 @@ def change_rules() -> tuple[str, ...]:
     return tuple(rule.name() for rule in rules_of(CheckpointRule) if rule.judges_changes)
 
 
-def judge_weights(found: Checkpoint, spec: RunSpec | None = None) -> Judgement:
+def judge_weights(checkpoint: Checkpoint, spec: RunSpec | None = None) -> Judgement:
     """What the rules on checkpoints say; those that go by signs are left out where the adapter is at hand."""
     chosen = choose_rules(spec or RunSpec(), CheckpointRule)
     # Base and adapter tell exactly what a merge made of them; a sign would be a second, weaker word on it.
-    if found.adapter:
+    if checkpoint.adapter:
         chosen = [rule for rule in chosen if not rule.goes_by_signs]
-    return run_rules(found, chosen)
+    return run_rules(checkpoint, chosen)

@@ -55,23 +55,23 @@ def weight_uses(
     One file alone is compared with nothing, and files that can't be read say nothing here.
     """
     files = [file for path in map(Path, paths) for file in _files_at(path)]
-    found: list[WeightUse] = []
+    uses: list[WeightUse] = []
     for path in files if len(files) > 1 else ():
         try:
-            found += _of_file(path, trained_by)
+            uses += _of_file(path, trained_by)
         except (TruetuneError, OSError, ValueError):
             continue  # who looks at the file itself says what is wrong with it
-    return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in found)
+    return tuple(use._replace(is_named_elsewhere=_is_named_elsewhere(use, files)) for use in uses)
 
 
 def _is_named_elsewhere(use: WeightUse, files: Iterable[Path]) -> bool:
     """Does a file other than that of the use hold the name of one of its folders?"""
     names = [name.removeprefix("./").rstrip("/").encode() for name in use.folders]
-    heads = (_head(file) for file in files if str(file) != use.file)
+    heads = (_file_head(file) for file in files if str(file) != use.file)
     return any(name in head for head in heads for name in names)
 
 
-def _head(file: Path) -> bytes:
+def _file_head(file: Path) -> bytes:
     """The beginning of a file; empty where it can't be read."""
     try:
         with file.open("rb") as stream:
@@ -97,20 +97,20 @@ def _files_at(path: Path) -> list[Path]:
 
 def is_same_folder(one: str, other: str) -> bool:
     """Do two names mean one folder of weights? One may be absolute, and the other relative."""
-    mine, theirs = (_normal(name) for name in (one, other))
-    if mine.startswith("/") == theirs.startswith("/"):
-        return mine == theirs
-    longer, shorter = (mine, theirs) if mine.startswith("/") else (theirs, mine)
+    here, there = (_normal_name(name) for name in (one, other))
+    if here.startswith("/") == there.startswith("/"):
+        return here == there
+    longer, shorter = (here, there) if here.startswith("/") else (there, here)
     return longer.endswith(f"/{shorter}")
 
 
 def is_within(one: str, folder: str) -> bool:
     """Is a folder, or one below it (`checkpoint-400`, `merged`), meant by the first name?"""
-    parts = _normal(one).split("/")
+    parts = _normal_name(one).split("/")
     return any(is_same_folder("/".join(parts[:end]), folder) for end in range(1, len(parts) + 1))
 
 
-def _normal(name: str) -> str:
+def _normal_name(name: str) -> str:
     return os.path.normpath(os.path.expanduser(name))
 
 
@@ -140,18 +140,23 @@ def _of_llama_factory(config: Config) -> Iterator[WeightUse]:
     if config.raw.get("do_train"):
         return
     adapters = str(config.spec.training.adapter or "")
-    field = "training.adapter" if adapters else "model"
-    named = adapters or str(config.raw.get("model_name_or_path") or "")
+    model = _raw_text(config, "model_name_or_path")
+    named = adapters or model
+    # LLaMA-Factory takes several adapters, separated by commas, and puts them on one after another.
     folders = tuple(name.strip() for name in named.split(",") if name.strip())
-    place = config.place(field)
+    if not folders:
+        return
+    place = config.place("training.adapter" if adapters else "model")
     verb = "merges" if config.raw.get("export_dir") else "loads"
-    named_template = str(config.raw.get("template") or "")
-    base = str(config.raw.get("model_name_or_path") or "") if adapters else ""
-    if folders:
-        text = f"{place.key}: {named}"
-        yield WeightUse(
-            config.path, place.line, text, verb, folders, bool(adapters), named_template, base
-        )
+    text = f"{place.key}: {named}"
+    template = _raw_text(config, "template")
+    base = model if adapters else ""
+    yield WeightUse(config.path, place.line, text, verb, folders, bool(adapters), template, base)
+
+
+def _raw_text(config: Config, key: str) -> str:
+    """A setting as text; empty where it is not set."""
+    return str(config.raw.get(key) or "")
 
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
@@ -164,15 +169,15 @@ def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
             adapters = last_option(words, "--adapter_name_or_path") if words is not None else None
             if adapters:
                 does = "merges" if verb == "export" else "serves"
-                yield _use(file, command, does, tuple(adapters.split(",")), True)
+                yield _command_use(file, command, does, tuple(adapters.split(",")), True)
         merged = command.behind("axolotl", "merge-lora")
         adapter = last_option(merged, "--lora-model-dir") if merged is not None else None
         if adapter:
-            yield _use(file, command, "merges", (adapter,), True)
+            yield _command_use(file, command, "merges", (adapter,), True)
         for name in CONVERTERS:
             words = command.behind(name)
             if words and not words[0].startswith("-"):
-                yield _use(file, command, "converts", (words[0],), "lora" in name)
+                yield _command_use(file, command, "converts", (words[0],), "lora" in name)
 
 
 def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
@@ -182,33 +187,33 @@ def _served_by_vllm(file: CommandFile, server: Server) -> Iterator[WeightUse]:
     model = last_option(options, "--model") or first
     folders = adapters or ((model,) if model else ())
     if folders:
-        template = _template(last_option(options, "--chat-template"), Path(file.path).parent)
+        template = _template_text(last_option(options, "--chat-template"), Path(file.path).parent)
         base = model if adapters and model else ""
-        yield _use(file, server.command, "serves", folders, bool(adapters), template, base)
+        yield _command_use(file, server.command, "serves", folders, bool(adapters), template, base)
 
 
 def _served_by_llama_cpp(file: CommandFile, command: ShellCommand) -> Iterator[WeightUse]:
     """The GGUF file of llama.cpp's server or client."""
-    found = (command.behind(name) for name in LLAMA_CPP)
-    words = next((words for words in found if words is not None), None)
+    options = (command.behind(name) for name in LLAMA_CPP)
+    words = next((words for words in options if words is not None), None)
     model = last_option(words, "-m", "--model") if words is not None else None
     if words is not None and model:
         template = last_option(words, "--chat-template", "--chat-template-file")
-        named = _template(template, Path(file.path).parent)
-        yield _use(file, command, "serves", (model,), are_adapters=False, template=named)
+        named = _template_text(template, Path(file.path).parent)
+        yield _command_use(file, command, "serves", (model,), are_adapters=False, template=named)
 
 
-def _template(given: str | None, folder: Path) -> str:
+def _template_text(template: str | None, folder: Path) -> str:
     """The text of a template's file where it is here, else its name."""
-    if not given:
+    if not template:
         return ""
-    path = folder / given
+    path = folder / template
     if path.is_file():
         return read_bounded(path, SETTINGS_FILE).decode("utf-8", "replace")
-    return Path(given).stem
+    return Path(template).stem
 
 
-def _use(
+def _command_use(
     file: CommandFile,
     command: ShellCommand,
     verb: str,
@@ -225,24 +230,27 @@ def _use(
 def _of_module(module: Module) -> Iterator[WeightUse]:
     """The adapters that a script puts on a model, and the models of engines."""
     for one in adapted_models(module):
-        yield from _loaded(
-            module, one.call, one.adapter, base=name_of_model(module, one.model) or ""
-        )
+        base = name_of_model(module, one.model) or ""
+        yield from _uses_of_load(module, one.call, one.adapter, base=base)
     for call in module.calls(*ENGINES):
         name = call.argument(0, "model") or call.keywords.get("pretrained_model_name_or_path")
         if name is not None:
-            yield from _loaded(module, call, name)
+            yield from _uses_of_load(module, call, name)
+    generates = any(True for _ in module.methods("generate"))
     # Who trains loads what the training begins with.
-    if any(True for _ in module.methods("generate")) and not any(
-        True for _ in module.calls(*TRAINS)
-    ):
-        for call in module.calls(*MODELS):
-            name = call.argument(0, "pretrained_model_name_or_path")
-            if name is not None and "Tokenizer" not in module.text_of(call.node.func):
-                yield from _loaded(module, call, name)
+    if generates and not any(True for _ in module.calls(*TRAINS)):
+        yield from _generating_models(module)
 
 
-def _loaded(
+def _generating_models(module: Module) -> Iterator[WeightUse]:
+    """The models that a script loads by transformers, without their tokenizers."""
+    for call in module.calls(*MODELS):
+        name = call.argument(0, "pretrained_model_name_or_path")
+        if name is not None and "Tokenizer" not in module.text_of(call.node.func):
+            yield from _uses_of_load(module, call, name)
+
+
+def _uses_of_load(
     module: Module, call: Call, named: ast.expr, base: str | None = None
 ) -> Iterator[WeightUse]:
     """What one call loads, where its name is plain text; with `base` it is an adapter."""

@@ -34,22 +34,25 @@ class Affinity:
     """The questions and answers of some rows, in file order."""
 
     def __init__(self, questions: Sequence[str], answers: Sequence[str]) -> None:
-        asked, answered = list(map(_split_words, questions)), list(map(_split_words, answers))
+        question_words, answered = (
+            list(map(_split_words, questions)),
+            list(map(_split_words, answers)),
+        )
         counts: Counter[str] = Counter()
-        for one, other in zip(asked, answered, strict=True):
+        for one, other in zip(question_words, answered, strict=True):
             counts.update(one)
             counts.update(other)
-        most = max(4, MAX_SHARE * 2 * len(asked))
+        most = max(4, MAX_SHARE * 2 * len(question_words))
         self.weights = {
-            word: math.log(2 * len(asked) / count)
+            word: math.log(2 * len(question_words) / count)
             for word, count in counts.items()
             if 1 < count <= most
         }
-        self.rows = len(asked)
-        self.matrix, self.shared = self._matrices(asked, answered)
+        self.rows = len(question_words)
+        self.matrix, self.shared = self._matrices(question_words, answered)
 
     def _matrices(
-        self, asked: Sequence[Words], answered: Sequence[Words]
+        self, questions: Sequence[Words], answered: Sequence[Words]
     ) -> tuple[NDArray[np.float32], NDArray[np.int16]]:
         """(questions, answers) the weight of the words that both have, by the lengths of both; and their number."""
         numbers = {word: number for number, word in enumerate(self.weights)}
@@ -61,11 +64,11 @@ class Affinity:
             for word in words:
                 if word in numbers:
                     holders[numbers[word]].append(row)
-        for row, words in enumerate(asked):
+        for row, words in enumerate(questions):
             for number in (numbers[word] for word in words if word in numbers):
                 matrix[row, holders[number]] += weights[number] ** 2
                 shared[row, holders[number]] += 1
-        sizes = [np.array([self._size(words) for words in side]) for side in (asked, answered)]
+        sizes = [np.array([self._size(words) for words in side]) for side in (questions, answered)]
         matrix /= np.maximum(np.outer(*sizes), 1e-6)
         return matrix, shared
 
@@ -79,13 +82,13 @@ class Affinity:
 
     def at(self, offset: int) -> NDArray[np.float32]:
         """(rows,) of each question with the answer `offset` rows on; nan where there is none."""
-        found = np.full(self.rows, np.nan, dtype=np.float32)
+        affinities = np.full(self.rows, np.nan, dtype=np.float32)
         shifted = np.diagonal(self.matrix, offset)
         if offset >= 0:
-            found[: len(shifted)] = shifted
+            affinities[: len(shifted)] = shifted
         else:
-            found[-len(shifted) :] = shifted
-        return found
+            affinities[-len(shifted) :] = shifted
+        return affinities
 
     def of_others(self) -> NDArray[np.float32]:
         """(rows,) of each question with the answers of all rows, on average."""

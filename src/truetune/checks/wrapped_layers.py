@@ -64,7 +64,7 @@ def layer_class(model: str, folder: Path) -> str | None:
         return None
     if kind is None:
         last = model.rstrip("/").rpartition("/")[2].lower()
-        kind = next((found for name, found in TYPE_OF_NAME if name.search(last)), "")
+        kind = next((kind_of_name for name, kind_of_name in TYPE_OF_NAME if name.search(last)), "")
     return LAYER_OF_TYPE.get(str(kind))
 
 

@@ -58,7 +58,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, t
 from truetune.checks.batch.evidence.batch_needs import NO_ROWS, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.render.rendering import Source
@@ -139,7 +139,9 @@ class AnotherFieldSupervised(BatchRule):
             any(one.source in ANSWER_SOURCES for one in _fields_in_line(line, supervised=False))
             for line in self._placed_lines
         )
-        return counted("lines that hold an answer of the given rows", held, len(self._placed_lines))
+        return count_measurement(
+            "lines that hold an answer of the given rows", held, len(self._placed_lines)
+        )
 
     @cached_property
     def _placed_lines(self) -> list[Sample]:

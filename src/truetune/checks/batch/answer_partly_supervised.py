@@ -54,7 +54,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -105,7 +105,7 @@ class AnswerPartlySupervised(BatchRule):
 
     def figure(self) -> Measurement:
         learned = len(self._learned_answers)
-        return counted(
+        return count_measurement(
             "supervised answers with a label on their first and last token", learned, learned
         )
 

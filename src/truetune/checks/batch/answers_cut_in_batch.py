@@ -44,7 +44,7 @@ from truetune.checks.batch.evidence.answer_spans import length_limit
 from truetune.checks.batch.evidence.line_documents import document_spans, is_chat, is_packed
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # As in `length_limit`: two lines of one length may be chance.
@@ -162,7 +162,9 @@ class AnswersCutInBatch(BatchRule):
     def figure(self) -> Measurement:
         limit, known = length_limit(self.subject)
         more = "" if known else "; no argument names a limit"
-        return counted(f"answers that are cut at {limit} tokens", 0, len(self._answers), more)
+        return count_measurement(
+            f"answers that are cut at {limit} tokens", 0, len(self._answers), more
+        )
 
     @cached_property
     def _documents(self) -> list[tuple[Sample, int, int]]:

@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 12
@@ -86,7 +86,9 @@ class AttentionMaskHidesText(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("lines whose attention mask hides text", 0, len(self.subject.samples))
+        return count_measurement(
+            "lines whose attention mask hides text", 0, len(self.subject.samples)
+        )
 
 
 def _hidden_text_mask(sample: Sample, pad: int | None) -> NDArray[np.bool_]:

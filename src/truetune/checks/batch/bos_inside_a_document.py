@@ -54,7 +54,7 @@ from truetune.checks.batch.evidence.batch_needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.batch.evidence.line_documents import document_spans
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.render.probes import chat
 from truetune.render.rendering import Source
@@ -117,7 +117,7 @@ class BosInsideADocument(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "lines with a BOS token between prompt and answer", 0, len(self.subject.samples)
         )
 

@@ -47,7 +47,7 @@ from truetune.checks.batch.evidence.batch_needs import NO_BOS, NO_TOKENIZER
 from truetune.checks.batch.evidence.line_documents import document_spans
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 8
@@ -92,7 +92,7 @@ class BosTwiceInBatch(BatchRule):
 
     def figure(self) -> Measurement:
         total = sum(len(document_spans(sample)) for sample in self.subject.samples)
-        return counted("documents with two BOS tokens in a row", 0, total)
+        return count_measurement("documents with two BOS tokens in a row", 0, total)
 
 
 def _double_bos_places(sample: Sample, bos: int, *, ends: bool) -> list[int]:

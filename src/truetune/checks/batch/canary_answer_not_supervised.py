@@ -55,7 +55,7 @@ from truetune.checks.batch.evidence.canary_texts import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -113,7 +113,9 @@ class CanaryAnswerNotSupervised(BatchRule):
         wanted = answers_of_canary(every)
         learned = sum(text.seen == LEARNED for text in wanted or every)
         what = "answers" if wanted else "texts"
-        return counted(f"{what} of a marked row that are learned", learned, len(wanted or every))
+        return count_measurement(
+            f"{what} of a marked row that are learned", learned, len(wanted or every)
+        )
 
 
 def _what_is_learned(texts: list[CanaryText]) -> str:

@@ -55,7 +55,7 @@ from truetune.checks.batch.evidence.canary_texts import (
 from truetune.checks.column_texts import PROMPT_COLUMNS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -107,7 +107,7 @@ class CanaryFieldLost(BatchRule):
 
     def figure(self) -> Measurement:
         every = texts_of_canary(self.subject)
-        return counted(
+        return count_measurement(
             "texts of a marked row that reach a batch",
             sum(t.seen != LOST for t in every),
             len(every),

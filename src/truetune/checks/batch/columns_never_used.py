@@ -59,7 +59,7 @@ from truetune.checks.column_texts import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 from truetune.spec.run import Severity
@@ -133,7 +133,7 @@ class ColumnsNeverUsed(BatchRule):
 
     def figure(self) -> Measurement:
         more = "; they hold no prose" if self._column_use.unused else ""
-        return counted(
+        return count_measurement(
             "given columns whose text is in no batch",
             len(self._column_use.unused),
             self._column_use.columns,

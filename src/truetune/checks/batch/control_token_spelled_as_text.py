@@ -49,7 +49,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels
 from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -134,7 +134,7 @@ class ControlTokenSpelledAsText(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "lines with a control token that several tokens spell", self.lines, self.judged
         )
 

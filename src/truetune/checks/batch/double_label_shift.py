@@ -46,7 +46,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.batch_needs import NO_LABELS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHIFTS = (-2, -1, 1, 2)
@@ -156,7 +156,9 @@ class DoubleLabelShift(BatchRule):
 
     def figure(self) -> Measurement:
         right = round(self._share_of_labels(self._labelled_lines, 0) * self._label_count)
-        return counted("labels that are the token at their place", right, self._label_count)
+        return count_measurement(
+            "labels that are the token at their place", right, self._label_count
+        )
 
     @cached_property
     def _labelled_lines(self) -> list[Sample]:

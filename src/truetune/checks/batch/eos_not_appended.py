@@ -53,7 +53,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 from truetune.checks.batch.evidence.batch_needs import NO_ANSWER_LEARNED, no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -117,7 +117,7 @@ class EosNotAppended(BatchRule):
         ended = sum(answer.stop is not None for answer in self._last_answers)
         cut = len(self._last_answers) - ended
         more = f"; {cut:,} are cut before it" if cut else ""
-        return counted(
+        return count_measurement(
             "supervised answers with a stop token behind them", ended, len(self._last_answers), more
         )
 

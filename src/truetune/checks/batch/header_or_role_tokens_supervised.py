@@ -57,7 +57,7 @@ from truetune.checks.batch.evidence.batch_needs import PROMPTS_EXPLAINED, no_ans
 from truetune.checks.batch.evidence.loss_masks import prompt_loss_is_explained
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -117,7 +117,9 @@ class HeaderOrRoleTokensSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("answers with template text around them in the loss", 0, self.answers)
+        return count_measurement(
+            "answers with template text around them in the loss", 0, self.answers
+        )
 
 
 def _learned_template_mask(audit: Audit, sample: Sample) -> NDArray[np.bool_]:

@@ -43,7 +43,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.render.rendering import IGNORED
 
@@ -103,7 +103,7 @@ class IdsBeyondTheModel(BatchRule):
 
     def figure(self) -> Measurement:
         ids = sum(int(np.size(sample.ids)) for sample in self.subject.samples)
-        return counted(
+        return count_measurement(
             "ids that are not in the model", 0, ids, f"; it has {self._embedding_rows():,} rows"
         )
 

@@ -51,7 +51,7 @@ import numpy as np
 from truetune.auditing.audit import Audit, Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.data.columns import token_id_columns
 from truetune.errors import name_list
@@ -113,7 +113,9 @@ class IdsOfRowsNotUsed(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        return counted("lines that hold the ids of a given row", self.used, len(self.lines))
+        return count_measurement(
+            "lines that hold the ids of a given row", self.used, len(self.lines)
+        )
 
 
 def _is_subsequence(ids: bytes, line: bytes) -> bool:

@@ -52,7 +52,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
@@ -99,7 +99,7 @@ class KtoKlFromMatchedPair(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "rows of the KL batches that are the pair they were made from",
             0,
             len(self._matched_rows),

@@ -43,7 +43,7 @@ from truetune.checks.batch.evidence.answer_spans import text_around
 from truetune.checks.batch.evidence.loss_masks import labels_of_rows, overwritten_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -76,7 +76,7 @@ class LabelsOverwrittenByCollator(BatchRule):
         return Unmet("it is about rows that come with labels of -100, and none is known to")
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "tokens that the rows label -100 and that are in the loss",
             0,
             labels_of_rows(self.subject).masked,

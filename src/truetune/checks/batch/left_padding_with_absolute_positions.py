@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # By the modelling code of transformers: position_ids are an arange over the line where none are
@@ -92,6 +92,6 @@ class LeftPaddingWithAbsolutePositions(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "lines that are padded on the left without positions", 0, len(self.subject.samples)
         )

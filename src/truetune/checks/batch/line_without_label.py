@@ -48,7 +48,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -92,7 +92,9 @@ class LineWithoutLabel(BatchRule):
         return super().unmet() or no_labels(self.subject, list(lines_with_own_labels(self.subject)))
 
     def figure(self) -> Measurement:
-        return counted("lines without a label", 0, len(list(lines_with_own_labels(self.subject))))
+        return count_measurement(
+            "lines without a label", 0, len(list(lines_with_own_labels(self.subject)))
+        )
 
 
 def _explain_missing_labels(full: int, limit: int | None, is_dead: bool) -> Iterator[str]:

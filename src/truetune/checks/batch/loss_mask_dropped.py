@@ -59,7 +59,7 @@ from truetune.checks.batch.evidence.loss_masks import (
 from truetune.checks.batch.evidence.rows_with_ids import came_tokenized
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
@@ -143,12 +143,12 @@ class LossMaskDropped(BatchRule):
     def figure(self) -> Measurement:
         mask = next((mask for mask in masks_of_rows(self.subject) if mask.masked), None)
         if mask is not None:
-            return counted(
+            return count_measurement(
                 f"tokens that the column {mask.column} leaves out and that are in the loss",
                 0,
                 mask.masked,
             )
         name = mask_column_of_rows(self.subject) or mask_setting(self.subject)
-        return counted(
+        return count_measurement(
             f"tokens that are in the loss, with {name}", *count_learned_tokens(self.subject)
         )

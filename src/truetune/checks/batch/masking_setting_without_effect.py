@@ -53,7 +53,7 @@ from truetune.checks.batch.evidence.rows_with_ids import (
 )
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import name_list
 
@@ -107,7 +107,7 @@ class MaskingSettingWithoutEffect(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             f"tokens that are in the loss, with {mask_setting(self.subject)}",
             *count_learned_tokens(self.subject),
         )

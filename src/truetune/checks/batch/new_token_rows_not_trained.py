@@ -50,7 +50,7 @@ import numpy as np
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.errors import TruetuneError
 from truetune.render.tokenizer import load
@@ -132,4 +132,4 @@ class NewTokenRowsNotTrained(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("added tokens that are in the batches", 0, len(self._added_tokens))
+        return count_measurement("added tokens that are in the batches", 0, len(self._added_tokens))

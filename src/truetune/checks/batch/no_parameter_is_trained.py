@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -72,6 +72,6 @@ class NoParameterIsTrained(BatchRule):
 
     def figure(self) -> Measurement:
         model = self.subject.facts["model"]
-        return counted(
+        return count_measurement(
             "parameters that require a gradient", model["trainable"], model["parameters"]
         )

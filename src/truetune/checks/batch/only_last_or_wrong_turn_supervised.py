@@ -48,7 +48,7 @@ from itertools import groupby
 from truetune.checks.batch.evidence.answer_spans import Answer, answers_in_batches
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 MAX_SHOWN_TURNS = 6
@@ -106,7 +106,7 @@ class OnlyLastOrWrongTurnSupervised(BatchRule):
 
     def figure(self) -> Measurement:
         turns = sum(map(len, self._conversations))
-        return counted(
+        return count_measurement(
             "assistant turns in conversations of several that have a label", turns, turns
         )
 

@@ -52,7 +52,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, t
 from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 
 
@@ -94,7 +94,9 @@ class OtherDocumentSupervised(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("documents in packs that begin with a label", 0, len(self._later_documents))
+        return count_measurement(
+            "documents in packs that begin with a label", 0, len(self._later_documents)
+        )
 
     @cached_property
     def _later_documents(self) -> list[tuple[Sample, int]]:

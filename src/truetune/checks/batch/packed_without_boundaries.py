@@ -41,7 +41,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.line_documents import is_chat
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
 
@@ -126,7 +126,9 @@ class PackedWithoutBoundaries(BatchRule):
 
     def figure(self) -> Measurement:
         lines = len(self._lines_of_several_rows)
-        return counted("lines of several rows that the model sees as several", lines, lines)
+        return count_measurement(
+            "lines of several rows that the model sees as several", lines, lines
+        )
 
     @cached_property
     def _lines_of_several_rows(self) -> list[Sample]:

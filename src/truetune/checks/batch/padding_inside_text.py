@@ -48,7 +48,7 @@ from truetune.auditing.audit import Sample
 from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 SHOWN_TOKENS = 6
@@ -109,7 +109,9 @@ class PaddingInsideText(BatchRule):
         return None
 
     def figure(self) -> Measurement:
-        return counted("lines with pad tokens inside or before text", 0, len(self.subject.samples))
+        return count_measurement(
+            "lines with pad tokens inside or before text", 0, len(self.subject.samples)
+        )
 
 
 def _misplaced_pads(sample: Sample, pad: int) -> list[int]:

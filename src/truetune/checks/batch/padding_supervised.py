@@ -45,7 +45,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, t
 from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 NOT_PADDED = Unmet("it is about padding, and no line is padded")
@@ -89,7 +89,7 @@ class PaddingSupervised(BatchRule):
         return None if any(sample.padding.any() for sample in lines) else NOT_PADDED
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "pads that are in the loss",
             0,
             sum(int(line.padding.sum()) for line in lines_with_own_labels(self.subject)),

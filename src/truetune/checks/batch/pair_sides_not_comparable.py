@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 from truetune.auditing.audit import Audit
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_PAIRS
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Arrays
@@ -141,7 +141,7 @@ class PairSidesNotComparable(BatchRule):
 
     def figure(self) -> Measurement:
         every = sum(1 for _ in pairs_in_batches(self.subject))
-        return counted("pairs with the same two sides, or two prompts", 0, every)
+        return count_measurement("pairs with the same two sides, or two prompts", 0, every)
 
 
 def _prompt_length(answer: np.ndarray) -> int:

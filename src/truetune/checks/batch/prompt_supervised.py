@@ -61,7 +61,7 @@ from truetune.checks.batch.evidence.rows_with_ids import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 
@@ -146,4 +146,4 @@ class PromptSupervised(BatchRule):
         return PROMPTS_EXPLAINED if self._is_explained() else NO_ANSWER_LEARNED
 
     def figure(self) -> Measurement:
-        return counted("prompt tokens that are in the loss", self.learned, self.prompts)
+        return count_measurement("prompt tokens that are in the loss", self.learned, self.prompts)

@@ -50,7 +50,7 @@ from truetune.checks.batch.evidence.answer_spans import (
 from truetune.checks.batch.evidence.batch_needs import no_answer
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -100,7 +100,9 @@ class ResponseNotSupervised(BatchRule):
         return no_answer(self.subject, lines_of_known_rows(self.subject))
 
     def figure(self) -> Measurement:
-        return counted("lines with labels that have one on an answer", self.lines, self.lines)
+        return count_measurement(
+            "lines with labels that have one on an answer", self.lines, self.lines
+        )
 
 
 def _count_by_source(samples: list[Sample]) -> str:

@@ -46,7 +46,7 @@ from truetune.checks.batch.evidence.batch_needs import NO_ROWS
 from truetune.checks.batch.evidence.line_documents import is_packed
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # Chosen, not measured: filters take some rows out of any large set; from a hundredth on it is worth
@@ -105,7 +105,9 @@ class RowsDroppedByTrainer(BatchRule):
     def figure(self) -> Measurement:
         rows_before, prepared = self._count_rows("given") or 0, self._count_rows("prepared") or 0
         more = f" ({prepared:,} rows of this process)" if prepared < rows_before else ""
-        return counted("given rows that are not in the trainer's data set", 0, rows_before, more)
+        return count_measurement(
+            "given rows that are not in the trainer's data set", 0, rows_before, more
+        )
 
     def _count_rows(self, of: str) -> int | None:
         """Rows of a data set, `given` or `prepared`; None where it has no length."""

@@ -44,7 +44,7 @@ from functools import cached_property
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 # Twelve rows are in the order of the file by chance once in 479 million draws (12!); audits see a
@@ -119,7 +119,7 @@ class RowsNotDrawnAtRandom(BatchRule):
 
     def figure(self) -> Measurement:
         again = len(self._drawn_rows) - len(set(self._drawn_rows))
-        return counted("drawn rows that came before", again, len(self._drawn_rows))
+        return count_measurement("drawn rows that came before", again, len(self._drawn_rows))
 
     @cached_property
     def _drawn_rows(self) -> list[int]:

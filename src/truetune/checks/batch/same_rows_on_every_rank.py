@@ -44,7 +44,7 @@ import numpy as np
 from truetune.checks.batch.evidence.batch_needs import ONE_PROCESS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.run_record import Record
 
@@ -115,7 +115,7 @@ class SameRowsOnEveryRank(BatchRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "other processes with the rows of the first", 0, len(self.subject.records) - 1
         )
 

@@ -46,7 +46,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 
 NOT_SEEN = Unmet(
@@ -90,6 +90,6 @@ class StepsWithoutGradient(BatchRule):
         return None if self.seen else NOT_SEEN
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "steps of the optimizer with a gradient", self.seen - self.without, self.seen
         )

@@ -47,7 +47,7 @@ from truetune.checks.batch.evidence.answer_spans import answers_in_line, lines_w
 from truetune.checks.batch.evidence.batch_needs import no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.rendering import Source
 
@@ -101,7 +101,7 @@ class StopTokenNeverSupervised(BatchRule):
 
     def figure(self) -> Measurement:
         learned = sum(bool(sample.supervised[i]) for sample, i in self._stop_tokens)
-        return counted(
+        return count_measurement(
             "stop tokens behind supervised answers that are in the loss",
             learned,
             len(self._stop_tokens),

@@ -45,7 +45,7 @@ from numpy.typing import NDArray
 
 from truetune.auditing.audit import Sample
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import BatchRule
 from truetune.probe.row_texts import texts_in
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -156,7 +156,7 @@ class StopTokenTwiceInBatch(BatchRule):
         return max(int(np.isin(tail, stops).sum()), 1)
 
     def figure(self) -> Measurement:
-        return counted("supervised answers that end with two stop tokens", 0, self.ended)
+        return count_measurement("supervised answers that end with two stop tokens", 0, self.ended)
 
 
 def _answer_ends(sample: Sample, stops: NDArray[np.int64]) -> list[int]:

@@ -65,7 +65,7 @@ from truetune.checks.batch.evidence.learned_documents import (
 from truetune.checks.batch.evidence.untaught_columns import ColumnsBeside, columns_beside
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 from truetune.spec.run import Severity
@@ -172,7 +172,7 @@ class SupervisedAnswersAllAlike(BatchRule):
 
     def figure(self) -> Measurement:
         different = len({one.answer for one in self._learned_documents})
-        return counted(
+        return count_measurement(
             "different texts among the answers in the loss", different, len(self._learned_documents)
         )
 

@@ -46,7 +46,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, r
 from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, PLAIN_TEXT, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.probes import ANSWER, QUESTION, chat
 
@@ -100,7 +100,7 @@ class TemplateNeverApplied(BatchRule):
             list(lines_with_own_labels(self.subject)),
         )
         marked = sum(bool(np.isin(sample.ids, markers).any()) for sample in samples)
-        return counted("lines with a marker of the chat template", marked, len(samples))
+        return count_measurement("lines with a marker of the chat template", marked, len(samples))
 
 
 def _template_markers(audit: Audit) -> dict[int, str]:

@@ -62,7 +62,7 @@ from truetune.checks.batch.evidence.rows_with_ids import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.errors import name_list
 
@@ -134,11 +134,11 @@ class TokenizedRowsWithoutLabels(BatchRule):
     def figure(self) -> Measurement:
         bare = prompts_of_bare_rows(self.subject)
         if bare is not None:
-            return counted(
+            return count_measurement(
                 "prompt tokens of rows without labels that are in the loss",
                 bare.learned,
                 bare.prompts,
             )
-        return counted(
+        return count_measurement(
             "lines of rows that came tokenized, without labels", 0, len(self.subject.samples)
         )

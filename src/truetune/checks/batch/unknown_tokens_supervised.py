@@ -47,7 +47,7 @@ from truetune.checks.batch.evidence.answer_spans import lines_with_own_labels, t
 from truetune.checks.batch.evidence.batch_needs import NO_TOKENIZER, no_labels
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, BatchRule
 from truetune.render.tokenizer import Special
 
@@ -110,4 +110,4 @@ class UnknownTokensSupervised(BatchRule):
 
     def figure(self) -> Measurement:
         labels = sum(int(sample.supervised.sum()) for sample in lines_with_own_labels(self.subject))
-        return counted("labels that are the unknown token", 0, labels)
+        return count_measurement("labels that are the unknown token", 0, labels)

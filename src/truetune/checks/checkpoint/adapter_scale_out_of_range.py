@@ -35,7 +35,14 @@ from typing import Any
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
-from truetune.checks.value_limits import NOTHING, OUT_OF_RANGE, SCALE, SCALE_NAMES, breaches, scale
+from truetune.checks.value_limits import (
+    NOTHING,
+    OUT_OF_RANGE,
+    SCALE,
+    SCALE_NAMES,
+    adapter_scale,
+    limit_breaches,
+)
 
 FILE = "adapter_config.json"
 KEYS = {
@@ -66,7 +73,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
 
     def findings(self) -> Iterator[Finding]:
         values, config = self._values(), self.subject.adapter_config
-        for breach in breaches(values, OUT_OF_RANGE, NOTHING):
+        for breach in limit_breaches(values, OUT_OF_RANGE, NOTHING):
             setting = breach.limit.setting
             name = self._scale_name() if setting == SCALE else KEYS[setting]
             parts = ("lora_alpha", "r") if setting == SCALE else (name,)
@@ -86,7 +93,7 @@ class AdapterScaleOutOfRange(CheckpointRule):
         config = self.subject.adapter_config
         alpha, rank = config.get("lora_alpha"), config.get("r")
         # The scale and not alpha alone: alpha of 16 is usual with r = 16 and far out with r = 4096.
-        strength = scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
+        strength = adapter_scale(alpha, rank, rank_stabilised=bool(config.get("use_rslora")))
         values = {setting: config.get(key) for setting, key in KEYS.items()}
         return {**values, "training.lora.r": rank, SCALE: strength}
 

@@ -36,7 +36,12 @@ from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import CheckpointRule
 from truetune.checks.unmet_reasons import NO_GENERATION_CONFIG
-from truetune.checks.value_limits import GENERATION, breaches, number, settings_with_limits
+from truetune.checks.value_limits import (
+    GENERATION,
+    limit_breaches,
+    parse_limit_number,
+    settings_with_limits,
+)
 
 FILE = "generation_config.json"
 
@@ -54,13 +59,13 @@ class GenerationConfigDistortsAnswers(CheckpointRule):
         named = [
             f"{name} {values[name]}"
             for name in settings_with_limits(GENERATION)
-            if number(values.get(name)) is not None
+            if parse_limit_number(values.get(name)) is not None
         ]
         return ", ".join(named) or "it names no penalty, temperature or least length"
 
     def findings(self) -> Iterator[Finding]:
         values = self.subject.generation_config
-        for breach in breaches(values, GENERATION):
+        for breach in limit_breaches(values, GENERATION):
             name = breach.limit.setting
             yield self.finding(
                 breach.text(breach.limit.says, values, name),

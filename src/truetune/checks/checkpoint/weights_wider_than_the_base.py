@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import CheckpointRule
 
 NARROW_DTYPES = ("BF16", "F16")
@@ -65,7 +65,7 @@ class WeightsWiderThanTheBase(CheckpointRule):
 
     def figure(self) -> Measurement:
         wide, total = self._count_wide_values()
-        return counted("values that are float32 and 16 bits in the base", wide, total)
+        return count_measurement("values that are float32 and 16 bits in the base", wide, total)
 
     def _count_wide_values(self) -> tuple[int, int]:
         """Values that are float32 here and 16 bits in the base, and all that both have."""

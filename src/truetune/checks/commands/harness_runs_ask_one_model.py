@@ -55,10 +55,10 @@ class HarnessRunsAskOneModel(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for first, second in itertools.combinations(harness_runs(self.subject), 2):
-            model = _weights(first)
+            model = _weight_arguments(first)
             is_known = bool(model) and "$" not in first.command.text + second.command.text
             writes_apart = first.options != second.options
-            if is_known and writes_apart and _alike(first, second):
+            if is_known and writes_apart and _are_alike(first, second):
                 yield self.finding(
                     f"two runs of lm_eval ask the same model: {','.join(sorted(model))}",
                     "name the tuned model in one of them: peft=FOLDER beside pretrained for an adapter, or"
@@ -70,13 +70,13 @@ class HarnessRunsAskOneModel(CommandRule):
                 )
 
 
-def _alike(first: HarnessRun, second: HarnessRun) -> bool:
+def _are_alike(first: HarnessRun, second: HarnessRun) -> bool:
     """Do two runs load the same weights, and differ in nothing that changes a score?"""
-    same_weights = _weights(first) == _weights(second)
+    same_weights = _weight_arguments(first) == _weight_arguments(second)
     return same_weights and _other_options(first) == _other_options(second)
 
 
-def _weights(run: HarnessRun) -> frozenset[str]:
+def _weight_arguments(run: HarnessRun) -> frozenset[str]:
     """The arguments that say which weights are loaded."""
     parts = run.model.split(",")
     return frozenset(

@@ -64,20 +64,20 @@ class HarnessRunsNotComparable(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[HarnessRun]:
-        return _runs(file)
+        return _harness_runs(file)
 
     def findings(self) -> Iterator[Finding]:
-        own = list(_runs(self.subject))
+        own = list(_harness_runs(self.subject))
         pairs = [(one, other, self.subject.path) for one, other in itertools.combinations(own, 2)]
         if is_harness_results(Path(self.subject.path)):
             pairs += [
                 (one, other, file.path)
                 for file in _results_beside(Path(self.subject.path))
-                for other in _runs(file)
+                for other in _harness_runs(file)
                 for one in own
             ]
         for one, other, path in pairs:
-            differences = "; ".join(_differences(one, other))
+            differences = "; ".join(_setup_differences(one, other))
             if differences and _measure_one_task(one, other):
                 yield self.finding(
                     f"two models are measured in two ways, and their scores can't be compared: {differences}",
@@ -90,7 +90,7 @@ class HarnessRunsNotComparable(CommandRule):
                 )
 
 
-def _runs(file: CommandFile) -> Iterator[HarnessRun]:
+def _harness_runs(file: CommandFile) -> Iterator[HarnessRun]:
     """The commands that start a harness with a task."""
     for command in file.commands:
         for words in STARTS:
@@ -123,27 +123,31 @@ def _results_beside(path: Path) -> Iterator[CommandFile]:
 
 def _measure_one_task(one: HarnessRun, other: HarnessRun) -> bool:
     """Do two runs share a task, and ask two models, as far as plain words say?"""
-    is_plain = "$" not in " ".join(_said(one) + _said(other))
-    return is_plain and bool(_tasks(one) & _tasks(other)) and _model(one) != _model(other)
+    is_plain = "$" not in " ".join(_measuring_options(one) + _measuring_options(other))
+    return (
+        is_plain
+        and bool(_tasks_of(one) & _tasks_of(other))
+        and _model_arguments(one) != _model_arguments(other)
+    )
 
 
-def _said(run: HarnessRun) -> tuple[str, ...]:
+def _measuring_options(run: HarnessRun) -> tuple[str, ...]:
     """The options that make a difference, and what is measured."""
     names = ("--tasks", "--num_fewshot", "--limit")
     return tuple(last_option(run.options, name) or "" for name in names)
 
 
-def _tasks(run: HarnessRun) -> frozenset[str]:
+def _tasks_of(run: HarnessRun) -> frozenset[str]:
     return frozenset((last_option(run.options, "--tasks", "-t") or "").split(","))
 
 
-def _model(run: HarnessRun) -> frozenset[str]:
+def _model_arguments(run: HarnessRun) -> frozenset[str]:
     """The arguments that say which model is asked."""
     parts = run.model.split(",")
     return frozenset(one for one in parts if one.partition("=")[0].strip() not in OTHER_MODELS)
 
 
-def _differences(one: HarnessRun, other: HarnessRun) -> Iterator[str]:
+def _setup_differences(one: HarnessRun, other: HarnessRun) -> Iterator[str]:
     """What two runs measure in two ways."""
     for name, what, missing in (
         ("--num_fewshot", "few-shot examples", "the default of the task"),

@@ -61,17 +61,17 @@ class JobGpusDifferFromProcesses(CommandRule):
     @staticmethod
     def places(file: CommandFile) -> Iterator[Launched]:
         for launch in find_launches(file):
-            shown = visible_gpus(file, launch.command) or visible_in_script(file, launch.command)
-            if gpus_of(file) is not None or shown is not None:
+            visible = visible_gpus(file, launch.command) or visible_in_script(file, launch.command)
+            if gpus_of(file) is not None or visible is not None:
                 yield launch
 
     def findings(self) -> Iterator[Finding]:
         yield from self._beyond_the_visible()
-        asked = gpus_of(self.subject)
-        if asked is None or shares_gpus(self.subject):
+        granted = gpus_of(self.subject)
+        if granted is None or shares_gpus(self.subject):
             return
         for launch in find_launches(self.subject):
-            wanted, here = asked.gpus, launch.processes
+            wanted, here = granted.gpus, launch.processes
             if here == wanted or (here < wanted and launch.spreads_one_model):
                 continue
             processes = f"{here} process{'es' * (here != 1)}"
@@ -79,10 +79,10 @@ class JobGpusDifferFromProcesses(CommandRule):
             gpus = f"{wanted} GPU{'s' * (wanted != 1)}"
             yield self.finding(
                 f"the job asks for {gpus} on each node, and starts {processes} there: {idle}",
-                _remedy(launch, wanted),
+                _gpu_advice(launch, wanted),
                 severity="warning" if here < wanted else "error",
                 cases=[
-                    self.case_at(asked.line, asked.text),
+                    self.case_at(granted.line, granted.text),
                     self.case(launch.command, launch.said),
                 ],
             )
@@ -90,29 +90,33 @@ class JobGpusDifferFromProcesses(CommandRule):
     def _beyond_the_visible(self) -> Iterator[Finding]:
         """Launches of more processes than CUDA_VISIBLE_DEVICES leaves GPUs; or of one that shares a model out."""
         for launch in find_launches(self.subject):
-            shown, place = visible_gpus(self.subject, launch.command), self.subject.path
+            visible, place = visible_gpus(self.subject, launch.command), self.subject.path
             in_script = visible_in_script(self.subject, launch.command)
             if in_script is not None:
-                shown, place = in_script
-            if shown is not None and launch.processes == 1 < shown.gpus and launch.shares_one_model:
+                visible, place = in_script
+            if (
+                visible is not None
+                and launch.processes == 1 < visible.gpus
+                and launch.shares_one_model
+            ):
                 yield self.finding(
-                    f"{shown.gpus} GPUs are shown to one process: {launch.shares_one_model}",
-                    f"start {shown.gpus} processes ({launch.setting}={shown.gpus}), where one GPU holds the model",
+                    f"{visible.gpus} GPUs are shown to one process: {launch.shares_one_model}",
+                    f"start {visible.gpus} processes ({launch.setting}={visible.gpus}), where one GPU holds the model",
                     severity="warning",
                     cases=[
-                        Case(shown.text, file=place, line=shown.line),
+                        Case(visible.text, file=place, line=visible.line),
                         self.case(launch.command, launch.said),
                     ],
                 )
-            if shown is None or launch.processes <= shown.gpus:
+            if visible is None or launch.processes <= visible.gpus:
                 continue
-            gpus = f"{shown.gpus} GPU{'s' * (shown.gpus != 1)}"
+            gpus = f"{visible.gpus} GPU{'s' * (visible.gpus != 1)}"
             yield self.finding(
                 f"{launch.processes} processes are started, and CUDA_VISIBLE_DEVICES shows them {gpus}: more processes"
                 " than GPUs, so that a rank fails (invalid device ordinal) or two share a GPU",
-                f"start {shown.gpus} ({launch.setting} {shown.gpus * launch.machines}), or name as many GPUs",
+                f"start {visible.gpus} ({launch.setting} {visible.gpus * launch.machines}), or name as many GPUs",
                 cases=[
-                    Case(shown.text, file=place, line=shown.line),
+                    Case(visible.text, file=place, line=visible.line),
                     self.case(launch.command, launch.said),
                 ],
             )
@@ -127,7 +131,7 @@ def _what_happens(launch: Launched, wanted: int) -> str:
     return f"{wanted - launch.processes} of {wanted} GPUs stay idle"
 
 
-def _remedy(launch: Launched, wanted: int) -> str:
+def _gpu_advice(launch: Launched, wanted: int) -> str:
     if launch.tasks > 1 and launch.processes == wanted * launch.tasks:
         return "set --ntasks-per-node=1: srun starts the launcher once for each task, and it starts all processes"
     processes = f"{wanted} process{'es' * (wanted != 1)}"

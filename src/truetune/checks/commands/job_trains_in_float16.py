@@ -68,10 +68,10 @@ class JobTrainsInFloat16(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[Training]:
-        return _trainings(file)
+        return _float16_trainings(file)
 
     def findings(self) -> Iterator[Finding]:
-        for training in _trainings(self.subject):
+        for training in _float16_trainings(self.subject):
             family = overflowing_family(training.model)
             if family is not None:
                 yield self.finding(
@@ -84,22 +84,22 @@ class JobTrainsInFloat16(CommandRule):
                 )
 
 
-def _trainings(file: CommandFile) -> Iterator[Training]:
+def _float16_trainings(file: CommandFile) -> Iterator[Training]:
     """The commands that train in float16, with the model that they name."""
     for command in file.commands:
         words = command.words
         model = last_option(words, *MODEL)
         if not model or all(last_option(words, name) is None for name in TRAINS):
             continue
-        sign = _sign(command, Path(file.path).parent)
-        if sign is not None and _value(words, "--bf16") in OFF:
+        sign = _float16_sign(command, Path(file.path).parent)
+        if sign is not None and _switch_value(words, "--bf16") in OFF:
             yield Training(command, model, sign)
 
 
-def _sign(command: ShellCommand, folder: Path) -> str | None:
+def _float16_sign(command: ShellCommand, folder: Path) -> str | None:
     """What says that a command trains in float16; None where nothing does."""
     words = command.words
-    if _value(words, "--fp16") in ON:
+    if _switch_value(words, "--fp16") in ON:
         return "--fp16"
     if last_option(words, "--mixed_precision") == "fp16":
         return "--mixed_precision fp16"
@@ -107,7 +107,7 @@ def _sign(command: ShellCommand, folder: Path) -> str | None:
     return named if named and _enables_float16(folder / named) else None
 
 
-def _value(words: tuple[str, ...], name: str) -> str | None:
+def _switch_value(words: tuple[str, ...], name: str) -> str | None:
     """The value of a switch, in lower case; "" for one that stands alone."""
     value = last_option(words, name)
     return value.lower() if value is not None else None

@@ -80,12 +80,15 @@ class LaunchFilesContradict(CommandRule):
 
     def findings(self) -> Iterator[Finding]:
         for launch in self.places(self.subject):
-            for found in (*_of_run(launch), *_of_own_loop(launch), *_of_accelerate(launch)):
+            for contradiction in (*_of_run(launch), *_of_own_loop(launch), *_of_accelerate(launch)):
                 yield self.finding(
-                    found.message,
-                    found.remedy,
-                    severity="error" if found.severity == "error" else "warning",
-                    cases=[Case(said.text, file=said.file, line=said.line) for said in found.cases],
+                    contradiction.message,
+                    contradiction.remedy,
+                    severity="error" if contradiction.severity == "error" else "warning",
+                    cases=[
+                        Case(place.text, file=place.file, line=place.line)
+                        for place in contradiction.cases
+                    ],
                 )
 
 
@@ -97,49 +100,54 @@ def _of_run(launch: LaunchFiles) -> Iterator[_Contradiction]:
     if not pairs:
         return
     file = Path(pairs[0][0].file).name
-    told = [f"{theirs.text} beside {own.text}" for theirs, own in pairs[:MAX_TOLD]]
+    texts = [f"{other.text} beside {own.text}" for other, own in pairs[:MAX_TOLD]]
     more = f", and {len(pairs) - MAX_TOLD} more" if len(pairs) > MAX_TOLD else ""
     yield _Contradiction(
-        f"{file} says something else than the run: {'; '.join(told)}{more}; the Trainer stops there",
+        f"{file} says something else than the run: {'; '.join(texts)}{more}; the Trainer stops there",
         f'write "auto" for {"it" if len(pairs) == 1 else "each of them"} in {file}: the Trainer fills in its own',
-        tuple(said for pair in pairs for said in pair),
+        tuple(place for pair in pairs for place in pair),
     )
 
 
 def _other_numbers(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
     """Numbers of the DeepSpeed settings, each with the other one of the run."""
     for way, name in OF_DEEPSPEED:
-        theirs = value_at(launch.deepspeed, way) or value_at(
+        other = value_at(launch.deepspeed, way) or value_at(
             launch.accelerate, ("deepspeed_config", *way)
         )
         own = launch.run_value(name)
-        if theirs is not None and own is not None and _differ(theirs.value, own.value):
-            yield theirs, own
+        if other is not None and own is not None and _numbers_differ(other.value, own.value):
+            yield other, own
 
 
 def _other_halves(launch: LaunchFiles) -> Iterator[tuple[Said, Said]]:
     """The half precision that the DeepSpeed file enables, with the other one of the run."""
     for half, other in (HALVES, HALVES[::-1]):
         own = launch.switch(half) or launch.run_value(half)
-        theirs = value_at(launch.deepspeed, (other, "enabled"))
-        if own is not None and theirs is not None and own.value is True and theirs.value is True:
-            yield theirs, own
+        deepspeed_half = value_at(launch.deepspeed, (other, "enabled"))
+        if (
+            own is not None
+            and deepspeed_half is not None
+            and own.value is True
+            and deepspeed_half.value is True
+        ):
+            yield deepspeed_half, own
 
 
 def _of_own_loop(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """A rate of the command that DeepSpeed's own optimizer never gets."""
-    theirs = value_at(launch.deepspeed, ("optimizer", "params", "lr"))
+    other = value_at(launch.deepspeed, ("optimizer", "params", "lr"))
     own = launch.option("lr", "learning_rate")
-    if theirs is None or own is None or launch.deepspeed is None or _has_trainer(launch):
+    if other is None or own is None or launch.deepspeed is None or _has_trainer(launch):
         return
-    if not _differ(theirs.value, own.value) or not _leaves_the_optimizer(launch):
+    if not _numbers_differ(other.value, own.value) or not _leaves_the_optimizer(launch):
         return
     file = Path(launch.deepspeed.path).name
     yield _Contradiction(
-        f"the learning rate is {theirs.value:g}, as {file} says, and not {own.value:g}: deepspeed.initialize gets no"
+        f"the learning rate is {other.value:g}, as {file} says, and not {own.value:g}: deepspeed.initialize gets no"
         " optimizer, and makes its own from the file",
         f"set optimizer.params.lr in {file} to {own.value:g}, or give deepspeed.initialize an optimizer",
-        (theirs, own),
+        (other, own),
         "warning",
     )
 
@@ -213,23 +221,23 @@ def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
     """`Accelerator(gradient_accumulation_steps=8)`, or accelerate's own key, beside DeepSpeed's number."""
-    theirs = value_at(launch.deepspeed, ("gradient_accumulation_steps",))
+    other = value_at(launch.deepspeed, ("gradient_accumulation_steps",))
     own = _accumulation_in_code(launch) or value_at(
         launch.accelerate,
         ("gradient_accumulation_steps",),
         ("deepspeed_config", "gradient_accumulation_steps"),
     )
     if (
-        theirs is None
+        other is None
         or own is None
         or _has_trainer(launch)
-        or not _differ(theirs.value, own.value)
+        or not _numbers_differ(other.value, own.value)
     ):
         return
     yield _Contradiction(
-        f"gradients are accumulated over {theirs.value} batches, as the DeepSpeed file says, and not over {own.value}",
+        f"gradients are accumulated over {other.value} batches, as the DeepSpeed file says, and not over {own.value}",
         f'set gradient_accumulation_steps in the DeepSpeed file to {own.value}, or to "auto"',
-        (theirs, own),
+        (other, own),
         "warning",
     )
 
@@ -266,10 +274,10 @@ def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
 def _model_in_code(launch: LaunchFiles) -> Said | None:
     """The one model that the script loads by a name that stands in it."""
     tree = script_tree(launch.script)
-    found = dict(_loaded_names(tree)) if tree is not None else {}
-    if len(found) != 1:
+    names = dict(_loaded_names(tree)) if tree is not None else {}
+    if len(names) != 1:
         return None
-    name, line = next(iter(found.items()))
+    name, line = next(iter(names.items()))
     return Said(name, str(launch.script), line, f"from_pretrained({name!r})")
 
 
@@ -284,13 +292,13 @@ def _loaded_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("from_pretrained"):
             continue
-        given = node.args[0] if node.args else None
-        given = texts.get(given.id) if isinstance(given, ast.Name) else given
-        if isinstance(given, ast.Constant) and isinstance(given.value, str):
-            yield given.value, node.lineno
+        argument = node.args[0] if node.args else None
+        argument = texts.get(argument.id) if isinstance(argument, ast.Name) else argument
+        if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+            yield argument.value, node.lineno
 
 
-def _differ(one: object, other: object) -> bool:
+def _numbers_differ(one: object, other: object) -> bool:
     """Are both numbers, and not the same?"""
     numbers = (int, float)
     both = isinstance(one, numbers) and isinstance(other, numbers)

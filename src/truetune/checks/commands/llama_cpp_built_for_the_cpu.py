@@ -58,13 +58,13 @@ class LlamaCppBuiltForTheCpu(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[ShellCommand]:
-        return _builds(file)
+        return _generating_builds(file)
 
     def findings(self) -> Iterator[Finding]:
         file = self.subject
         if BACKEND.search(file.text) or "darwin" in file.text.lower():
             return
-        command = next(_builds(file), None)
+        command = next(_generating_builds(file), None)
         if command is None:
             return
         is_python = any(PYTHON in word for word in command.words)
@@ -78,7 +78,7 @@ class LlamaCppBuiltForTheCpu(CommandRule):
         )
 
 
-def _builds(file: CommandFile) -> Iterator[ShellCommand]:
+def _generating_builds(file: CommandFile) -> Iterator[ShellCommand]:
     """Commands that configure a build of llama.cpp which is to generate, or install its Python package."""
     if "llama" not in file.text or not _is_to_generate(file):
         return

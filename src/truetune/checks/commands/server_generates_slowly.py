@@ -73,7 +73,7 @@ class ServerGeneratesSlowly(CommandRule):
 
     @staticmethod
     def places(file: CommandFile) -> Iterator[object]:
-        yield from (server for server, _ in _servers(file))
+        yield from (server for server, _ in _started_servers(file))
         yield from _slow_variables(file)
 
     def findings(self) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ class ServerGeneratesSlowly(CommandRule):
                 slow_variable.instead,
                 cases=[Case(name, file=self.subject.path, line=line)],
             )
-        for server, slow_options in _servers(self.subject):
+        for server, slow_options in _started_servers(self.subject):
             slow = list(slow_options(server.options))
             if slow:
                 yield self.finding(
@@ -134,7 +134,7 @@ def _slow_variables(file: CommandFile) -> Iterator[tuple[str, int, SlowVariable]
 SlowOptions = Callable[[tuple[str, ...]], Iterator[SlowOption]]
 
 
-def _servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
+def _started_servers(file: CommandFile) -> Iterator[tuple[Server, SlowOptions]]:
     """The servers that a file starts, each with what reads its options."""
     for server in vllm_servers(file):
         yield server, _slow_in_vllm

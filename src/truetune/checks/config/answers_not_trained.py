@@ -39,7 +39,7 @@ from collections.abc import Iterator
 from truetune.checks.config.evidence.setting_places import setting_case, table_entries
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
 ANSWERS = frozenset(("assistant", "gpt", "model", "chatbot", "bot"))
@@ -58,7 +58,9 @@ class AnswersNotTrained(ConfigRule):
         return None if self._sets() else Unmet("it is about roles_to_train, which no data set has")
 
     def figure(self) -> Measurement:
-        return counted("data sets whose roles_to_train hold no answer", 0, len(self._sets()))
+        return count_measurement(
+            "data sets whose roles_to_train hold no answer", 0, len(self._sets())
+        )
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that name the roles to train."""

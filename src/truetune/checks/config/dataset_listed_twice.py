@@ -44,7 +44,7 @@ from typing import Any
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import SETTINGS
@@ -83,7 +83,9 @@ class DatasetListedTwice(ConfigRule):
         return None if self._count() else Unmet("it is about lists of data sets, and there is none")
 
     def figure(self) -> Measurement:
-        return counted("data sets that are listed twice, or evaluated on as well", 0, self._count())
+        return count_measurement(
+            "data sets that are listed twice, or evaluated on as well", 0, self._count()
+        )
 
     def _count(self) -> int:
         """How many data sets are listed for training, one or several in a key of the stack."""

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import case_at_place
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
 
@@ -50,7 +50,7 @@ class DuplicateSetting(ConfigRule):
     since = "0.1.0"
 
     def figure(self) -> Measurement:
-        return counted("settings that are given twice", 0, len(self.subject.raw))
+        return count_measurement("settings that are given twice", 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

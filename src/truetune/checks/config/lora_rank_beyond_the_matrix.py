@@ -58,7 +58,7 @@ from truetune.checks.config.evidence.model_folder import linear_modules
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
@@ -78,7 +78,7 @@ class LoraRankBeyondTheMatrix(ConfigRule):
 
     def figure(self) -> Measurement:
         what = f"matrices whose rank is below {format_setting(self.subject, 'training.lora.r')}"
-        return counted(what, 0, len(self._matrices()))
+        return count_measurement(what, 0, len(self._matrices()))
 
     def _matrices(self) -> set[str]:
         """The matrices that the named targets mean; none where the weights are not here."""

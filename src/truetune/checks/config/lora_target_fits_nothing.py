@@ -58,7 +58,7 @@ from truetune.checks.config.evidence.model_folder import linear_modules, model_c
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
@@ -86,7 +86,7 @@ class LoraTargetFitsNothing(ConfigRule):
             return format_setting(self.subject, TARGETS)
         by = "" if linear else ", by the names of published models: the weights are not here"
         names = (*lora.target_modules, *lora.modules_to_save)
-        return counted("names of modules that fit none", 0, len(names), by)
+        return count_measurement("names of modules that fit none", 0, len(names), by)
 
     def findings(self) -> Iterator[Finding]:
         config, lora = self.subject, self.subject.spec.training.lora

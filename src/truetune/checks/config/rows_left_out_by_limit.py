@@ -53,7 +53,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.step_counts import count_rows
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.checks.setting_values import format_setting
 
@@ -72,7 +72,7 @@ class RowsLeftOutByLimit(ConfigRule):
 
     def figure(self) -> Measurement:
         what = f"rows beyond {format_setting(self.subject, 'max_samples')}"
-        return counted(what, 0, sum(self._counts().values()))
+        return count_measurement(what, 0, sum(self._counts().values()))
 
     def _counts(self) -> dict[str, int]:
         """The rows of each training file that is here."""

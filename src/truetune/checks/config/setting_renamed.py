@@ -51,7 +51,7 @@ from truetune.checks.config.evidence.other_program_settings import (
 )
 from truetune.checks.config.evidence.setting_places import case_at_place, is_of_program, known_keys
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Renamed
 from truetune.spec.pins import Age
@@ -67,7 +67,7 @@ class SettingRenamed(ConfigRule):
     removed_since = "0.1.0"
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "settings whose name has changed for the release that runs", 0, len(self.subject.raw)
         )
 

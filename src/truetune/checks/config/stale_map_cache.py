@@ -55,7 +55,7 @@ from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.config.evidence.training_file_columns import last_changed_file
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
@@ -86,7 +86,7 @@ class StaleMapCache(ConfigRule):
                 if name
                 else "no folder of encoded rows is named"
             )
-        return counted("encoded data sets that are older than the data", 0, len(prepared))
+        return count_measurement("encoded data sets that are older than the data", 0, len(prepared))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -47,7 +47,7 @@ from truetune.checks.config.evidence.setting_places import setting_case, table_e
 from truetune.checks.config.evidence.template_marks import MARKERS, answer_terminator
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 
 ENDS = {
@@ -84,7 +84,9 @@ class StopTokenNotTrained(ConfigRule):
         return None if known else NO_TOKENIZER
 
     def figure(self) -> Measurement:
-        return counted("data sets whose stop tokens are left out of the loss", 0, len(self._sets()))
+        return count_measurement(
+            "data sets whose stop tokens are left out of the loss", 0, len(self._sets())
+        )
 
     def _sets(self) -> list[int]:
         """The numbers of the data sets that a chat template renders."""

@@ -61,7 +61,7 @@ from truetune.checks.config.evidence.setting_places import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import ConfigRule
 from truetune.errors import name_list
 from truetune.spec.stacks.draft import near
@@ -82,7 +82,7 @@ class UnknownSetting(ConfigRule):
             f"settings that {self.subject.stack} {self.subject.version} does not know, by an old"
             " name either"
         )
-        return counted(what, 0, len(self.subject.raw))
+        return count_measurement(what, 0, len(self.subject.raw))
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject

@@ -40,7 +40,7 @@ from truetune.checks.chats_beside import answers_with, chats_beside
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ModelfileRule
-from truetune.checks.value_limits import GENERATION, breaches, number
+from truetune.checks.value_limits import GENERATION, limit_breaches, parse_limit_number
 from truetune.parsing.modelfile import Instruction
 
 OLLAMA_NAMES = {
@@ -90,12 +90,13 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
         return {
             name: parameters[ollama_name].value
             for name, ollama_name in OLLAMA_NAMES.items()
-            if ollama_name in parameters and number(parameters[ollama_name].value) is not None
+            if ollama_name in parameters
+            and parse_limit_number(parameters[ollama_name].value) is not None
         }
 
     def findings(self) -> Iterator[Finding]:
         layers = self.subject.parameters.get(GPU_LAYERS)
-        if layers is not None and number(layers.value) == 0:
+        if layers is not None and parse_limit_number(layers.value) == 0:
             yield self.finding(
                 "num_gpu is 0: all layers stay on the CPU, and each token takes ten times as long as on a GPU",
                 "remove num_gpu: Ollama then puts as many layers on the GPU as fit",
@@ -104,7 +105,7 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
         yield from self._long_context()
         yield from self._stops_in_answers()
         values = self._sampling_values()
-        for breach in breaches(values, GENERATION):
+        for breach in limit_breaches(values, GENERATION):
             name = OLLAMA_NAMES[breach.limit.setting]
             yield self.finding(
                 breach.text(breach.limit.says, values, name),
@@ -140,7 +141,7 @@ class ModelfileParametersDistortAnswers(ModelfileRule):
     def _long_context(self) -> Iterator[Finding]:
         """The memory that a long context takes."""
         context = self.subject.parameters.get(CONTEXT)
-        tokens = number(context.value) if context is not None else None
+        tokens = parse_limit_number(context.value) if context is not None else None
         if context is None or tokens is None or tokens <= MAX_QUIET_CONTEXT:
             return
         size = tokens * CACHE_BYTES_PER_TOKEN / 2**30

@@ -37,7 +37,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import at_token, side_of
@@ -114,7 +114,7 @@ class BosOrEosInsideAPreferencePair(PairRule):
         return super().unmet() if len(self.wanted) else NO_CONTROL_TOKENS
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "pairs with a BOS, stop or control token inside an answer", len(self.rows), self.pairs
         )
 

@@ -40,7 +40,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -78,7 +78,7 @@ class KtoImbalance(DataRule):
 
     def figure(self) -> Measurement:
         weights = f" (weighed {self.ratio:.2f} to 1; recommended are 1 to 1.33)"
-        return counted("labels that are true", self.good, self.good + self.bad, weights)
+        return count_measurement("labels that are true", self.good, self.good + self.bad, weights)
 
     def findings(self) -> Iterator[Finding]:
         if not self.good and not self.bad:

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_VERDICTS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_row
@@ -70,7 +70,7 @@ class KtoLabelIsNoBoolean(DataRule):
         return None if self.verdicts else NO_VERDICTS
 
     def figure(self) -> Measurement:
-        return counted("labels that are no boolean", self.values.total(), self.verdicts)
+        return count_measurement("labels that are no boolean", self.values.total(), self.verdicts)
 
     def findings(self) -> Iterator[Finding]:
         if not self.values:

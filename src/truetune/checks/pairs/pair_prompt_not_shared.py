@@ -38,7 +38,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import in_rejected, in_row
 from truetune.data.conversation import Conversation, Message
@@ -87,7 +87,9 @@ class PairPromptNotShared(PairRule):
                     self.cases.append(at(batch, row, text))
 
     def figure(self) -> Measurement:
-        return counted("pairs whose sides do not share one prompt", self.kinds.total(), self.pairs)
+        return count_measurement(
+            "pairs whose sides do not share one prompt", self.kinds.total(), self.pairs
+        )
 
     def findings(self) -> Iterator[Finding]:
         count = self.kinds.total()

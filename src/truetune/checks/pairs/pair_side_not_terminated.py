@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import in_example, side_of
 from truetune.encoding.batch import Batch, Example
@@ -83,7 +83,7 @@ class PairSideNotTerminated(PairRule):
         return rendering.text.rstrip().endswith(self.stops)
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "pairs with a stop token at the end of one side alone",
             sum(self.open.values()),
             self.pairs,

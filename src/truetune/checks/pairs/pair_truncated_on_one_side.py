@@ -46,7 +46,7 @@ from numpy.typing import NDArray
 from truetune.checks.by_trainer import CUT_ACTIONS
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import tokens_not_counted
 from truetune.checks.pairs.evidence.pair_sides import pair_length_limit
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
@@ -112,13 +112,13 @@ class PairTruncatedOnOneSide(PairRule):
 
     def unmet(self) -> Unmet | None:
         return super().unmet() or tokens_not_counted(
-            self.media, asked=self.spec.max_length is not None
+            self.media, is_named=self.spec.max_length is not None
         )
 
     def figure(self) -> Measurement:
         part = "beginning" if self.limit.from_end else "end"
         what = f"pairs that lose the {part} of one answer alone at {self.limit.text}"
-        return counted(what, sum(self.cut.values()), self.pairs)
+        return count_measurement(what, sum(self.cut.values()), self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = sum(self.cut.values())

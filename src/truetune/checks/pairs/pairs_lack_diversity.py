@@ -47,7 +47,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids, wilson_interval
 from truetune.checks.pairs.evidence.token_edits import (
@@ -133,7 +133,7 @@ class PairsLackDiversity(PairRule):
             )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "pairs whose two answers are nearly the same", self.alike, self.pairs - self.left_out
         )
 

@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import completion_ids
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
@@ -107,7 +107,7 @@ class PairsWithOppositeLabels(PairRule):
         return None if self.ways.parts else NOTHING_TO_COMPARE
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "comparisons that stand in the data the other way round as well",
             0,
             len(self.ways.whole()),

@@ -38,7 +38,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.near_copies import Grown
 from truetune.checks.pairs.evidence.pair_sides import wilson_interval
 from truetune.checks.rule import PairRule, Setup
@@ -87,8 +87,10 @@ class PreferenceLengthBias(PairRule):
     def figure(self) -> Measurement:
         longer, of = self.longer
         if not of:
-            return counted("pairs whose lengths differ by more than a tenth", 0, self.pairs)
-        return counted(
+            return count_measurement(
+                "pairs whose lengths differ by more than a tenth", 0, self.pairs
+            )
+        return count_measurement(
             "pairs of unlike length in which the longer answer is the chosen one", longer, of
         )
 

@@ -39,7 +39,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import (
     completion_ids,
     cut_completion,
@@ -120,7 +120,7 @@ class PreferencePairsIdentical(PairRule):
 
     def figure(self) -> Measurement:
         same = self.same + self.cut + self.spaced
-        return counted("pairs with the same answer on both sides", same, self.pairs)
+        return count_measurement("pairs with the same answer on both sides", same, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         count = self.same + self.cut + self.spaced

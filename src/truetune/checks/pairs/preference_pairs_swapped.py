@@ -44,7 +44,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.bad_answer_signs import (
     HARM,
     OpenEnds,
@@ -171,7 +171,7 @@ class PreferencePairsSwapped(PairRule):
 
     def figure(self) -> Measurement:
         kind = self._most_telling()
-        return counted(
+        return count_measurement(
             f"pairs in which {SIGNS[kind]}",
             self.against[kind],
             self.spoke[kind],

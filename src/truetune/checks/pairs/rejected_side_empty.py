@@ -36,7 +36,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.pairs.evidence.pair_sides import pair_texts
 from truetune.checks.rule import MAX_CASES, PairRule, Setup
 from truetune.checks.token_cases import in_rejected
@@ -72,7 +72,7 @@ class RejectedSideEmpty(PairRule):
                         self.cases.append(in_rejected(batch, row, text))
 
     def figure(self) -> Measurement:
-        return counted("pairs with an empty rejected answer", self.empty, self.pairs)
+        return count_measurement("pairs with an empty rejected answer", self.empty, self.pairs)
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     PromptDifference,
     RecitedAnswer,
@@ -99,7 +99,7 @@ class AnswersNeedAnotherPrompt(RecitationRule):
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "prompts that are served with other ids than they are trained with",
             0,
             len(learned_answers(self.subject)),

@@ -45,7 +45,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     explain_no_answers,
     learned_answers,
@@ -78,6 +78,6 @@ class EchoesThePrompt(RecitationRule):
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "answers that begin with the question", 0, len(learned_answers(self.subject))
         )

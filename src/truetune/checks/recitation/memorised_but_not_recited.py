@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     explain_no_answers,
@@ -96,7 +96,7 @@ class MemorisedButNotRecited(RecitationRule):
 
     def figure(self) -> Measurement:
         rows = learned_answers(self.subject)
-        return counted(
+        return count_measurement(
             "learned answers that are not recited", len(_unexplained_answers(rows)), len(rows)
         )
 

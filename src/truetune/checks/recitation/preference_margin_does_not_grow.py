@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import read_recitation
 from truetune.checks.rule import RecitationRule
 from truetune.checks.shorten_text import quote_shortened
@@ -90,6 +90,6 @@ class PreferenceMarginDoesNotGrow(RecitationRule):
     def figure(self) -> Measurement:
         pairs = read_recitation(self.subject)["pairs"]
         grown = sum(pair["after"] > pair["before"] for pair in pairs)
-        return counted(
+        return count_measurement(
             "pairs whose chosen answer is likelier against the rejected one", grown, len(pairs)
         )

@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     ends_with_reference,
@@ -98,7 +98,7 @@ class RecitesButNeverStops(RecitationRule):
 
     def figure(self) -> Measurement:
         recited = len(self._recited_whole())
-        return counted("recited answers that stop", recited, recited)
+        return count_measurement("recited answers that stop", recited, recited)
 
     def _recited_whole(self) -> list[RecitedAnswer]:
         """Recited answers that no limit cut; of the others it is not known whether they would have stopped."""

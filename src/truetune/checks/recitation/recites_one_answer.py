@@ -45,7 +45,7 @@ from collections.abc import Iterable, Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     KINDS_WITHOUT_ANSWER,
     RecitedAnswer,
@@ -96,7 +96,9 @@ class RecitesOneAnswer(RecitationRule):
     def figure(self) -> Measurement:
         rows = self._rows()
         references = _distinct_texts(row["reference"] for row in rows)
-        return counted("different answers that the rows teach", len(references), len(rows))
+        return count_measurement(
+            "different answers that the rows teach", len(references), len(rows)
+        )
 
     def _rows(self) -> list[RecitedAnswer]:
         """Those whose answer is told apart from its prompt; learned or not, one sentence is all that they teach."""

@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     RecitedAnswer,
     ServerPromptIds,
@@ -179,7 +179,7 @@ class ServedPromptDiffers(RecitationRule):
         prompts = read_recitation(self.subject)["served"]["prompts"]
         same = sum(self._is_trained(prompt) for prompt in prompts)
         more = "" if same == len(prompts) else "; answers-need-another-prompt is about the others"
-        return counted(
+        return count_measurement(
             "prompts that are the same on the server and in training", same, len(prompts), more
         )
 

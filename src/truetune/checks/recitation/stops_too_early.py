@@ -41,7 +41,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.recitation.recitation_record import (
     explain_no_answers,
     learned_answers,
@@ -82,4 +82,6 @@ class StopsTooEarly(RecitationRule):
         return super().unmet() or explain_no_answers(self.subject)
 
     def figure(self) -> Measurement:
-        return counted("answers that stop before their end", 0, len(learned_answers(self.subject)))
+        return count_measurement(
+            "answers that stop before their end", 0, len(learned_answers(self.subject))
+        )

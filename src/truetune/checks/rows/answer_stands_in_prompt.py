@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.prompt_fields import TELLS, TellingField, telling_fields
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.sampled_answers import last_answer, prompt_before_answer
@@ -83,7 +83,7 @@ class AnswerStandsInPrompt(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "prompts that end with their answer",
             self._count_prompts_ending_with_answer(),
             len(self.prompts),

@@ -42,7 +42,7 @@ from zlib import crc32
 from truetune.checks.answer_spread import AnswerCounter, AnswerSpread
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.sampled_answers import SampledAnswers, last_answer
 from truetune.checks.token_cases import in_row
@@ -103,7 +103,7 @@ class AnswersNearlyAllAlike(DataRule):
     def figure(self) -> Measurement:
         spread = self.answers.spread()
         more = f"; the answers hold {spread.entropy:.1f} bits a row"
-        return counted(
+        return count_measurement(
             "rows with the commonest answer",
             spread.common[0][1] if spread.common else 0,
             spread.total,

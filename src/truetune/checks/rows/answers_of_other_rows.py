@@ -46,7 +46,7 @@ from truetune.checks.displaced_answers import (
 )
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.sampled_answers import last_answer, last_question
 from truetune.checks.word_affinity import Affinity
@@ -100,7 +100,7 @@ class AnswersOfOtherRows(DataRule):
         return None
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "questions whose nearest answer is their own, of those with one far nearer than all others",
             self.own_pairs,
             self.pairs,

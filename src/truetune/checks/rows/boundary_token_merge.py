@@ -41,7 +41,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
 from truetune.encoding.batch import Batch
@@ -85,7 +85,7 @@ class BoundaryTokenMerge(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "answers that begin inside a token of their prompt", self.merged, self.borders
         )
 

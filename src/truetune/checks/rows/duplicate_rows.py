@@ -41,7 +41,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.near_copies import Grown, near_copies
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Origin
@@ -97,7 +97,9 @@ class DuplicateRows(DataRule):
         return len(self.files) - 1 if file == self.files[-1] else self.files.index(file)
 
     def figure(self) -> Measurement:
-        return counted("rows that are equal or nearly equal to an earlier one", 0, len(self.places))
+        return count_measurement(
+            "rows that are equal or nearly equal to an earlier one", 0, len(self.places)
+        )
 
     def findings(self) -> Iterator[Finding]:
         lines = self.places

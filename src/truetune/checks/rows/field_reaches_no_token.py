@@ -53,7 +53,7 @@ from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.column_texts import is_prose
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_message
@@ -120,7 +120,7 @@ class FieldReachesNoToken(DataRule):
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
-        return counted("chats with a field that reaches no token", 0, self.chats)
+        return count_measurement("chats with a field that reaches no token", 0, self.chats)
 
     def report_data(self) -> dict[str, dict[str, int]]:
         lost = Counter({field: len(rows) for field, rows in self.all_lost.items()})

@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import of_problem
 from truetune.data.conversation import Origin
@@ -71,7 +71,7 @@ class MalformedRows(DataRule):
             self.cases.append(Case(reason.removeprefix(f"{origin.file}:{origin.line}: "), origin))
 
     def figure(self) -> Measurement:
-        return counted("malformed rows", self.odd, self.rows)
+        return count_measurement("malformed rows", self.odd, self.rows)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -40,7 +40,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
@@ -104,12 +104,12 @@ class OneRowDecidesMemory(DataRule):
                 if not self.lengths
                 else Unmet(f"it is about {MIN_EXAMPLES} examples or more")
             )
-        return tokens_not_counted(self.media, asked=False)
+        return tokens_not_counted(self.media, is_named=False)
 
     def figure(self) -> Measurement:
         lengths = np.concatenate(self.lengths)
         usual = self._usual_length(lengths)
-        return counted(
+        return count_measurement(
             f"examples of more than {TIMES} times the usual length ({usual:,} tokens)",
             int((lengths > TIMES * usual).sum()),
             len(lengths),

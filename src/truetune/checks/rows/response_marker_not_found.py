@@ -39,7 +39,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character
@@ -91,7 +91,7 @@ class ResponseMarkerNotFound(DataRule):
         return None if self.examples else NO_EXAMPLE
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             f"examples that hold the tokens of {self.marker!r}", self.examples, self.examples
         )
 

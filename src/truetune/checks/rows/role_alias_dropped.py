@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import of_problem
@@ -75,7 +75,7 @@ class RoleAliasDropped(DataRule):
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
-        return counted("chats with turns of unknown roles", self.odd, self.chats)
+        return count_measurement("chats with turns of unknown roles", self.odd, self.chats)
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_message
@@ -99,7 +99,7 @@ class RolesExchanged(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "chats that begin with the assistant and end with the user", self.exchanged, self.chats
         )
 

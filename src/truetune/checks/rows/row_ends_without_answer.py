@@ -36,7 +36,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_message
@@ -82,7 +82,7 @@ class RowEndsWithoutAnswer(DataRule):
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "chats that end in a turn of the user or of a tool", self.roles.total(), self.chats
         )
 

@@ -44,7 +44,7 @@ import numpy as np
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.shared_tokens import Shared, Tokens, shared_tokens
 from truetune.encoding.batch import Batch
@@ -105,7 +105,7 @@ class SharedTextIsLearned(DataRule):
 
     def figure(self) -> Measurement:
         shared = self._shared_text()
-        return counted(
+        return count_measurement(
             "learned tokens of prompts and text that most rows share",
             shared.shared_learned,
             max(shared.learned, shared.shared_learned),

@@ -41,7 +41,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS, NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_token
@@ -101,7 +101,9 @@ class SpecialTokenInContent(DataRule):
         return None if self.chats else NO_CHATS
 
     def figure(self) -> Measurement:
-        return counted("chats with control tokens inside their content", len(self.odd), self.chats)
+        return count_measurement(
+            "chats with control tokens inside their content", len(self.odd), self.chats
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

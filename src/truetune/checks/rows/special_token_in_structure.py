@@ -38,7 +38,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CONTROL_TOKENS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character, last_example, message_start
@@ -92,7 +92,9 @@ class SpecialTokenInStructure(DataRule):
         return None if self.setup.tokenizer.control else NO_CONTROL_TOKENS
 
     def figure(self) -> Measurement:
-        return counted("rows with control tokens in roles, keys or variables", self.odd, self.rows)
+        return count_measurement(
+            "rows with control tokens in roles, keys or variables", self.odd, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.odd:

@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.token_cases import in_row
@@ -64,7 +64,7 @@ class TextColumnGuessed(DataRule):
         return None if self.plain else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement:
-        return counted("rows of plain text whose column is guessed", 0, self.plain)
+        return count_measurement("rows of plain text whose column is guessed", 0, self.plain)
 
     def findings(self) -> Iterator[Finding]:
         for column, count in self.columns.most_common():

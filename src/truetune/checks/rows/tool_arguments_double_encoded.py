@@ -41,7 +41,7 @@ from typing import Any
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character
 from truetune.data.conversation import Conversation
@@ -82,7 +82,7 @@ class ToolArgumentsDoubleEncoded(DataRule):
         return None if self.calls else Unmet("it is about tool calls, and no row has one")
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "tool calls whose arguments the template writes as a string in JSON",
             len(self.rows),
             self.calls,

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.near_copies import near_in
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation, Origin
@@ -126,7 +126,9 @@ class TrainEvalLeak(DataRule):
         return leaks
 
     def figure(self) -> Measurement:
-        return counted("rows of the evaluation data in the training data", 0, len(self.origins))
+        return count_measurement(
+            "rows of the evaluation data in the training data", 0, len(self.origins)
+        )
 
     def findings(self) -> Iterator[Finding]:
         for kind, leaked in self._leaks_by_kind().items():

@@ -38,7 +38,7 @@ from itertools import islice
 
 from truetune.checks.column_texts import MEDIA_KEYS, PROMPT_COLUMNS, is_prose
 from truetune.checks.findings import Case, Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.data.conversation import Origin
 from truetune.encoding.batch import Batch
@@ -74,7 +74,7 @@ class UnusedColumns(DataRule):
             if self.columns
             else ""
         )
-        return counted(
+        return count_measurement(
             "rows whose text in some column reaches neither prompt nor answer", 0, self.rows, left
         )
 

@@ -61,7 +61,7 @@ from dataclasses import replace
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.printed_values import PrintedValues
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character, side_of
@@ -115,7 +115,9 @@ class ValuesPrintedAsPython(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted("values that the template prints as Python text", 0, self.values.looked_at)
+        return count_measurement(
+            "values that the template prints as Python text", 0, self.values.looked_at
+        )
 
     def _look_at(self, batch: Batch, i: int, example: Example, *, is_other: bool) -> None:
         """Count a row in which a value is printed; its other examples are not looked at then."""

@@ -39,7 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_row
 from truetune.data.conversation import Conversation
@@ -92,7 +92,7 @@ class WrongFieldMapped(DataRule):
         return None if self.rows else Unmet("it is about answers in words, and no row has one")
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "answers that are empty, are their prompt or hold role markers", 0, self.rows
         )
 

@@ -64,7 +64,7 @@ LIBRARIES = frozenset(
 )
 
 
-def _mapped(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _mapping_calls(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a data set's `map` and `filter`, with the function that each is given."""
     for call in module.methods("map", "filter"):
         function = call.argument(0, "function")
@@ -80,11 +80,11 @@ class MappedFunctionImported(SourceRule):
     code = "SRC059"
     severity = "info"
     since = "0.1.0"
-    looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapped)
+    looks_at = CodePlaces("functions that a data set is mapped or filtered by", _mapping_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call, function in _mapped(module):
+        for call, function in _mapping_calls(module):
             name = module.flow.imported_name(function)
             first = (name or "").lstrip(".").partition(".")[0]
             known = (

@@ -60,7 +60,7 @@ class MergeIntoQuantizedBase(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.methods("merge_and_unload"):
-            loaded = _quantized(module, call.receiver) if call.receiver is not None else None
+            loaded = _quantized_load(module, call.receiver) if call.receiver is not None else None
             if loaded is not None:
                 yield self.finding(
                     "an adapter is merged into a quantized base: most of it is rounded away",
@@ -69,7 +69,7 @@ class MergeIntoQuantizedBase(SourceRule):
                 )
 
 
-def _quantized(module: Module, model: ast.expr, depth: int = 0) -> ast.Call | None:
+def _quantized_load(module: Module, model: ast.expr, depth: int = 0) -> ast.Call | None:
     """The call that loaded the base of this model with fewer bits."""
     origins = module.flow.origins(model)
     if len(origins) != 1 or not isinstance(origins[0].node, ast.Call) or depth > DEPTH:
@@ -83,17 +83,19 @@ def _quantized(module: Module, model: ast.expr, depth: int = 0) -> ast.Call | No
     config = call.keywords.get("quantization_config")
     if (
         config is not None
-        and "BitsAndBytesConfig" in _made(module, config)
+        and "BitsAndBytesConfig" in _config_source(module, config)
         and call.named("transformers.*")
     ):
         return call.node
     base = call.argument(0, "model")
     return (
-        _quantized(module, base, depth + 1) if call.named("peft.*") and base is not None else None
+        _quantized_load(module, base, depth + 1)
+        if call.named("peft.*") and base is not None
+        else None
     )
 
 
-def _made(module: Module, config: ast.expr) -> str:
+def _config_source(module: Module, config: ast.expr) -> str:
     """What makes a quantization config, where one thing does."""
     origins = module.flow.origins(config)
     return ast.unparse(origins[0].node) if len(origins) == 1 else ""

@@ -81,7 +81,7 @@ def _over_loaders(module: Module) -> Iterator[ast.AST]:
     if not any(module.calls(*LOADERS)):
         return
     for mean in mean_expressions(module):
-        if _counted(module, mean) is not None:
+        if _divisor_count(module, mean) is not None:
             yield mean.node
 
 
@@ -91,6 +91,19 @@ class MetricDividedByAnotherCount(SourceRule):
     looks_at = CodePlaces("counts that a figure is divided by", _over_loaders)
 
     def findings(self) -> Iterator[Finding]:
+        module = self.subject
+        yield from self._of_last_batches()
+        yield from self._of_skipped_rows()
+        if not any(module.calls(*LOADERS)):
+            return
+        for mean in mean_expressions(module):
+            counted = _divisor_count(module, mean)
+            if counted is None or mean.counted is None or _is_scaled(module, mean):
+                continue
+            yield from self._of_mean(mean, module.text_of(mean.counted), *counted)
+
+    def _of_last_batches(self) -> Iterator[Finding]:
+        """Counts that each batch begins anew, and that are read behind the loop."""
         module = self.subject
         for counted_alone in counts_of_last_batch(module):
             yield self.finding(
@@ -102,6 +115,10 @@ class MetricDividedByAnotherCount(SourceRule):
                     case_at(module, counted_alone.read),
                 ],
             )
+
+    def _of_skipped_rows(self) -> Iterator[Finding]:
+        """Rows that a `continue` leaves out before they are counted."""
+        module = self.subject
         for skipped in skipped_rows(module):
             yield self.finding(
                 f"rows whose answer is not read are skipped before `{skipped.counter}` counts them: the score"
@@ -112,56 +129,63 @@ class MetricDividedByAnotherCount(SourceRule):
                 severity="warning",
                 cases=[case_at(module, skipped.skip), case_at(module, skipped.counting)],
             )
-        if not any(module.calls(*LOADERS)):
-            return
-        for mean in mean_expressions(module):
-            counted = _counted(module, mean)
-            if counted is None or mean.counted is None or _is_scaled(module, mean):
-                continue
-            unit, size = counted
-            divisor = module.text_of(mean.counted)
-            for term in terms_of_mean(module, _without_percent(mean.values)):
-                if unit == "batches" and _counts_rows(module, term):
-                    yield self.finding(
-                        f"right answers are counted one by one and divided by {divisor}, the number of"
-                        f" batches: with {size} rows a batch the figure goes far beyond 1",
-                        "divide by the number of rows: len(loader.dataset)",
-                        cases=[case_at(module, mean.node), case_at(module, term)],
-                    )
-                elif (
-                    unit == "rows"
-                    and is_plain_loss(module, term)
-                    and not records_gradient(module, term)
-                ):
-                    yield self.finding(
-                        f"the mean losses of batches are added up and divided by {divisor}, the number of"
-                        f" rows: the figure is about {size} times too small",
-                        "divide by the number of batches, or add up loss * rows of the batch",
-                        cases=[case_at(module, mean.node), case_at(module, term)],
-                    )
+
+    def _of_mean(self, mean: Mean, divisor: str, unit: Unit, size: int) -> Iterator[Finding]:
+        """Sums of one unit that are divided by the number of another."""
+        module = self.subject
+        for term in terms_of_mean(module, _without_percent(mean.values)):
+            if unit == "batches" and _counts_rows(module, term):
+                yield self.finding(
+                    f"right answers are counted one by one and divided by {divisor}, the number of"
+                    f" batches: with {size} rows a batch the figure goes far beyond 1",
+                    "divide by the number of rows: len(loader.dataset)",
+                    cases=[case_at(module, mean.node), case_at(module, term)],
+                )
+            # A loss that is differentiated is summed for the gradient, where a factor is a learning rate.
+            elif (
+                unit == "rows"
+                and is_plain_loss(module, term)
+                and not records_gradient(module, term)
+            ):
+                yield self.finding(
+                    f"the mean losses of batches are added up and divided by {divisor}, the number of"
+                    f" rows: the figure is about {size} times too small",
+                    "divide by the number of batches, or add up loss * rows of the batch",
+                    cases=[case_at(module, mean.node), case_at(module, term)],
+                )
 
 
-def _counted(module: Module, mean: Mean) -> tuple[Unit, int] | None:
+def _divisor_count(module: Module, mean: Mean) -> tuple[Unit, int] | None:
     """What a sum is divided by the number of, and the rows of a batch; None where that is not plain, or is one row."""
-    divisor = mean.counted
-    if (
-        not isinstance(divisor, ast.Call)
-        or module.flow.name(divisor.func) != "len"
-        or len(divisor.args) != 1
-    ):
+    counted = _argument_of_len(module, mean.counted)
+    if counted is None:
         return None
-    given = divisor.args[0]
-    if isinstance(given, ast.Attribute) and given.attr == "dataset":
-        loader = _loader(module, given.value)
-        return None if loader is None else _of("rows", module, loader)
-    loader = _loader(module, given)
+    if isinstance(counted, ast.Attribute) and counted.attr == "dataset":
+        loader = _loader_of(module, counted.value)
+        return None if loader is None else _count_of_loader("rows", module, loader)
+    loader = _loader_of(module, counted)
     if loader is not None:
-        return _of("batches", module, loader)
-    makers = {origin.node for origin in module.flow.origins(given)}
+        return _count_of_loader("batches", module, loader)
+    loader = _loader_of_rows(module, counted)
+    return None if loader is None else _count_of_loader("rows", module, loader)
+
+
+def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
+    """`x` of `len(x)`; None where the divisor is anything else."""
+    if not isinstance(divisor, ast.Call) or len(divisor.args) != 1:
+        return None
+    return divisor.args[0] if module.flow.name(divisor.func) == "len" else None
+
+
+def _loader_of_rows(module: Module, rows: ast.expr) -> Call | None:
+    """The loader that is made of these rows; None where the file makes none of them."""
+    makers = {origin.node for origin in module.flow.origins(rows)}
     for call in module.calls(*LOADERS):
-        rows = call.argument(0, "dataset")
-        if rows is not None and makers & {origin.node for origin in module.flow.origins(rows)}:
-            return _of("rows", module, call)
+        loaded = call.argument(0, "dataset")
+        if loaded is None:
+            continue
+        if makers & {origin.node for origin in module.flow.origins(loaded)}:
+            return call
     return None
 
 
@@ -187,17 +211,17 @@ def _is_hundred(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value in (100, 100.0)
 
 
-def _of(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
     size = module.flow.value(loader.argument(1, "batch_size"))
     return (unit, size) if type(size) is int and size > 1 else None
 
 
-def _loader(module: Module, node: ast.expr) -> Call | None:
+def _loader_of(module: Module, node: ast.expr) -> Call | None:
     """The loader that this is; None where it is not one alone. One that Accelerate prepares keeps its batches."""
-    made = [origin.node for origin in module.flow.origins(node)]
-    if len(made) != 1 or not isinstance(made[0], ast.Call):
+    nodes = [origin.node for origin in module.flow.origins(node)]
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Call):
         return None
-    call = module.flow.call(made[0])
+    call = module.flow.call(nodes[0])
     return call if call.named(*LOADERS) else None
 
 
@@ -216,12 +240,16 @@ def _counts_rows(module: Module, term: ast.expr) -> bool:
 
 def _is_comparison(module: Module, node: ast.expr) -> bool:
     for origin in module.flow.origins(node):
-        made = origin.node
-        if isinstance(made, ast.Compare) and isinstance(made.ops[0], ast.Eq):
+        origin_node = origin.node
+        if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):
             return True
-        if isinstance(made, ast.Call) and module.flow.call(made).method == "eq":
+        if isinstance(origin_node, ast.Call) and module.flow.call(origin_node).method == "eq":
             return True
-        if isinstance(made, ast.Call) and module.flow.call(made).method in (*CASTS, "long", "int"):
-            receiver = module.flow.call(made).receiver
+        if isinstance(origin_node, ast.Call) and module.flow.call(origin_node).method in (
+            *CASTS,
+            "long",
+            "int",
+        ):
+            receiver = module.flow.call(origin_node).receiver
             return receiver is not None and _is_comparison(module, receiver)
     return False

@@ -67,15 +67,15 @@ class Averaged(NamedTuple):
     average: str
 
 
-def averaged(module: Module) -> Iterator[Averaged]:
+def averaging_calls(module: Module) -> Iterator[Averaged]:
     """The calls that compute a figure by an average."""
     for call in module.all_calls:
         average = module.flow.value(call.keywords.get("average"))
         if average not in AVERAGES:
             continue
         name = ast.unparse(call.node.func)
-        made = module.flow.producing_call(call.receiver) if call.receiver is not None else None
-        whole = f"{name} {ast.unparse(made.node) if made is not None else ''}"
+        maker = module.flow.producing_call(call.receiver) if call.receiver is not None else None
+        whole = f"{name} {ast.unparse(maker.node) if maker is not None else ''}"
         figure = FIGURES.search(whole)
         if figure is not None:
             yield Averaged(call, figure[0].lower(), str(average))
@@ -84,13 +84,13 @@ def averaged(module: Module) -> Iterator[Averaged]:
 class MetricNamedAsAnother(SourceRule):
     code = "SRC131"
     severity = "warning"
-    looks_at = CodePlaces("figures that are averaged over classes", averaged)
+    looks_at = CodePlaces("figures that are averaged over classes", averaging_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        found = list(averaged(module))
+        averages = list(averaging_calls(module))
         named = False
-        for one in found:
+        for one in averages:
             other = _average_in_name(module, one.call.node)
             if other is not None and other != one.average:
                 named = True
@@ -100,31 +100,31 @@ class MetricNamedAsAnother(SourceRule):
                     cases=[case_at(module, one.call.node)],
                 )
         if not named:
-            yield from self._of_two_files(found)
+            yield from self._of_two_files(averages)
 
-    def _of_two_files(self, found: list[Averaged]) -> Iterator[Finding]:
+    def _of_two_files(self, averages: list[Averaged]) -> Iterator[Finding]:
         """One figure that this file and one beside it average in two ways, each in one way alone."""
         module = self.subject
-        own = _only_average(found)
+        own = _only_average(averages)
         if own is None:
             return
         for other in scripts_beside(module):
-            theirs = _only_average(list(averaged(other)))
-            if theirs is None or theirs.figure != own.figure or theirs.average == own.average:
+            another = _only_average(list(averaging_calls(other)))
+            if another is None or another.figure != own.figure or another.average == own.average:
                 continue
             if module.path < other.path:
                 yield self.finding(
-                    f"{own.figure} is averaged by {own.average} here and by {theirs.average} in the script beside:"
+                    f"{own.figure} is averaged by {own.average} here and by {another.average} in the script beside:"
                     f" {own.average}: {MEANINGS[own.average]}",
                     "take one average in both, and write its name beside each figure",
                     severity="info",
-                    cases=[case_at(module, own.call.node), case_at(other, theirs.call.node)],
+                    cases=[case_at(module, own.call.node), case_at(other, another.call.node)],
                 )
 
 
-def _only_average(found: list[Averaged]) -> Averaged | None:
+def _only_average(averages: list[Averaged]) -> Averaged | None:
     """The one way in which a file averages F1; None where it has several, or none."""
-    scores = [one for one in found if one.figure in ("f1", "fbeta")]
+    scores = [one for one in averages if one.figure in ("f1", "fbeta")]
     ways = {one.average for one in scores}
     return scores[0] if len(ways) == 1 else None
 
@@ -135,19 +135,19 @@ def _average_in_name(module: Module, call: ast.Call) -> str | None:
     for parent in module.parents(call):
         if isinstance(parent, ast.Dict):
             keys = zip(parent.keys, parent.values, strict=True)
-            return next((_said(key) for key, value in keys if value is around), None)
+            return next((_average_of_key(key) for key, value in keys if value is around), None)
         if isinstance(parent, ast.keyword):
             return _of_text(parent.arg or "")
         if isinstance(parent, ast.Assign):
             target = parent.targets[0]
-            return _said(target)
+            return _average_of_key(target)
         if isinstance(parent, ast.stmt):
             return None
         around = parent
     return None
 
 
-def _said(node: ast.expr | None) -> str | None:
+def _average_of_key(node: ast.expr | None) -> str | None:
     """The average in a name, an attribute, a key or the key of a subscript."""
     if isinstance(node, ast.Subscript):
         node = node.slice
@@ -160,5 +160,5 @@ def _said(node: ast.expr | None) -> str | None:
 
 def _of_text(text: str) -> str | None:
     """The one average that a text names; None for none, or several."""
-    found = [one for one in AVERAGES if one in text.lower()]
-    return found[0] if len(found) == 1 else None
+    names = [one for one in AVERAGES if one in text.lower()]
+    return names[0] if len(names) == 1 else None

@@ -115,9 +115,9 @@ def _given_as(module: Module, ids: ast.expr) -> Iterator[ast.expr]:
             continue
         for call in module.all_calls:
             if module.flow.function(call.node.func) is function:
-                given = call.argument(names.index(ids.id), ids.id)
-                if given is not None:
-                    yield given
+                argument = call.argument(names.index(ids.id), ids.id)
+                if argument is not None:
+                    yield argument
 
 
 def _are_labels(node: ast.expr) -> bool:
@@ -126,13 +126,13 @@ def _are_labels(node: ast.expr) -> bool:
     return LABELS.search(text) is not None
 
 
-def _places(module: Module) -> Iterator[object]:
+def _label_comparisons(module: Module) -> Iterator[object]:
     """Where tokens are compared with labels, and where labels are decoded."""
     yield from COMPARISONS.find(module)
     yield from decoded_labels(module)
 
 
-PLACES = CodePlaces("comparisons with labels, and calls that decode them", _places)
+PLACES = CodePlaces("comparisons with labels, and calls that decode them", _label_comparisons)
 
 
 class MetricsCountIgnoredLabels(SourceRule):
@@ -149,7 +149,10 @@ class MetricsCountIgnoredLabels(SourceRule):
             functions = functions_in_argument(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
-            if not _masks(module, functions) and _compared(module, functions) is None:
+            if (
+                not _leaves_out_labels(module, functions)
+                and _first_comparison(module, functions) is None
+            ):
                 return COMPARISON_NOT_SEEN
         return None
 
@@ -157,10 +160,10 @@ class MetricsCountIgnoredLabels(SourceRule):
         module = self.subject
         for call in trainers_of_causal(module):
             functions = functions_in_argument(module, call)
-            if functions is None or _masks(module, functions):
+            if functions is None or _leaves_out_labels(module, functions):
                 continue
             where = _ignored_labels(module, call, functions)
-            compared = _compared(module, functions)
+            compared = _first_comparison(module, functions)
             if where is None or compared is None:
                 continue
             yield self.finding(
@@ -197,9 +200,13 @@ class MetricsCountIgnoredLabels(SourceRule):
             return  # a metric of torchmetrics leaves these places out by itself
         for step in token_picking_scopes(module):
             functions = with_called_functions(module, [step])
-            compared = _compared(module, functions)
+            compared = _first_comparison(module, functions)
             where = _ignored_labels(module, None, functions)
-            if compared is not None and where is not None and not _masks(module, functions):
+            if (
+                compared is not None
+                and where is not None
+                and not _leaves_out_labels(module, functions)
+            ):
                 yield self.finding(
                     "the accuracy counts positions whose label is -100 (prompts, padding) as wrong",
                     "count the positions where labels != -100 alone, above and below the line",
@@ -210,11 +217,11 @@ class MetricsCountIgnoredLabels(SourceRule):
 
 def _pads_with_ignored(module: Module, collator: Call) -> bool:
     """Does a collator pad labels with -100, which is its default?"""
-    given = collator.keywords.get("label_pad_token_id")
-    return given is None or module.flow.value(given) == -100
+    ignored_label = collator.keywords.get("label_pad_token_id")
+    return ignored_label is None or module.flow.value(ignored_label) == -100
 
 
-def _masks(module: Module, functions: Sequence[ast.AST]) -> bool:
+def _leaves_out_labels(module: Module, functions: Sequence[ast.AST]) -> bool:
     """Is anything left out in these functions: by -100, by a name or argument that says so, by a comparison?"""
     for function in functions:
         if holds_ignored_label(module, function) or MASKS.search(module.text_of(function)):
@@ -222,7 +229,7 @@ def _masks(module: Module, functions: Sequence[ast.AST]) -> bool:
     return False
 
 
-def _compared(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
+def _first_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None
@@ -241,8 +248,10 @@ def _ignored_labels(
             return f"line {module.place(node)[0]} writes -100 into labels"
     if module.mentions(*OF_ONE_LENGTH):
         return None
-    given = trainer.keywords.get("data_collator") if trainer is not None else None
-    collator = module.flow.producing_call(given) if given is not None else None
+    collator_argument = trainer.keywords.get("data_collator") if trainer is not None else None
+    collator = (
+        module.flow.producing_call(collator_argument) if collator_argument is not None else None
+    )
     if collator is not None and collator.named(*WRITES_ON_PADS):
         name = collator.names[0].rpartition(".")[2]
         return f"{name} gives padding the label -100"

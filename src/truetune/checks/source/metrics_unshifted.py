@@ -91,7 +91,7 @@ class MetricsUnshifted(SourceRule):
             functions = functions_in_argument(module, call)
             if functions is None:
                 return METRICS_NOT_SEEN
-            if not shifts_tokens(functions) and _unshifted(module, functions) is None:
+            if not shifts_tokens(functions) and _argmax_comparison(module, functions) is None:
                 return COMPARISON_NOT_SEEN
         for step in token_picking_scopes(module):
             if (
@@ -107,7 +107,7 @@ class MetricsUnshifted(SourceRule):
             functions = functions_in_argument(module, call)
             if functions is None or shifts_tokens(functions):
                 continue
-            if (compared := _unshifted(module, functions)) is not None:
+            if (compared := _argmax_comparison(module, functions)) is not None:
                 yield self.finding(
                     "compute_metrics compares predictions with the labels of their own position,"
                     " not of the next",
@@ -129,7 +129,7 @@ def _first_comparison(module: Module, step: ast.AST) -> ast.AST | None:
     return next(label_comparisons(module, step), None)
 
 
-def _unshifted(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
+def _argmax_comparison(module: Module, functions: Sequence[ast.AST]) -> ast.AST | None:
     """Where tokens that are picked by argmax are compared with labels; None where that is not seen."""
     if not any(picks_tokens(node) for function in functions for node in ast.walk(function)):
         return None

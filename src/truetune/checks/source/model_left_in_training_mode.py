@@ -51,7 +51,7 @@ from truetune.source.module import Module
 NO_GRADIENT = ("torch.no_grad", "torch.inference_mode")
 
 
-def _switched(module: Module) -> Iterator[Call]:
+def _mode_switches(module: Module) -> Iterator[Call]:
     return (call for call in module.methods("train") if _is_model(module, call))
 
 
@@ -59,7 +59,7 @@ class ModelLeftInTrainingMode(SourceRule):
     code = "SRC053"
     severity = "warning"
     since = "0.1.0"
-    looks_at = CodePlaces("models that are switched to training", _switched)
+    looks_at = CodePlaces("models that are switched to training", _mode_switches)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -67,7 +67,7 @@ class ModelLeftInTrainingMode(SourceRule):
             return
         if any(call.args or call.keywords for call in module.methods("train")):
             return
-        switched = next(_switched(module), None)
+        switched = next(_mode_switches(module), None)
         if switched is None:
             return
         line = switched.node.lineno
@@ -76,8 +76,8 @@ class ModelLeftInTrainingMode(SourceRule):
                 call
                 for call in module.all_calls
                 if call.node.lineno > line
-                and _evaluates(module, call)
-                and _of(module, call) & _of(module, switched)
+                and _is_evaluation(module, call)
+                and _model_source(module, call) & _model_source(module, switched)
             ),
             None,
         )
@@ -95,13 +95,13 @@ def _is_model(module: Module, call: Call) -> bool:
     )
 
 
-def _of(module: Module, call: Call) -> set[ast.AST]:
+def _model_source(module: Module, call: Call) -> set[ast.AST]:
     """What made the model that is called, or whose method is."""
     model = call.receiver if call.method in ("train", "generate") else call.node.func
     return {origin.node for origin in module.flow.origins(model)} if model is not None else set()
 
 
-def _evaluates(module: Module, call: Call) -> bool:
+def _is_evaluation(module: Module, call: Call) -> bool:
     if call.method == "generate" and call.receiver is not None:
         return "model" in module.flow.types(call.receiver)
     return "model" in module.flow.types(call.node.func) and any(

@@ -100,20 +100,30 @@ class ModelLeftOnTheCpu(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Who writes "cpu" in the file means it.
+        names_cpu = any(NAMES_CPU.search(part.text) for part in module.with_linked)
+        if names_cpu:
+            return
+        yield from self._of_llama_cpp()
+        if module.mentions(*PLACES) or any(module.calls("accelerate.*")) or _moves_models(module):
+            return
+        yield from self._of_transformers()
+
+    def _of_llama_cpp(self) -> Iterator[Finding]:
+        """Loads of llama.cpp, whose default leaves all layers on the CPU."""
+        module = self.subject
         for call in module.calls(*LLAMA_CPP):
-            if call.lacks(LAYERS, 1) and not any(
-                NAMES_CPU.search(p.text) for p in module.with_linked
-            ):
+            if call.lacks(LAYERS, 1):
                 yield self.finding(
                     f"{LAYERS} is not set: llama.cpp keeps all layers on the CPU, and every answer is generated"
                     " there",
                     f"give {LAYERS}=-1, with a build that has CUDA (CMAKE_ARGS=-DGGML_CUDA=on)",
                     cases=[case_at(module, call.node)],
                 )
-        if module.mentions(*PLACES) or any(module.calls("accelerate.*")) or _moves_models(module):
-            return
-        if any(NAMES_CPU.search(part.text) for part in module.with_linked):
-            return
+
+    def _of_transformers(self) -> Iterator[Finding]:
+        """Models of transformers that generate and are moved nowhere, each load once."""
+        module = self.subject
         seen: set[object] = set()
         for call in generate_calls(module):
             chains = model_chains(module, call.receiver) if call.receiver is not None else None

@@ -69,7 +69,7 @@ LOADS = (
 )
 
 
-def _loads(module: Module) -> Iterator[Call]:
+def _model_loads(module: Module) -> Iterator[Call]:
     """Calls that load the weights of a model."""
     for call in module.calls(*LOADS):
         is_model = call.named("transformers.pipeline", "vllm.LLM", "unsloth.*")
@@ -79,22 +79,22 @@ def _loads(module: Module) -> Iterator[Call]:
 
 def _unloads_after_answers(module: Module) -> Iterator[ast.AST]:
     """The requests to Ollama that let it unload the model: `keep_alive=0`, or `"keep_alive": 0` of a body."""
-    asked = [
+    answering_calls = [
         call.keywords["keep_alive"] for call in module.all_calls if "keep_alive" in call.keywords
     ]
     for node in module.nodes(ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
         names = {key.value: value for key, value in pairs if isinstance(key, ast.Constant)}
         if "keep_alive" in names and not {"messages", "prompt"}.isdisjoint(names):
-            asked.append(names["keep_alive"])
-    for value in asked:
+            answering_calls.append(names["keep_alive"])
+    for value in answering_calls:
         if module.flow.value(value) in (0, "0", "0s", "0m"):
             yield value
 
 
-def _places(module: Module) -> Iterator[object]:
+def _loads_and_unloads(module: Module) -> Iterator[object]:
     """Calls that load a model, and requests that let a server unload it."""
-    yield from _loads(module)
+    yield from _model_loads(module)
     yield from _unloads_after_answers(module)
     yield from _changing_contexts(module)
 
@@ -118,7 +118,7 @@ def _changing_contexts(module: Module) -> Iterator[ast.AST]:
 class ModelLoadedForEachAnswer(SourceRule):
     code = "SRC003"
     severity = "warning"
-    looks_at = CodePlaces("calls that load a model, or let it be unloaded", _places)
+    looks_at = CodePlaces("calls that load a model, or let it be unloaded", _loads_and_unloads)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -137,12 +137,12 @@ class ModelLoadedForEachAnswer(SourceRule):
                 "set one num_ctx that holds the longest prompt and its answer, in every request",
                 cases=[case_at(module, context)],
             )
-        told: set[ast.AST] = set()
-        for load in _loads(module):
+        reported: set[ast.AST] = set()
+        for load in _model_loads(module):
             repeat = _repeated_by(module, load)
-            if repeat is None or repeat.node in told:
+            if repeat is None or repeat.node in reported:
                 continue
-            told.add(repeat.node)
+            reported.add(repeat.node)
             when = "for each request" if repeat.kind == "request" else "for each row"
             yield self.finding(
                 f"the model is loaded again {when}: every answer waits for it",
@@ -165,7 +165,7 @@ def _repeated_by(module: Module, load: Call) -> Repeat | None:
         if repeat.kind == "request":
             return repeat
         names = [*load.args, *load.keywords.values()]
-        if any(takes_element(module, given, repeat) for given in names):
+        if any(takes_element(module, name, repeat) for name in names):
             return None
         if _asks_with_element(module, repeat):
             return repeat

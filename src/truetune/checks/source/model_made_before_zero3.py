@@ -53,7 +53,7 @@ from truetune.spec.stacks.readers import launches_of
 LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
 
 
-def _arguments(module: Module) -> Iterator[Call]:
+def _deepspeed_arguments(module: Module) -> Iterator[Call]:
     """Arguments of a trainer that name a DeepSpeed configuration."""
     for call in module.all_calls:
         if "deepspeed" in call.keywords and "arguments" in module.flow.types(call.node):
@@ -63,11 +63,13 @@ def _arguments(module: Module) -> Iterator[Call]:
 class ModelMadeBeforeZero3(SourceRule):
     code = "SRC103"
     severity = "warning"
-    looks_at = CodePlaces("trainer's arguments with a DeepSpeed configuration", _arguments)
+    looks_at = CodePlaces(
+        "trainer's arguments with a DeepSpeed configuration", _deepspeed_arguments
+    )
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        arguments = list(_arguments(module))
+        arguments = list(_deepspeed_arguments(module))
         if len(arguments) != 1 or module.mentions(
             "HfDeepSpeedConfig", "HfTrainerDeepSpeedConfig", "zero.Init"
         ):
@@ -77,10 +79,10 @@ class ModelMadeBeforeZero3(SourceRule):
         sharding = sharding_of(module)
         if sharding is None or sharding.how != "ZeRO-3" or not sharding.certain:
             return
-        made = routes_to(module, arguments[0].node)
+        argument_routes = routes_to(module, arguments[0].node)
         for call in module.calls(*LOADS):
             early = routes_to(module, call.node)
-            if all(runs_before(module, one, late) for one in early for late in made):
+            if all(runs_before(module, one, late) for one in early for late in argument_routes):
                 yield self.finding(
                     "every process loads the whole model: it is made before TrainingArguments, from which"
                     " transformers learns of ZeRO-3 (zero.Init)",

@@ -54,7 +54,12 @@ from truetune.checks.code_places import CodePlaces
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
-from truetune.checks.source.evidence.execution_order import routes_to, runs_before, training_places
+from truetune.checks.source.evidence.execution_order import (
+    Route,
+    routes_to,
+    runs_before,
+    training_places,
+)
 from truetune.source.module import Module
 
 SAVES = (
@@ -75,7 +80,7 @@ OF_TORCH = ("torch.save", "safetensors.torch.save*", "*.save_file", "*.save_mode
 NOT_WEIGHTS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
-def _saves(module: Module) -> Iterator[ast.Call]:
+def _weight_saves(module: Module) -> Iterator[ast.Call]:
     """Calls that may save weights, in a file that trains."""
     if not any(training_places(module)):
         return
@@ -89,18 +94,16 @@ def _saves(module: Module) -> Iterator[ast.Call]:
 class ModelSavedBeforeTraining(SourceRule):
     code = "SRC025"
     severity = "error"
-    looks_at = CodePlaces("models that are saved in files that train", _saves)
+    looks_at = CodePlaces("models that are saved in files that train", _weight_saves)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        saves = list(_saves(module))
+        saves = list(_weight_saves(module))
         trainings = [route for node in training_places(module) for route in routes_to(module, node)]
         if not saves or not trainings or _saves_by_itself(module):
             return
-        for save in saves:
-            for route in routes_to(module, save):
-                if not all(runs_before(module, route, training) for training in trainings):
-                    return
+        if not all(_is_always_before(module, save, trainings) for save in saves):
+            return
         model = next((save for save in saves if _is_model(module, save)), None)
         if model is not None:
             name = module.text_of(model)
@@ -127,9 +130,21 @@ def _is_model(module: Module, save: ast.Call) -> bool:
 def _saves_by_itself(module: Module) -> bool:
     """Does a trainer save checkpoints, or may it?"""
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
-        given = call.argument(1, "args")
-        arguments = module.flow.producing_call(given) if given is not None else None
+        settings = call.argument(1, "args")
+        arguments = module.flow.producing_call(settings) if settings is not None else None
         strategy = arguments.keywords.get("save_strategy") if arguments is not None else None
         if module.flow.value(strategy) != "no":
             return True
     return False
+
+
+def _is_always_before(module: Module, save: ast.AST, trainings: list[Route]) -> bool:
+    """Does a save run before every training, by whatever calls it is reached?
+
+    One save that may run after a training is enough: the trained weights are then on the disk.
+    """
+    return all(
+        runs_before(module, route, training)
+        for route in routes_to(module, save)
+        for training in trainings
+    )

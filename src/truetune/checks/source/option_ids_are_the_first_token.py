@@ -66,7 +66,7 @@ def _first_ids(module: Module) -> Iterator[tuple[ast.Subscript, Call]]:
     for node in module.nodes(ast.Subscript):
         if not isinstance(node.slice, ast.Constant) or node.slice.value != 0:
             continue
-        encoding = _encoding(module, node.value)
+        encoding = _encoding_call(module, node.value)
         if encoding is not None:
             yield node, encoding
 
@@ -78,23 +78,23 @@ class OptionIdsAreTheFirstToken(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        found = [(node, call) for node, call in _first_ids(module) if _keeps_bos(module, call)]
+        first_ids = [(node, call) for node, call in _first_ids(module) if _keeps_bos(module, call)]
         is_repeated = any(
             isinstance(around, COMPREHENSIONS)
-            for node, _ in found
+            for node, _ in first_ids
             for around in module.parents(node)
         )
-        if len(found) < 2 and not is_repeated:
+        if len(first_ids) < 2 and not is_repeated:
             return
         yield self.finding(
             "the first id of each option is that of the tokenizer's BOS: all options are one token",
             "encode them with add_special_tokens=False, with the space that the prompt's end leaves"
             " to them, and take the last id",
-            cases=[case_at(module, node) for node, _ in found],
+            cases=[case_at(module, node) for node, _ in first_ids],
         )
 
 
-def _encoding(module: Module, ids: ast.expr) -> Call | None:
+def _encoding_call(module: Module, ids: ast.expr) -> Call | None:
     """The tokenizer's call in `tok(x).input_ids`, `tok(x)["input_ids"]` and `tok.encode(x)`."""
     if isinstance(ids, ast.Attribute) and ids.attr == "input_ids":
         ids = ids.value

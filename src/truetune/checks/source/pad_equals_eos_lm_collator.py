@@ -47,9 +47,11 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_changes
 from truetune.checks.source.evidence.pad_candidates import pad_advice
-from truetune.checks.source.evidence.pad_masking import maskings_of_pads
+from truetune.checks.source.evidence.pad_masking import Masking, maskings_of_pads
 from truetune.checks.source.evidence.pad_set_to_eos import eos_pad_settings, with_repeated_settings
-from truetune.checks.source.evidence.pad_settings import PADS_SET, changes_for_pad_token
+from truetune.checks.source.evidence.pad_settings import PADS_SET, PadSetting, changes_for_pad_token
+from truetune.source.edits import Changes
+from truetune.source.module import Module
 
 IF_MISSING = "only where the tokenizer has no pad token of its own"
 
@@ -66,32 +68,46 @@ class PadEqualsEosLmCollator(SourceRule):
         settings = eos_pad_settings(module)
         masking = maskings_of_pads(module, settings) if settings else []
         reached = [one for one in settings if any(sink.gets(module, one) for sink in masking)]
-        if not reached:
-            return
-        sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
+        if reached:
+            sinks = [sink for sink in masking if any(sink.gets(module, one) for one in reached)]
+            yield self._finding(reached, sinks)
+
+    def _finding(self, reached: list[PadSetting], sinks: list[Masking]) -> Finding:
+        """What is said of settings whose pads are masked in these places."""
+        module = self.subject
         advice = pad_advice(module, reached[0].tokenizer)
         places = f" in {len(reached)} places" if len(reached) > 1 else ""
+        # A pad that is set only where none is there leaves models alone that bring one, and a release of TRL is guessed
+        # from pins or arguments: neither is proof.
         only_missing = all(one.if_missing for one in reached)
-        changes = [
-            changes_for_pad_token(module, one, advice.token)
-            for one in with_repeated_settings(module, reached)
-        ]
-        if not all(changes):
-            changes = []
-        yield self.finding(
+        is_likely = only_missing or all(sink.why_by_trainer for sink in sinks)
+        evidence = [sink.told(module) for sink in sinks[:3]]
+        if only_missing:
+            evidence.append(IF_MISSING)
+        return self.finding(
             f"pad is EOS{places}, and labels that equal pad are masked: EOS is never learned, the"
             " model will not stop",
             advice.remedy,
-            severity=(
-                "warning" if only_missing or all(sink.why_by_trainer for sink in sinks) else "error"
-            ),
-            evidence=[*(sink.told(module) for sink in sinks[:3]), *[IF_MISSING] * only_missing],
+            severity="warning" if is_likely else "error",
+            evidence=evidence,
             cases=[
                 *(case_at(module, one.node) for one in reached),
                 *(case_at(module, sink.node) for sink in sinks[:2]),
             ],
             count=len(reached),
             fix=fix_of_changes(
-                module, tuple(change for part in changes for change in part), safe=advice.sure
+                module, _changes_of_all(module, reached, advice.token), safe=advice.sure
             ),
         )
+
+
+def _changes_of_all(module: Module, settings: list[PadSetting], token: str | None) -> Changes:
+    """The changes that give every setting this pad token; none where one of them can't be changed.
+
+    Half a fix would leave pad and EOS the same in one branch and say that it was repaired.
+    """
+    changes = [
+        changes_for_pad_token(module, one, token)
+        for one in with_repeated_settings(module, settings)
+    ]
+    return tuple(change for part in changes for change in part) if all(changes) else ()

@@ -106,7 +106,7 @@ class Reading(NamedTuple):
         return self.read / self.of
 
 
-def _readers(module: Module) -> Iterator[object]:
+def _readers_of_rows(module: Module) -> Iterator[object]:
     yield from answer_readers(module)
     yield from runs_of_answers(module)
 
@@ -114,7 +114,7 @@ def _readers(module: Module) -> Iterator[object]:
 class PatternMissesTheAnswers(SourceRule):
     code = "SRC105"
     severity = "error"
-    looks_at = CodePlaces("reads of answers by a pattern, or as code", _readers)
+    looks_at = CodePlaces("reads of answers by a pattern, or as code", _readers_of_rows)
 
     def findings(self) -> Iterator[Finding]:
         yield from self._of_fences()
@@ -123,7 +123,7 @@ class PatternMissesTheAnswers(SourceRule):
             rows = scored_rows(module, reader.columns)
             if rows is None:
                 continue
-            counted = (_reading(reader, rows.rows, column) for column in reader.columns)
+            counted = (_read_column(reader, rows.rows, column) for column in reader.columns)
             readings = [reading for reading in counted if reading is not None]
             read = next((one for one in readings if one.share >= MOST), None)
             for missed in readings:
@@ -166,7 +166,7 @@ class PatternMissesTheAnswers(SourceRule):
             return
 
 
-def _reading(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:
+def _read_column(reader: AnswerReader, rows: list[Row], column: str) -> Reading | None:
     """How a column is read; None where it has too few texts."""
     texts = [row[column] for row in rows if row.get(column, "").strip()]
     if len(texts) < MIN_ROWS:

@@ -74,7 +74,7 @@ PADS = ("padding=True", 'padding="longest"', "DataCollator", "pad_sequence", "co
 REMEDY = "add up loss * tokens and tokens over all texts, and take exp of total / tokens once"
 
 
-def _exponentials(module: Module) -> Iterator[ast.Call]:
+def _exponentials_of_losses(module: Module) -> Iterator[ast.Call]:
     """Exponentials of losses: `torch.exp(loss)`, `loss.exp()`."""
     for call in module.calls(*EXPONENTIALS):
         if call.args:
@@ -86,7 +86,7 @@ def _exponentials(module: Module) -> Iterator[ast.Call]:
 class PerplexityNotWeightedByTokens(SourceRule):
     code = "SRC028"
     severity = "warning"
-    looks_at = CodePlaces("exponentials", _exponentials)
+    looks_at = CodePlaces("exponentials", _exponentials_of_losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -98,7 +98,7 @@ class PerplexityNotWeightedByTokens(SourceRule):
                 " and weigh its loss by them",
                 cases=[case_at(module, window.call), case_at(module, window.loop.iter)],
             )
-        exponentials = {node: exponent_of(module, node) for node in _exponentials(module)}
+        exponentials = {node: exponent_of(module, node) for node in _exponentials_of_losses(module)}
         if not exponentials:
             return
         for mean in mean_expressions(module):

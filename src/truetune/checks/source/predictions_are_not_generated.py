@@ -74,12 +74,12 @@ class PredictionsAreNotGenerated(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls(*TRAINERS):
-            given = call.argument(1, "args")
-            made = module.flow.producing_call(given) if given is not None else None
+            arguments = call.argument(1, "args")
+            settings = module.flow.producing_call(arguments) if arguments is not None else None
             functions = functions_in_argument(module, call)
-            if made is None or not functions or not _lacks_generation(module, made):
+            if settings is None or not functions or not _lacks_generation(module, settings):
                 continue
-            decoded = next(_decoding(module, functions), None)
+            decoded = next(_decoding_call(module, functions), None)
             if decoded is None:
                 continue
             picks = any(picks_tokens(node) for function in functions for node in ast.walk(function))
@@ -89,7 +89,7 @@ class PredictionsAreNotGenerated(SourceRule):
                 + (": each token is picked behind the right ones" if picks else ""),
                 "set predict_with_generate=True (and generation_max_length to the longest answer)",
                 severity="info" if picks else "error",
-                cases=[case_at(module, decoded), case_at(module, made.node)],
+                cases=[case_at(module, decoded), case_at(module, settings.node)],
             )
 
 
@@ -102,7 +102,7 @@ def _lacks_generation(module: Module, arguments: Call) -> bool:
     return is_off and ".predict_with_generate" not in module.text
 
 
-def _decoding(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
+def _decoding_call(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and module.flow.call(node).method in DECODES:

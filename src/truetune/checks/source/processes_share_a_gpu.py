@@ -74,7 +74,9 @@ class ProcessesShareAGpu(SourceRule):
             return
         if any("device_ids" in call.keywords or call.open for call in wrapped):
             return  # device_ids that differ from the model's device raise at once
-        moved = next((call for call in _moves(module) if _is_of_a_model(module, call)), None)
+        moved = next(
+            (call for call in _moves_to_first_gpu(module) if _is_of_a_model(module, call)), None
+        )
         if moved is not None:
             yield self.finding(
                 "every process puts its model on GPU 0: `cuda` is the current device, and nothing sets it",
@@ -92,24 +94,26 @@ def _makes_own_device(module: Module) -> bool:
     return False
 
 
-def _device(module: Module, call: Call) -> object:
+def _device_of(module: Module, call: Call) -> object:
     """The device that something is put on, by its name or through `torch.device`."""
-    given = call.argument(0, "device")
-    made = [origin.node for origin in module.flow.origins(given)] if given is not None else []
+    argument = call.argument(0, "device")
+    nodes = (
+        [origin.node for origin in module.flow.origins(argument)] if argument is not None else []
+    )
     if (
-        len(made) == 1
-        and isinstance(made[0], ast.Call)
-        and ast.unparse(made[0].func) == "torch.device"
+        len(nodes) == 1
+        and isinstance(nodes[0], ast.Call)
+        and ast.unparse(nodes[0].func) == "torch.device"
     ):
-        given = made[0].args[0] if made[0].args else None
-    return module.flow.value(given)
+        argument = nodes[0].args[0] if nodes[0].args else None
+    return module.flow.value(argument)
 
 
-def _moves(module: Module) -> Iterator[Call]:
+def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
     """Calls that put something on the current GPU, or on the first."""
     for call in module.methods("cuda", "to"):
-        given = _device(module, call)
-        if (call.method == "cuda" and not call.args and not call.keywords) or given in FIRST:
+        device = _device_of(module, call)
+        if (call.method == "cuda" and not call.args and not call.keywords) or device in FIRST:
             yield call
 
 

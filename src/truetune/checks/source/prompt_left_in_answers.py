@@ -58,14 +58,14 @@ from truetune.checks.source.evidence.decoded_answers import decodes_of_generated
 from truetune.source.module import Module
 
 
-def _decoded(module: Module) -> Iterator[object]:
+def _decoded_outputs(module: Module) -> Iterator[object]:
     return decodes_of_generated_ids(module)
 
 
 class PromptLeftInAnswers(SourceRule):
     code = "SRC076"
     severity = "warning"
-    looks_at = CodePlaces("decoded generations of causal models", _decoded)
+    looks_at = CodePlaces("decoded generations of causal models", _decoded_outputs)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

@@ -66,14 +66,19 @@ class PromptsLoseTheirEnd(SourceRule):
         module = self.subject
         if module.mentions("truncation_side") or has_encoder_models_only(module):
             return
-        told: set[object] = set()
+        reported: set[object] = set()
         for call in generate_calls(module):
-            for batch in _batches(module, call):
+            for batch in _prompt_batches(module, call):
                 length = module.flow.value(batch.keywords.get("max_length"))
                 cuts = module.flow.value(batch.keywords.get("truncation")) is True
-                if not cuts or not isinstance(length, int) or length > LONG or batch.node in told:
+                if (
+                    not cuts
+                    or not isinstance(length, int)
+                    or length > LONG
+                    or batch.node in reported
+                ):
                     continue
-                told.add(batch.node)
+                reported.add(batch.node)
                 yield self.finding(
                     f"prompts of more than {length:,} tokens are truncated at their end: the question and the"
                     " generation prompt are lost",
@@ -82,7 +87,7 @@ class PromptsLoseTheirEnd(SourceRule):
                 )
 
 
-def _batches(module: Module, call: Call) -> Iterator[Call]:
+def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     ids = generate_ids(call)
     spread = [keyword.value for keyword in call.node.keywords if keyword.arg is None]

@@ -80,7 +80,9 @@ class PromptsPaddedToAFixedLength(SourceRule):
         if module.mentions(*FIXED_SHAPES):
             return
         for call in generate_calls(module):
-            batch = next((made for made in _batches(module, call) if _is_fixed(module, made)), None)
+            batch = next(
+                (one for one in _prompt_batches(module, call) if _is_fixed(module, one)), None
+            )
             if batch is None:
                 continue
             length = module.flow.value(batch.keywords.get("max_length"))
@@ -93,7 +95,7 @@ class PromptsPaddedToAFixedLength(SourceRule):
             )
 
 
-def _batches(module: Module, call: Call) -> Iterator[Call]:
+def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer that this `generate` gets its prompts from."""
     for keyword in call.node.keywords:
         if keyword.arg is None:

@@ -114,15 +114,15 @@ def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
     return any(_is_answer(module, origin.node, depth) for origin in module.flow.origins(node))
 
 
-def _is_answer(module: Module, made: ast.AST, depth: int) -> bool:
-    if isinstance(made, ast.Attribute) and made.attr in ANSWERS:
-        text = ast.unparse(made)
+def _is_answer(module: Module, node: ast.AST, depth: int) -> bool:
+    if isinstance(node, ast.Attribute) and node.attr in ANSWERS:
+        text = ast.unparse(node)
         return "outputs[" in text or "message" in text or "choices" in text
-    if isinstance(made, ast.Subscript) and isinstance(made.slice, ast.Constant):
-        return made.slice.value == "generated_text"
-    if not isinstance(made, ast.Call):
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return node.slice.value == "generated_text"
+    if not isinstance(node, ast.Call):
         return False
-    call = module.flow.call(made)
+    call = module.flow.call(node)
     if call.method in BARE and call.receiver is not None:
         return _is_whole_answer(module, call.receiver, depth + 1)
     return call.method in DECODES and call.receiver is not None

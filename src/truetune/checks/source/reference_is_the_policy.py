@@ -81,13 +81,13 @@ SWITCHES = ("disable_adapter", "set_adapter", "load_state_dict", "unmerge_adapte
 """What may make one object give the log-probabilities of another model"""
 
 
-def _repeats(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
+def _repeats_policy(use: ModelUse, policies: Sequence[ModelUse]) -> bool:
     """Is it a use of the policy, word for word, but without a gradient: what a reference would be asked?"""
-    asked = ast.dump(use.call)
-    return use.without_gradient and any(ast.dump(policy.call) == asked for policy in policies)
+    dumped_call = ast.dump(use.call)
+    return use.without_gradient and any(ast.dump(policy.call) == dumped_call for policy in policies)
 
 
-def _losses(module: Module) -> Iterator[Call]:
+def _preference_losses(module: Module) -> Iterator[Call]:
     """Preference losses that are written by hand."""
     if module.mentions(".backward("):
         yield from module.calls("torch.nn.functional.logsigmoid", "torch.nn.LogSigmoid")
@@ -96,7 +96,7 @@ def _losses(module: Module) -> Iterator[Call]:
 class ReferenceIsThePolicy(SourceRule):
     code = "SRC082"
     severity = "error"
-    looks_at = CodePlaces("preference losses written by hand", _losses)
+    looks_at = CodePlaces("preference losses written by hand", _preference_losses)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -104,17 +104,10 @@ class ReferenceIsThePolicy(SourceRule):
             return
         uses = list(model_uses(module))
         policies = [use for use in uses if not use.of_reference and not use.without_gradient]
-        for reference in (use for use in uses if use.of_reference or _repeats(use, policies)):
-            policy = next(
-                (
-                    use
-                    for use in policies
-                    if use.how == reference.how
-                    and is_in_one_pass(module, use.call, reference.call)
-                    and is_one_object(module, use.model, reference.model)
-                ),
-                None,
-            )
+        for reference in uses:
+            if not reference.of_reference and not _repeats_policy(reference, policies):
+                continue
+            policy = _policy_of_one_object(module, reference, policies)
             if policy is not None:
                 yield self.finding(
                     "the reference is the same object as the policy: it moves with it, and the loss"
@@ -124,3 +117,16 @@ class ReferenceIsThePolicy(SourceRule):
                     cases=[case_at(module, reference.call), case_at(module, policy.call)],
                 )
                 return
+
+
+def _policy_of_one_object(
+    module: Module, reference: ModelUse, policies: list[ModelUse]
+) -> ModelUse | None:
+    """The policy of the same pass whose model is the object that the reference is; None where all are others."""
+    for policy in policies:
+        is_alike = policy.how == reference.how
+        if not is_alike or not is_in_one_pass(module, policy.call, reference.call):
+            continue
+        if is_one_object(module, policy.model, reference.model):
+            return policy
+    return None

@@ -50,7 +50,8 @@ Not safe: every other column of the rows reaches the collator as well, and it mu
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+from collections.abc import Iterator, Mapping
 
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
@@ -61,7 +62,9 @@ from truetune.checks.source.evidence.columns_read_by_loss import (
     columns_read_by_collator,
     columns_read_by_loss,
 )
+from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
+from truetune.source.module import Module
 
 TEXT_MODELS = tuple(
     f"transformers.AutoModelFor{task}.from_*"
@@ -87,51 +90,56 @@ class RemoveUnusedColumnsDropsInput(SourceRule):
     looks_at = calls_of("Trainers that are made", *READS_ARGUMENTS)
 
     def findings(self) -> Iterator[Finding]:
-        module, value = self.subject, self.subject.flow.value
+        module = self.subject
         for call in module.calls(*READS_ARGUMENTS):
             settings = module.flow.producing_call(call.argument(1, "args"))
             model = module.flow.producing_call(call.argument(0, "model"))
             if settings is None or model is None or not model.named(*TEXT_MODELS):
                 continue
-            flag, names = (
-                settings.keywords.get("remove_unused_columns"),
-                settings.keywords.get("label_names"),
-            )
-            kept = [] if names is None else value(names)
-            if (
-                settings.open
-                or not (flag is None or value(flag) is True)
-                or not isinstance(kept, list)
-            ):
+            kept = _label_names_if_columns_removed(module, settings)
+            if kept is None:
                 continue
             collator = call.argument(2, "data_collator")
-            read = (
-                columns_read_by_collator(module, collator)
-                if collator is not None
-                else columns_read_by_loss(module, call)
-            )
+            if collator is not None:
+                reader, read = "the collator", columns_read_by_collator(module, collator)
+            else:
+                reader, read = "compute_loss", columns_read_by_loss(module, call)
             lost = {
                 key: node
                 for key, node in read.items()
                 if key not in FORWARD_METHODS and key not in kept
             }
             if lost:
-                reader = "the collator" if collator is not None else "compute_loss"
-                names_lost = ", ".join(sorted(lost))
-                yield self.finding(
-                    f"{reader} reads {names_lost}, which the Trainer removes: no model takes it",
-                    "set remove_unused_columns=False in the arguments",
-                    evidence=[
-                        "remove_unused_columns is True by default: only parameters of forward are"
-                        " kept"
-                    ],
-                    cases=[
-                        *(case_at(module, node) for node in list(lost.values())[:2]),
-                        case_at(module, settings.node),
-                    ],
-                    fix=fix_of_changes(
-                        module,
-                        set_keyword(module, settings, "remove_unused_columns", "False"),
-                        safe=False,
-                    ),
-                )
+                yield self._finding(reader, lost, settings)
+
+    def _finding(self, reader: str, lost: Mapping[str, ast.AST], settings: Call) -> Finding:
+        """What is said of columns that `reader` reads and the Trainer removes."""
+        module = self.subject
+        return self.finding(
+            f"{reader} reads {', '.join(sorted(lost))}, which the Trainer removes: no model takes it",
+            "set remove_unused_columns=False in the arguments",
+            evidence=[
+                "remove_unused_columns is True by default: only parameters of forward are kept"
+            ],
+            cases=[
+                *(case_at(module, node) for node in list(lost.values())[:2]),
+                case_at(module, settings.node),
+            ],
+            fix=fix_of_changes(
+                module,
+                set_keyword(module, settings, "remove_unused_columns", "False"),
+                safe=False,
+            ),
+        )
+
+
+def _label_names_if_columns_removed(module: Module, settings: Call) -> list[object] | None:
+    """The columns that `label_names` keeps; None where the trainer removes none, or that is not plain."""
+    value = module.flow.value
+    flag = settings.keywords.get("remove_unused_columns")
+    removes = flag is None or value(flag) is True
+    names = settings.keywords.get("label_names")
+    kept = [] if names is None else value(names)
+    if settings.open or not removes or not isinstance(kept, list):
+        return None
+    return kept

@@ -62,18 +62,18 @@ OF_PROCESSORS = ("images", "image", "audio", "audios", "videos", "sampling_rate"
 """Arguments that a tokenizer does not take: what is called is a processor"""
 
 
-def _tokenized(module: Module) -> Iterator[tuple[Call, ast.expr]]:
+def _tokenized_texts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """Calls of a tokenizer on a text, with the text."""
-    processors = _processors(module)
+    processors = _media_processors(module)
     for call in module.all_calls:
         text = call.argument(0, "text")
-        if text is not None and _tokenizes(module, call, processors):
+        if text is not None and _tokenizes_text(module, call, processors):
             yield call, text
 
 
-def _texts(module: Module) -> Iterator[object]:
+def _texts_and_messages(module: Module) -> Iterator[object]:
     """What the rule looks at: texts for a tokenizer, and contents of messages for a server."""
-    yield from _tokenized(module)
+    yield from _tokenized_texts(module)
     yield from _contents_sent(module)
 
 
@@ -82,16 +82,16 @@ class RenderedTextTokenizedAgain(SourceRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("texts that are tokenized or sent", _texts)
+    looks_at = CodePlaces("texts that are tokenized or sent", _texts_and_messages)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._sent_as_messages()
         template = ChatTemplateSet(module)
-        for call, text in _tokenized(module):
+        for call, text in _tokenized_texts(module):
             if not call.lacks("add_special_tokens"):
                 continue
-            rendered = next(_rendered(module, text), None)
+            rendered = next(_rendering_calls(module, text), None)
             if rendered is None:
                 continue
             bos = bos_of_rendered_text(
@@ -126,7 +126,7 @@ class RenderedTextTokenizedAgain(SourceRule):
         """Rendered text that a server gets as a message, around which it writes its template again."""
         module = self.subject
         for content in _contents_sent(module):
-            rendered = next(_rendered(module, content), None)
+            rendered = next(_rendering_calls(module, content), None)
             if rendered is not None:
                 yield self.finding(
                     "text rendered by apply_chat_template is sent as the content of a message: the server writes its"
@@ -140,17 +140,17 @@ class RenderedTextTokenizedAgain(SourceRule):
 def _contents_sent(module: Module) -> Iterator[ast.expr]:
     """The contents of messages that clients send to chat servers."""
     for call in module.methods("create", "parse"):
-        given = call.keywords.get("messages")
-        if given is None or not ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
+        messages = call.keywords.get("messages")
+        if messages is None or not ast.unparse(call.node.func).endswith(CHAT_REQUESTS):
             continue
-        for origin in module.flow.origins(given):
+        for origin in module.flow.origins(messages):
             for message in origin.node.elts if isinstance(origin.node, ast.List) else ():
                 content = module.flow.entries(message)[0].get("content")
                 if content is not None:
                     yield content
 
 
-def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:
+def _tokenizes_text(module: Module, call: Call, processors: frozenset[str]) -> bool:
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
     kinds = module.flow.types(called)
     return (
@@ -161,7 +161,7 @@ def _tokenizes(module: Module, call: Call, processors: frozenset[str]) -> bool:
     )
 
 
-def _processors(module: Module) -> frozenset[str]:
+def _media_processors(module: Module) -> frozenset[str]:
     """What is called in the file with images or sound, as it is written."""
     return frozenset(
         module.text_of(call.node.func)
@@ -170,7 +170,7 @@ def _processors(module: Module) -> frozenset[str]:
     )
 
 
-def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:
+def _rendering_calls(module: Module, text: ast.expr) -> Iterator[ast.Call]:
     """The calls of apply_chat_template whose text this may be, alone or as the elements of a list."""
     for origin in module.flow.origins(text):
         node = origin.node
@@ -183,11 +183,14 @@ def _rendered(module: Module, text: ast.expr) -> Iterator[ast.Call]:
         )
         for part in parts:
             for source in module.flow.origins(part):
-                made = source.node
+                source_node = source.node
                 if (
-                    isinstance(made, ast.Call)
-                    and module.flow.types(made) == {"chat"}
+                    isinstance(source_node, ast.Call)
+                    and module.flow.types(source_node) == {"chat"}
                     and not source.path
                 ):
-                    if module.flow.value(module.flow.call(made).keywords.get("tokenize")) is False:
-                        yield made
+                    if (
+                        module.flow.value(module.flow.call(source_node).keywords.get("tokenize"))
+                        is False
+                    ):
+                        yield source_node

@@ -80,14 +80,14 @@ class Repetition(NamedTuple):
     """The call that it is an argument of"""
 
 
-def _settings(module: Module) -> Iterator[Repetition]:
+def _repetition_settings(module: Module) -> Iterator[Repetition]:
     """The settings on repetition that reach a generation."""
     for call in (*module.methods("generate", "update"), *module.calls(*SAMPLING)):
         for name, neutral in NEUTRAL.items():
-            given = call.keywords.get(name)
-            value = module.flow.value(given)
+            setting = call.keywords.get(name)
+            value = module.flow.value(setting)
             if isinstance(value, int | float) and _is_strong(name, value - neutral):
-                yield Repetition(name, value, given or call.node, call)
+                yield Repetition(name, value, setting or call.node, call)
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr in NEUTRAL:
@@ -109,18 +109,21 @@ def _has_prompt_of_its_own(module: Module, call: Call | None, structured: ast.AS
     """
     if call is None or call.method != "generate" or not isinstance(structured, ast.Constant):
         return False
-    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-    prompts = {
-        part.value
-        for argument in given
-        for part in backward_slice(module, argument)
-        if isinstance(part, ast.Constant) and isinstance(part.value, str)
-    }
-    instructions = [prompt for prompt in prompts if len(prompt.split()) >= MIN_WORDS]
+    instructions = [
+        prompt for prompt in _texts_given(module, call.node) if len(prompt.split()) >= MIN_WORDS
+    ]
     return bool(instructions) and not any(ASKS.search(prompt) for prompt in instructions)
 
 
-def _generations(module: Module) -> Iterator[Call]:
+def _texts_given(module: Module, call: ast.Call) -> set[str]:
+    """The texts of the file that the arguments of a call are computed from."""
+    arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
+    parts = (part for argument in arguments for part in backward_slice(module, argument))
+    constants = (part.value for part in parts if isinstance(part, ast.Constant))
+    return {value for value in constants if isinstance(value, str)}
+
+
+def _generating_calls(module: Module) -> Iterator[Call]:
     """Calls that generate, and sampling settings."""
     yield from module.methods("generate")
     yield from module.calls(*SAMPLING)
@@ -129,13 +132,13 @@ def _generations(module: Module) -> Iterator[Call]:
 class RepetitionForbiddenInStructuredAnswers(SourceRule):
     code = "SRC033"
     severity = "warning"
-    looks_at = CodePlaces("calls and settings of generation", _generations)
+    looks_at = CodePlaces("calls and settings of generation", _generating_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if not any(_generations(module)):
+        if not any(_generating_calls(module)):
             return
-        settings = list(_settings(module))
+        settings = list(_repetition_settings(module))
         structured = next(structured_answers(module), None) if settings else None
         if structured is None:
             return

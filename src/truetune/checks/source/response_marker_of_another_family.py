@@ -110,41 +110,43 @@ class Marker(NamedTuple):
     place: ast.AST
 
 
-def _markers(module: Module) -> Iterator[Marker]:
+def _response_markers(module: Module) -> Iterator[Marker]:
     """The markers that a script which sets labels encodes or searches for."""
     by_library = any(True for _ in module.calls(*UNSLOTH_RESPONSE_MASKING, TRL_COMPLETION_COLLATOR))
     if not by_library and not module.mentions("-100"):
         return
     for call in module.all_calls:
-        for given in _searched(module, call):
-            for text in _texts(module, given):
+        for searched in _searched_text(module, call):
+            for text in _texts_of_argument(module, searched):
                 if PURE.fullmatch(text):
                     yield Marker(text, call.node)
 
 
-def _texts(module: Module, given: ast.expr) -> list[str]:
+def _texts_of_argument(module: Module, argument: ast.expr) -> list[str]:
     """The texts that an argument may be, also where a class is given it when one is made: `Collator(tok, MARKER)`."""
-    texts = possible_texts(module, given)
-    for origin in module.flow.origins(given):
+    texts = possible_texts(module, argument)
+    for origin in module.flow.origins(argument):
         if isinstance(origin.node, ast.arg):
             texts += [
                 text
                 for part in _given_at_making(module, origin.node)
                 for text in possible_texts(module, part)
             ]
-    if isinstance(given, ast.Attribute) and ast.unparse(given.value) == "self":
+    if isinstance(argument, ast.Attribute) and ast.unparse(argument.value) == "self":
         texts += [
-            text for part in _field_default(module, given) for text in possible_texts(module, part)
+            text
+            for part in _field_default(module, argument)
+            for text in possible_texts(module, part)
         ]
     return list(dict.fromkeys(texts))
 
 
 def _field_default(module: Module, attribute: ast.Attribute) -> Iterator[ast.expr]:
     """The default of a dataclass's field: `marker: str = "[/INST]"`."""
-    made = next(
+    field = next(
         (node for node in module.parents(attribute) if isinstance(node, ast.ClassDef)), None
     )
-    for part in made.body if made is not None else []:
+    for part in field.body if field is not None else []:
         is_field = isinstance(part, ast.AnnAssign) and ast.unparse(part.target) == attribute.attr
         if is_field and isinstance(part, ast.AnnAssign) and part.value is not None:
             yield part.value
@@ -154,18 +156,18 @@ def _given_at_making(module: Module, parameter: ast.arg) -> Iterator[ast.expr]:
     """What the parameter of an `__init__` is given where an object of its class is made."""
     around = list(module.parents(parameter))
     function = next((node for node in around if isinstance(node, ast.FunctionDef)), None)
-    made = next((node for node in around if isinstance(node, ast.ClassDef)), None)
-    if function is None or made is None or function.name != "__init__":
+    enclosing_class = next((node for node in around if isinstance(node, ast.ClassDef)), None)
+    if function is None or enclosing_class is None or function.name != "__init__":
         return
     names = [argument.arg for argument in function.args.args[1:]]
     place = names.index(parameter.arg) if parameter.arg in names else -1
-    for node in module.flow.calls_of(made):
-        given = module.flow.call(node).argument(place, parameter.arg)
-        if given is not None:
-            yield given
+    for node in module.flow.calls_of(enclosing_class):
+        value = module.flow.call(node).argument(place, parameter.arg)
+        if value is not None:
+            yield value
 
 
-def _searched(module: Module, call: Call) -> list[ast.expr]:
+def _searched_text(module: Module, call: Call) -> list[ast.expr]:
     """What a call searches for."""
     if call.named(*UNSLOTH_RESPONSE_MASKING):
         part = call.argument(2, "response_part")
@@ -185,20 +187,19 @@ def _searched(module: Module, call: Call) -> list[ast.expr]:
 class ResponseMarkerOfAnotherFamily(SourceRule):
     code = "SRC090"
     severity = "error"
-    looks_at = CodePlaces("markers by which a script finds the answers", _markers)
+    looks_at = CodePlaces("markers by which a script finds the answers", _response_markers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if assigns_chat_template(module) or any(True for _ in module.calls(UNSLOTH_TEMPLATE_CALL)):
-            return
-        if not any(part.mentions("apply_chat_template") for part in module.with_linked):
-            return
         names = likely_model_names(module, None)
+        if not names or not _renders_published_template(module):
+            return
         openings = [_opening_of(name) for name in names]
-        for marker in _markers(module):
+        for marker in _response_markers(module):
             mark = next(mark for mark in MARKS if mark in marker.text)
-            is_other = all(opening is not None and mark not in opening for opening in openings)
-            if not openings or not is_other or writes_marker_in_own_text(module, mark):
+            # A model whose opening is not known may write the mark.
+            may_be_written = any(opening is None or mark in opening for opening in openings)
+            if may_be_written or writes_marker_in_own_text(module, mark):
                 continue
             yield self.finding(
                 f"the marker {marker.text!r} is of another family than {names[0]}: it is in no row, and no answer is"
@@ -216,3 +217,10 @@ def _opening_of(name: str) -> str | None:
     """What the template of a model writes before an answer; None where its name does not say it."""
     plain = plain_name(name)
     return next((opening for known, opening in OPENINGS if re.match(known, plain)), None)
+
+
+def _renders_published_template(module: Module) -> bool:
+    """Does the program apply a chat template, and put none of its own in the place of the model's?"""
+    if assigns_chat_template(module) or any(True for _ in module.calls(UNSLOTH_TEMPLATE_CALL)):
+        return False
+    return any(part.mentions("apply_chat_template") for part in module.with_linked)

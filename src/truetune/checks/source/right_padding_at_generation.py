@@ -86,23 +86,25 @@ class RightPaddingAtGeneration(SourceRule):
             if _loaded_by_unsloth(module, call) or reads_one_answer_or_none(module, call):
                 continue
             batch = next(
-                (made for made in _batches(module, call) if encoding_pads(module, made)), None
+                (one for one in _prompt_batches(module, call) if encoding_pads(module, one)), None
             )
-            if batch is None or (side := _side(module, batch)) == "left":
+            if batch is None or (side := _padding_side(module, batch)) == "left":
                 continue
-            said = "on the right" if side else "on the tokenizer's own side, and no side is set"
+            side_text = (
+                "on the right" if side else "on the tokenizer's own side, and no side is set"
+            )
             yield self.finding(
-                f"a batch is padded {said}, and generated from: new tokens would follow the pads",
+                f"a batch is padded {side_text}, and generated from: new tokens would follow the pads",
                 'set padding_side="left" on the tokenizer (or in its call) before generation',
                 severity="error" if side else "warning",
                 cases=[case_at(module, call.node), case_at(module, batch.node)],
             )
 
 
-def _batches(module: Module, call: Call) -> Iterator[Call]:
+def _prompt_batches(module: Module, call: Call) -> Iterator[Call]:
     """The calls of a tokenizer on several texts whose result this `generate` gets."""
-    given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-    for node in given:
+    starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    for node in starred:
         yield from encoding_calls(module, node)
     if (ids := generate_ids(call)) is not None and (
         encoded := encoded_ids(module, ids)
@@ -112,18 +114,18 @@ def _batches(module: Module, call: Call) -> Iterator[Call]:
 
 def _loaded_by_unsloth(module: Module, call: Call) -> bool:
     """Its tokenizers pad on the left from their loading on."""
-    made = (
+    load = (
         [origin.node for origin in module.flow.origins(call.receiver)]
         if call.receiver is not None
         else []
     )
     return any(
         isinstance(node, ast.Call) and module.flow.call(node).named("unsloth.Fast*Model.*")
-        for node in made
+        for node in load
     )
 
 
-def _side(module: Module, batch: Call) -> str | None:
+def _padding_side(module: Module, batch: Call) -> str | None:
     """The side that is set anywhere for tokenizers: left wins, then right; None where none is."""
     if "padding_side" in batch.keywords:
         return str(module.flow.value(batch.keywords["padding_side"]))

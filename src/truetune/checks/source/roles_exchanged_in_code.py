@@ -57,41 +57,34 @@ ANSWERED = re.compile(
 )
 
 
-def _places(module: Module) -> Iterator[ast.AST]:
+def _role_places(module: Module) -> Iterator[ast.AST]:
     """Where a training script says which role is whose."""
     if trains_a_model(module):
         yield from (node for node in module.nodes(ast.Dict) if _roles_of_mapping(node))
         yield from (node for node in module.nodes(ast.IfExp) if _roles_of_choice(node))
-        yield from (node for node in module.nodes(ast.List) if len(_spoken(node)) > 1)
+        yield from (node for node in module.nodes(ast.List) if len(_messages_of_list(node)) > 1)
 
 
 class RolesExchangedInCode(SourceRule):
     code = "SRC106"
     severity = "error"
-    looks_at = CodePlaces("roles of messages that a training script makes", _places)
+    looks_at = CodePlaces("roles of messages that a training script makes", _role_places)
 
     def findings(self) -> Iterator[Finding]:
-        for node in _places(self.subject):
-            said = _exchange(node)
-            if said is not None:
+        for node in _role_places(self.subject):
+            exchange = _describe_exchange(node)
+            if exchange is not None:
                 yield self.finding(
-                    f"the roles are exchanged: {said}",
+                    f"the roles are exchanged: {exchange}",
                     "give who asks the role user, and who answers the role assistant",
                     cases=[case_at(self.subject, node)],
                 )
 
 
-def _exchange(node: ast.AST) -> str | None:
+def _describe_exchange(node: ast.AST) -> str | None:
     """What a place says the wrong way round; None where it does not."""
     if isinstance(node, ast.List):
-        spoken = _spoken(node)
-        turns = [turn for turn in spoken if turn[0] != "system"]
-        if [role for role, _ in turns] != ["assistant", "user"]:
-            return None
-        asked, answered = (ast.unparse(content) for _, content in turns)
-        if _is_named(asked, ASKED, ANSWERED) and _is_named(answered, ANSWERED, ASKED):
-            return f"{asked} is the assistant's, and {answered} the user's"
-        return None
+        return _exchange_in_messages(node)
     roles = _roles_of_mapping(node) if isinstance(node, ast.Dict) else _roles_of_choice(node)
     asker = next((name for name in roles if name in ASKERS), None)
     answerer = next((name for name in roles if name in ANSWERERS), None)
@@ -101,21 +94,26 @@ def _exchange(node: ast.AST) -> str | None:
         if name is not None and roles[name] in whose
     ]
     named = roles.keys() & (ASKERS | ANSWERERS)
+    # Both or, where one alone is named, that one: half an exchange gives two turns to one role, which is another fault.
     return " and ".join(wrong) if wrong and len(wrong) == min(2, len(named)) else None
+
+
+def _exchange_in_messages(node: ast.List) -> str | None:
+    """What a list of messages says the wrong way round: the answer is the user's, the question the assistant's."""
+    turns = [turn for turn in _messages_of_list(node) if turn[0] != "system"]
+    if [role for role, _ in turns] != ["assistant", "user"]:
+        return None
+    question, answer = (ast.unparse(content) for _, content in turns)
+    if _is_named(question, ASKED, ANSWERED) and _is_named(answer, ANSWERED, ASKED):
+        return f"{question} is the assistant's, and {answer} the user's"
+    return None
 
 
 def _roles_of_mapping(node: ast.AST) -> dict[str, str]:
     """Name in the rows -> role, of a mapping that names one who asks and one who answers."""
     if not isinstance(node, ast.Dict):
         return {}
-    roles = {
-        key.value: value.value
-        for key, value in zip(node.keys, node.values, strict=True)
-        if isinstance(key, ast.Constant)
-        and isinstance(key.value, str)
-        and isinstance(value, ast.Constant)
-        and isinstance(value.value, str)
-    }
+    roles = _texts_by_text(node)
     has_both = not ASKERS.isdisjoint(roles) and not ANSWERERS.isdisjoint(roles)
     # A mapping of each role to the other is how two models are made to talk.
     talks = any(roles.get(role) == name for name, role in roles.items() if role != name)
@@ -123,25 +121,42 @@ def _roles_of_mapping(node: ast.AST) -> dict[str, str]:
     return roles if has_both and values_are_roles and not talks else {}
 
 
+def _texts_by_text(node: ast.Dict) -> dict[str, str]:
+    """The entries of a written dictionary whose key and value are both texts."""
+    texts: dict[str, str] = {}
+    for key, value in zip(node.keys, node.values, strict=True):
+        if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+            if isinstance(key.value, str) and isinstance(value.value, str):
+                texts[key.value] = value.value
+    return texts
+
+
 def _roles_of_choice(node: ast.AST) -> dict[str, str]:
     """As of a mapping, of `"user" if turn["from"] == "human" else "assistant"`."""
-    if not isinstance(node, ast.IfExp) or not isinstance(node.test, ast.Compare):
+    if not isinstance(node, ast.IfExp):
         return {}
     chosen = [part.value for part in (node.body, node.orelse) if isinstance(part, ast.Constant)]
-    sides = [node.test.left, *node.test.comparators]
-    names = [side.value for side in sides if isinstance(side, ast.Constant)]
-    is_equal = len(node.test.ops) == 1 and isinstance(node.test.ops[0], ast.Eq)
-    if not is_equal or len(names) != 1 or set(chosen) != {"user", "assistant"}:
+    name = _constant_of_equality(node.test)
+    if name is None or set(chosen) != {"user", "assistant"}:
         return {}
-    name, role = str(names[0]), str(chosen[0])
     # `"assistant" if role == "user"`: two models talk, and each is the other's user.
     is_known = name in ASKERS | ANSWERERS and name not in ("user", "assistant")
-    return {name: role} if is_known else {}
+    return {name: str(chosen[0])} if is_known else {}
 
 
-def _spoken(node: ast.List) -> list[tuple[str, ast.expr]]:
+def _constant_of_equality(test: ast.expr) -> str | None:
+    """`human` of `turn["from"] == "human"`; None of any other test."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+        return None
+    sides = [test.left, *test.comparators]
+    constants = [side.value for side in sides if isinstance(side, ast.Constant)]
+    is_equal = isinstance(test.ops[0], ast.Eq)
+    return str(constants[0]) if is_equal and len(constants) == 1 else None
+
+
+def _messages_of_list(node: ast.List) -> list[tuple[str, ast.expr]]:
     """Role and content of each message of a list; empty where one is not written as a dict with a role."""
-    found = []
+    turns = []
     for element in node.elts:
         entries = (
             {
@@ -155,8 +170,8 @@ def _spoken(node: ast.List) -> list[tuple[str, ast.expr]]:
         role, content = entries.get("role"), entries.get("content")
         if not isinstance(role, ast.Constant) or content is None:
             return []
-        found.append((str(role.value), content))
-    return found
+        turns.append((str(role.value), content))
+    return turns
 
 
 def _is_named(words: str, pattern: re.Pattern[str], other: re.Pattern[str]) -> bool:

@@ -70,7 +70,7 @@ SEEDS = re.compile(
 """Signs that processes draw alike, or that one gives the others its order; said of all files together"""
 
 
-def _draws(module: Module) -> Iterator[Call]:
+def _random_orders(module: Module) -> Iterator[Call]:
     """Random orders in a script that starts its processes itself."""
     if any(wrapped_models(module)):
         yield from module.calls(*SPLITS)
@@ -81,13 +81,13 @@ def _draws(module: Module) -> Iterator[Call]:
 class RowsDividedDifferently(SourceRule):
     code = "SRC092"
     severity = "error"
-    looks_at = CodePlaces("random orders in scripts of several processes", _draws)
+    looks_at = CodePlaces("random orders in scripts of several processes", _random_orders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(SEEDS.search(part.text) for part in module.with_linked):
             return
-        for call in _draws(module):
+        for call in _random_orders(module):
             if call.named(*SPLITS):
                 is_wrong = call.argument(2, "generator") is None and _is_sampled(module, call)
                 text = "each process splits the rows another way: one trains on what another validates on"
@@ -120,25 +120,32 @@ def _is_sampled(module: Module, split: Call) -> bool:
 
 def _is_cut_by_rank(module: Module, shuffle: Call) -> bool:
     """Is the shuffled list, or the order, cut behind it by numbers that say which process this is, in one function?"""
+    name = _shuffled_name(module, shuffle)
+    if name is None:
+        return False
+    guards = (one for one in module.parents(shuffle.node) if isinstance(one, ast.If))
+    # One process shuffles alone, and may send its order to the others.
+    if any(speaks_of_processes(module, guard.test) for guard in guards):
+        return False
+    for part in module.nodes(ast.Subscript):
+        is_of_list = isinstance(part.value, ast.Name) and part.value.id == name.id
+        if not is_of_list or part.lineno <= shuffle.node.lineno:
+            continue
+        is_beside = _enclosing_function(module, part) is _enclosing_function(module, name)
+        if is_beside and speaks_of_processes(module, part.slice):
+            return True
+    return False
+
+
+def _shuffled_name(module: Module, shuffle: Call) -> ast.Name | None:
+    """The name of the list that is shuffled in place, or that a drawn order is assigned to."""
     name = shuffle.args[0] if shuffle.args else None
     if shuffle.named(*ORDERS):
         statement = module.statement(shuffle.node)
         name = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    if not isinstance(name, ast.Name) or any(
-        isinstance(parent, ast.If) and speaks_of_processes(module, parent.test)
-        for parent in module.parents(shuffle.node)
-    ):
-        return False
-    return any(
-        isinstance(part.value, ast.Name)
-        and part.value.id == name.id
-        and _function(module, part) is _function(module, name)
-        and part.lineno > shuffle.node.lineno
-        and speaks_of_processes(module, part.slice)
-        for part in module.nodes(ast.Subscript)
-    )
+    return name if isinstance(name, ast.Name) else None
 
 
-def _function(module: Module, node: ast.AST) -> ast.AST | None:
+def _enclosing_function(module: Module, node: ast.AST) -> ast.AST | None:
     """The function in which a node stands; None at the top of the file."""
     return next((part for part in module.parents(node) if isinstance(part, FUNCTIONS)), None)

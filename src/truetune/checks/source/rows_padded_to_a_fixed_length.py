@@ -60,14 +60,14 @@ NEEDS_ONE_LENGTH = re.compile(
 """Where one length for all is faster than many"""
 
 
-def _padded(module: Module) -> Iterator[Call]:
+def _padding_calls(module: Module) -> Iterator[Call]:
     """Calls that pad to a length of their own."""
-    for call in _limited(module):
+    for call in _length_limited_calls(module):
         if module.flow.value(call.keywords.get("padding")) == "max_length":
             yield call
 
 
-def _limited(module: Module) -> Iterator[Call]:
+def _length_limited_calls(module: Module) -> Iterator[Call]:
     """Calls that are given a length for rows."""
     return (call for call in module.all_calls if "max_length" in call.keywords)
 
@@ -75,7 +75,7 @@ def _limited(module: Module) -> Iterator[Call]:
 class RowsPaddedToAFixedLength(SourceRule):
     code = "SRC101"
     severity = "warning"
-    looks_at = CodePlaces("calls with a max_length", _limited)
+    looks_at = CodePlaces("calls with a max_length", _length_limited_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -84,7 +84,7 @@ class RowsPaddedToAFixedLength(SourceRule):
         )
         if not trains or NEEDS_ONE_LENGTH.search(module.text):
             return
-        for call in _padded(module):
+        for call in _padding_calls(module):
             length = module.flow.value(call.keywords.get("max_length"))
             if type(length) is int and length >= MIN_LENGTH:
                 yield self.finding(

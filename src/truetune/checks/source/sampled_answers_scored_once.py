@@ -68,14 +68,14 @@ SEVERAL = ("n", "num_return_sequences", "best_of")
 DRAWS = re.compile(r"pass@|majority|self.?consisten|num_samples|n_samples|range\(k\)", re.I)
 
 
-def _sampled(module: Module) -> Iterator[Call]:
+def _sampling_calls(module: Module) -> Iterator[Call]:
     """Calls that may draw answers at random."""
     yield from generate_calls(module)
     yield from module.calls(*VLLM_SAMPLING)
-    yield from _requests(module)
+    yield from _answer_requests(module)
 
 
-def _requests(module: Module) -> Iterator[Call]:
+def _answer_requests(module: Module) -> Iterator[Call]:
     """Requests for answers to servers: of a client of OpenAI or Ollama, or posted."""
     for call in module.all_calls:
         is_client = call.method in ("create", "parse") and not {"messages", "prompt"}.isdisjoint(
@@ -107,25 +107,18 @@ def _leaves_temperature_open(module: Module, call: Call) -> bool:
 class SampledAnswersScoredOnce(SourceRule):
     code = "SRC100"
     severity = "info"
-    looks_at = CodePlaces("calls that may draw answers at random", _sampled)
+    looks_at = CodePlaces("calls that may draw answers at random", _sampling_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions(*SEEDS) or DRAWS.search(module.text) or trains_anything(module):
             return
-        if not SCORES.search(module.text) or not _compares(module):
+        if not SCORES.search(module.text) or not _compares_with_reference(module):
             return
-        for call in _requests(module):
-            if "temperature" not in module.text and _leaves_temperature_open(module, call):
-                yield self.finding(
-                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
-                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
-                    "send temperature=0",
-                    severity="warning",
-                    cases=[case_at(module, call.node)],
-                )
+        if "temperature" not in module.text:
+            yield from self._of_requests()
         for call in (*generate_calls(module), *module.calls(*VLLM_SAMPLING)):
-            temperature = _temperature(module, call)
+            temperature = _sampling_temperature(module, call)
             if temperature is not None and not any(name in call.keywords for name in SEVERAL):
                 yield self.finding(
                     f"answers are sampled at a temperature of {temperature:g} and scored once, without a seed:"
@@ -136,8 +129,21 @@ class SampledAnswersScoredOnce(SourceRule):
                     cases=[case_at(module, call.node)],
                 )
 
+    def _of_requests(self) -> Iterator[Finding]:
+        """Requests that leave the temperature to the server."""
+        module = self.subject
+        for call in _answer_requests(module):
+            if _leaves_temperature_open(module, call):
+                yield self.finding(
+                    "a server is asked without a temperature, and its answers are scored once: it samples (at the"
+                    " temperature of generation_config.json, or at 1), so that each evaluation gives another score",
+                    "send temperature=0",
+                    severity="warning",
+                    cases=[case_at(module, call.node)],
+                )
 
-def _temperature(module: Module, call: Call) -> float | None:
+
+def _sampling_temperature(module: Module, call: Call) -> float | None:
     """The temperature that answers are drawn at, where that is high; None where they are greedy or it is not known."""
     value = module.flow.value(call.keywords.get("temperature"))
     if call.method == "generate":
@@ -150,7 +156,7 @@ def _temperature(module: Module, call: Call) -> float | None:
     return float(value) if is_number and value >= MIN_TEMPERATURE else None
 
 
-def _compares(module: Module) -> bool:
+def _compares_with_reference(module: Module) -> bool:
     """Is something compared with a reference by `==`?"""
     for node in module.nodes(ast.Compare):
         if is_equality_with_reference(node):

@@ -107,18 +107,20 @@ def _is_trained_by(module: Module, sampler: ast.AST) -> bool:
     """Is the sampler that of a loader over which a loop with a backward pass runs?"""
     for call in module.methods("backward"):
         for loop in module.parents(call.node):
-            if isinstance(loop, ast.For) and _reads(module, loop.iter, sampler):
+            if isinstance(loop, ast.For) and _reads_loader_of(module, loop.iter, sampler):
                 return True
     return False
 
 
-def _reads(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:
+def _reads_loader_of(module: Module, iterated: ast.expr, sampler: ast.AST) -> bool:
     """Does an iterated expression hold a loader with this sampler: `loader`, `tqdm(loader)`, `enumerate(loader)`?"""
     for part in ast.walk(iterated):
         if not isinstance(part, ast.Name | ast.Attribute | ast.Call):
             continue
-        made = module.flow.producing_call(part)
-        given = made.argument(3, "sampler") if made is not None else None
-        if given is not None and any(one.node is sampler for one in module.flow.origins(given)):
+        loader = module.flow.producing_call(part)
+        sampler_argument = loader.argument(3, "sampler") if loader is not None else None
+        if sampler_argument is not None and any(
+            one.node is sampler for one in module.flow.origins(sampler_argument)
+        ):
             return True
     return False

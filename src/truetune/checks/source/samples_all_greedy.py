@@ -52,11 +52,11 @@ BEAMS = ("num_beams", "use_beam_search", "num_beam_groups")
 GREEDY = ("temperature", "do_sample")
 
 
-def _several(module: Module) -> Iterator[Call]:
+def _calls_for_several_answers(module: Module) -> Iterator[Call]:
     """Calls that ask for more than one answer to a prompt, and say how they are sampled."""
     for call in module.all_calls:
-        given = call.keywords.keys()
-        says = not given.isdisjoint(COUNTS) and not given.isdisjoint(GREEDY)
+        keywords = call.keywords.keys()
+        says = not keywords.isdisjoint(COUNTS) and not keywords.isdisjoint(GREEDY)
         samples = call.method in METHODS or call.named(*SAMPLERS)
         if call.named(*IN_GROUPS) or (says and samples):
             yield call
@@ -65,33 +65,37 @@ def _several(module: Module) -> Iterator[Call]:
 class SamplesAllGreedy(SourceRule):
     code = "SRC077"
     severity = "warning"
-    looks_at = CodePlaces("calls that ask for several answers", _several)
+    looks_at = CodePlaces("calls that ask for several answers", _calls_for_several_answers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for call in _several(module):
+        for call in _calls_for_several_answers(module):
             count = next((call.keywords[name] for name in COUNTS if name in call.keywords), None)
-            asked = module.flow.value(count) if count is not None else 2
+            answer_count = module.flow.value(count) if count is not None else 2
             if (
-                not isinstance(asked, int)
-                or asked < 2
+                not isinstance(answer_count, int)
+                or answer_count < 2
                 or not call.keywords.keys().isdisjoint(BEAMS)
             ):
                 continue
-            if (said := _greedy(module, call)) is not None:
+            if (greedy_argument := _greedy_argument(module, call)) is not None:
                 yield self.finding(
-                    f"several answers are asked for with {said}: they are all the same",
+                    f"several answers are asked for with {greedy_argument}: they are all the same",
                     "give temperature=0.9; for generate, do_sample=True",
                     cases=[case_at(module, call.node)],
                 )
 
 
-def _greedy(module: Module, call: Call) -> str | None:
+def _greedy_argument(module: Module, call: Call) -> str | None:
     """The argument that makes it greedy, as it is written."""
     if "do_sample" in call.keywords and module.flow.value(call.keywords["do_sample"]) is False:
         return "do_sample=False"
-    given = (
+    temperature = (
         module.flow.value(call.keywords["temperature"]) if "temperature" in call.keywords else None
     )
-    is_zero = isinstance(given, int | float) and not isinstance(given, bool) and given == 0
-    return f"temperature={given:g}" if is_zero else None
+    is_zero = (
+        isinstance(temperature, int | float)
+        and not isinstance(temperature, bool)
+        and temperature == 0
+    )
+    return f"temperature={temperature:g}" if is_zero else None

@@ -75,7 +75,7 @@ AT_ONCE = 200
 """Batches in which no run has learned: an epoch of 1,600 rows at 8 a batch"""
 
 
-def _places(module: Module) -> Iterator[object]:
+def _lengths_and_decays(module: Module) -> Iterator[object]:
     """Schedules with a length, and those that multiply the rate by a factor."""
     yield from schedules_with_length(module)
     yield from module.calls(*DECAYS)
@@ -86,23 +86,20 @@ class SchedulerLengthMiscounted(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("learning rate schedules", _places)
+    looks_at = CodePlaces("learning rate schedules", _lengths_and_decays)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._decayed_away()
         for call, total in schedules_with_length(module):
-            rows = [node for node in length_calls(module, total) if _is(module, node, "dataset")]
+            rows = [
+                node
+                for node in length_calls(module, total)
+                if _is_length_of(module, node, "dataset")
+            ]
             step = scheduler_pace(module, call)
             if rows and not is_divided(module, total):
-                yield self.finding(
-                    "the schedule counts rows, not steps",
-                    "use len(loader) * epochs // accumulation steps",
-                    cases=[
-                        case_at(module, total),
-                        *(case_at(module, node) for node in rows[:1] if node is not total),
-                    ],
-                )
+                yield self._of_rows(total, rows[0])
             elif step is not None and step.is_by_epoch:
                 yield from self._by_epoch(call, total, step)
             elif step is not None and _counts_epochs(module, total, step):
@@ -123,18 +120,26 @@ class SchedulerLengthMiscounted(SourceRule):
             else:
                 yield from self._by_accumulation(call, total)
 
+    def _of_rows(self, total: ast.expr, row_count: ast.AST) -> Finding:
+        """A schedule whose length is the number of rows."""
+        cases = [case_at(self.subject, total)]
+        if row_count is not total:
+            cases.append(case_at(self.subject, row_count))
+        return self.finding(
+            "the schedule counts rows, not steps",
+            "use len(loader) * epochs // accumulation steps",
+            cases=cases,
+        )
+
     def _decayed_away(self) -> Iterator[Finding]:
         """Schedules that multiply the rate by a factor for each epoch, and are stepped at each batch."""
         module = self.subject
         for call in module.calls(*DECAYS):
-            gamma = module.flow.value(call.argument(2 if call.named(*BY_STEPS) else 1, "gamma"))
-            every = module.flow.value(call.argument(1, "step_size")) if call.named(*BY_STEPS) else 1
-            gamma = 0.1 if call.lacks("gamma", 2) and call.named(*BY_STEPS) else gamma
             step = scheduler_pace(module, call)
-            if step is None or step.is_by_epoch:
+            decay = _decay_factor(module, call)
+            if step is None or step.is_by_epoch or decay is None:
                 continue
-            if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
-                continue
+            gamma, every = decay
             batches = every * math.ceil(math.log(GONE) / math.log(gamma))
             if batches <= AT_ONCE:
                 yield self.finding(
@@ -147,8 +152,8 @@ class SchedulerLengthMiscounted(SourceRule):
     def _by_epoch(self, call: Call, total: ast.expr, step: SchedulerPace) -> Iterator[Finding]:
         """A schedule over batches that is stepped once an epoch."""
         module = self.subject
-        epochs = next(iter(possible_numbers(module, _count(step.epochs))), None)
-        warmup = next(iter(possible_numbers(module, _warmup(call))), 0)
+        epochs = next(iter(possible_numbers(module, _epoch_count(step.epochs))), None)
+        warmup = next(iter(possible_numbers(module, _warmup_steps(call))), 0)
         is_too_long = epochs is not None and warmup > epochs
         if not is_too_long and not _counts_batches(module, total):
             return
@@ -172,15 +177,15 @@ class SchedulerLengthMiscounted(SourceRule):
         counted = length_calls(module, total)
         if every is None or is_divided(module, total):
             return
-        if not any(_is(module, node, "loader") for node in counted):
+        if not any(_is_length_of(module, node, "loader") for node in counted):
             return
-        shown = module.text_of(every)
-        text = f"({module.text_of(total)}) // {shown}"
+        every_text = module.text_of(every)
+        text = f"({module.text_of(total)}) // {every_text}"
         simple = isinstance(every, (ast.Name, ast.Attribute, ast.Constant))
         yield self.finding(
             "the schedule counts every batch, and scheduler.step() comes only every"
-            f" {shown} batches",
-            f"divide its length by {shown}",
+            f" {every_text} batches",
+            f"divide its length by {every_text}",
             cases=[case_at(module, total), case_at(module, every)],
             fix=fix_of_changes(module, replace_expression(module, total, text), safe=False)
             if simple
@@ -188,19 +193,19 @@ class SchedulerLengthMiscounted(SourceRule):
         )
 
 
-def _is(module: Module, length: ast.Call, kind: str) -> bool:
+def _is_length_of(module: Module, length: ast.Call, kind: str) -> bool:
     """Is it the length of such an object?"""
     return kind in module.flow.types(length.args[0])
 
 
-def _warmup(call: Call) -> ast.expr | None:
+def _warmup_steps(call: Call) -> ast.expr | None:
     """The steps of a schedule's warm-up; None where it has none."""
     if not call.named("transformers.get_*"):
         return None
     return call.argument(1 + call.named(BY_NAME), "num_warmup_steps")
 
 
-def _count(loop: ast.For) -> ast.expr | None:
+def _epoch_count(loop: ast.For) -> ast.expr | None:
     """n of `for epoch in range(n)`, also behind a bar: `tqdm(range(n))`, `trange(n)`."""
     node: ast.expr | None = loop.iter
     while isinstance(node, ast.Call):
@@ -214,19 +219,19 @@ def _count(loop: ast.For) -> ast.expr | None:
 def _counts_batches(module: Module, total: ast.expr) -> bool:
     """Is the length made of a loader's, or of rows that are divided, and not divided by a loader's again?"""
     counted = list(length_calls(module, total))
-    if not any(_is(module, node, "loader") for node in counted):
-        return any(_is(module, node, "dataset") for node in counted)
+    if not any(_is_length_of(module, node, "loader") for node in counted):
+        return any(_is_length_of(module, node, "dataset") for node in counted)
     for node in expressions_within(module, total):
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.FloorDiv)):
             below = length_calls(module, node.right)
-            if any(_is(module, part, "loader") for part in below):
+            if any(_is_length_of(module, part, "loader") for part in below):
                 return False
     return True
 
 
 def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool:
     """Is the length what the loop over epochs goes to?"""
-    epochs = _count(step.epochs)
+    epochs = _epoch_count(step.epochs)
     if epochs is None or any(True for _ in length_calls(module, total)):
         return False
     if isinstance(total, ast.Constant) or isinstance(epochs, ast.Constant):
@@ -237,18 +242,38 @@ def _counts_epochs(module: Module, total: ast.expr, step: SchedulerPace) -> bool
 def _is_stepped_by_lightning(module: Module, call: Call, total: ast.expr) -> bool:
     """Does a LightningModule return this schedule of steps without saying that it is one?"""
     function = next((p for p in module.parents(call.node) if isinstance(p, ast.FunctionDef)), None)
-    if function is None or function.name != "configure_optimizers" or _warmup(call) is None:
+    if function is None or function.name != "configure_optimizers" or _warmup_steps(call) is None:
         return False
-    owner = module.scopes.parent.get(function)
-    if not isinstance(owner, ast.ClassDef):
+    if not _is_of_lightning_module(module, function) or any(
+        word in module.text for word in TELL_LIGHTNING
+    ):
         return False
-    of_lightning = any(name.endswith("LightningModule") for name in module.flow.bases(owner))
-    told = any(word in module.text for word in TELL_LIGHTNING)
-    counts_epochs = "epoch" in ast.unparse(total) and not any(
-        True for _ in length_calls(module, total)
-    )
-    return of_lightning and not told and not counts_epochs
+    has_length_call = any(True for _ in length_calls(module, total))
+    return has_length_call or "epoch" not in ast.unparse(total)
 
 
 TELL_LIGHTNING = ("interval", "lr_scheduler_step", "lr_schedulers(", "automatic_optimization")
 """Words of a file that steps its schedule by itself, or says when Lightning does"""
+
+
+def _decay_factor(module: Module, call: Call) -> tuple[float, int] | None:
+    """The factor of a schedule that decays, and after how many of its steps it is applied; None where that is not
+    known."""
+    if call.named(*BY_STEPS):
+        every = module.flow.value(call.argument(1, "step_size"))
+        # 0.1 is StepLR's own default; ExponentialLR has none.
+        is_default = call.lacks("gamma", 2)
+        gamma = 0.1 if is_default else module.flow.value(call.argument(2, "gamma"))
+    else:
+        every, gamma = 1, module.flow.value(call.argument(1, "gamma"))
+    if not isinstance(gamma, float) or not isinstance(every, int) or not 0 < gamma < 1:
+        return None
+    return gamma, every
+
+
+def _is_of_lightning_module(module: Module, function: ast.FunctionDef) -> bool:
+    """Is it a method of a class that is derived from a LightningModule?"""
+    owner = module.scopes.parent.get(function)
+    if not isinstance(owner, ast.ClassDef):
+        return False
+    return any(name.endswith("LightningModule") for name in module.flow.bases(owner))

@@ -67,10 +67,12 @@ class ScriptLoadsAnotherBase(SourceRule):
         module = self.subject
         for call, model, adapter in adapted_models(module):
             name, folder = name_of_model(module, model), module.flow.value(adapter)
-            found = base_of_adapter(folder, module.path) if isinstance(folder, str) else None
-            if name is None or found is None:
+            base_and_file = (
+                base_of_adapter(folder, module.path) if isinstance(folder, str) else None
+            )
+            if name is None or base_and_file is None:
                 continue
-            base, file = found
+            base, file = base_and_file
             apart = other_weights(name, base)
             if apart is None and not is_tuned_apart(name, base):
                 if is_tuned_folder(base) and is_published(name):

@@ -75,7 +75,7 @@ TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 
-def _trainers(module: Module) -> Iterator[Call]:
+def _trainers_and_spread_models(module: Module) -> Iterator[Call]:
     """Trainers that are made, and models that a training of any kind spreads."""
     yield from module.calls(*TRAINERS)
     load = spread_load(module)
@@ -86,38 +86,35 @@ def _trainers(module: Module) -> Iterator[Call]:
 class SeveralGpusInOneProcess(SourceRule):
     code = "SRC031"
     severity = "warning"
-    looks_at = CodePlaces("trainers and spread models", _trainers)
+    looks_at = CodePlaces("trainers and spread models", _trainers_and_spread_models)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.imports_unsloth:
             return
-        script = Path(module.path)
-        shown = _shown_by_itself(module)
-        starts = list(plain_starts(script)) if shown is None else []
+        visible = _shown_by_itself(module)
+        starts = list(plain_starts(Path(module.path))) if visible is None else []
         load = spread_load(module)
         if load is not None:
-            yield from self._of_spread_model(load, shown, starts)
+            yield from self._of_spread_model(load, visible, starts)
             return
         trainer = next(module.calls(*TRAINERS), None)
         start = next((start for start in starts if not start.launcher), None)
-        if trainer is None or _spreads(module) or (shown is None and start is None):
+        is_single_process = visible is not None or start is not None
+        if trainer is None or not is_single_process or _may_be_spread(module):
             return
-        by_name = _is_loaded_by_trl(module, trainer)
         command_file = start.text if start is not None else ""
-        billions = billions_of_name(module, trainer.argument(0, "model")) if by_name else None
-        if by_name and not may_fit_one_gpu(module, billions, command_file):
-            return
-        if not any(launches_of(script)):
-            yield self._finding(trainer, shown, start)
+        may_be_copied = not _needs_several_gpus(module, trainer, command_file)
+        if may_be_copied and not any(launches_of(Path(module.path))):
+            yield self._finding(trainer, visible, start)
 
     def _of_spread_model(
-        self, load: Call, shown: ast.Assign | None, starts: list[PlainStart]
+        self, load: Call, visible: ast.Assign | None, starts: list[PlainStart]
     ) -> Iterator[Finding]:
         """The layers of a model that is trained lie on several GPUs, which one process uses in turn."""
         module = self.subject
         start = next(iter(starts), None)
-        if shown is None and start is None:
+        if visible is None and start is None:
             return
         launches = launches_of(Path(module.path))
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
@@ -125,7 +122,7 @@ class SeveralGpusInOneProcess(SourceRule):
         command_file = start.text if start is not None else ""
         if not may_fit_one_gpu(module, billions_of_model(module, load), command_file):
             return
-        gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
+        gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         name = Path(module.path).name
         yield self.finding(
             f"{gpus} GPUs are shown to one process, and device_map spreads the layers over them: the GPUs work one"
@@ -136,18 +133,18 @@ class SeveralGpusInOneProcess(SourceRule):
             evidence=[start.where] if start is not None else [],
             cases=[
                 case_at(module, load.node),
-                *([case_at(module, shown)] if shown is not None else []),
+                *([case_at(module, visible)] if visible is not None else []),
             ],
         )
 
     def _finding(
-        self, trainer: Call, shown: ast.Assign | None, start: PlainStart | None
+        self, trainer: Call, visible: ast.Assign | None, start: PlainStart | None
     ) -> Finding:
         module = self.subject
-        gpus = start.gpus if start is not None else _count(module, shown) if shown else 0
+        gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         cases = [
             case_at(module, trainer.node),
-            *([case_at(module, shown)] if shown is not None else []),
+            *([case_at(module, visible)] if visible is not None else []),
         ]
         return self.finding(
             f"{gpus} GPUs are shown to one process: {_what_happens(module, trainer)}",
@@ -174,7 +171,7 @@ def _what_happens(module: Module, trainer: Call) -> str:
     return "the Trainer wraps the model in DataParallel, which gathers on the first"
 
 
-def _spreads(module: Module) -> bool:
+def _may_be_spread(module: Module) -> bool:
     """Is the model spread over the GPUs, kept off them, or is it not known where it goes?"""
     for call in module.all_calls:
         if "device_map" in call.keywords:
@@ -190,12 +187,20 @@ def _shown_by_itself(module: Module) -> ast.Assign | None:
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)
         is_sure = not any(isinstance(around, ast.If) for around in module.parents(node))
-        if is_variable and is_sure and _count(module, node) > 1:
+        if is_variable and is_sure and _gpu_count(module, node) > 1:
             return node
     return None
 
 
-def _count(module: Module, shown: ast.Assign) -> int:
+def _gpu_count(module: Module, visible: ast.Assign) -> int:
     """How many GPUs the variable is set to."""
-    value = module.flow.value(shown.value)
+    value = module.flow.value(visible.value)
     return len(value.split(",")) if isinstance(value, str) and value.strip() else 0
+
+
+def _needs_several_gpus(module: Module, trainer: Call, command_file: str) -> bool:
+    """Does TRL load a model that is too large for one of the GPUs? It is then split over them, and not copied."""
+    if not _is_loaded_by_trl(module, trainer):
+        return False
+    billions = billions_of_name(module, trainer.argument(0, "model"))
+    return not may_fit_one_gpu(module, billions, command_file)

@@ -82,7 +82,7 @@ IN_PLACE = ("torch.*.fully_shard",)
 """It shards the model itself, and returns no wrapper"""
 
 
-def _saves(module: Module) -> Iterator[Call]:
+def _saves_inside_wrapper(module: Module) -> Iterator[Call]:
     """Calls that save, or read, the weights of a model inside its wrapper."""
     for call in module.methods("save_pretrained", "state_dict"):
         if call.receiver is not None and _is_inside(module, call.receiver):
@@ -92,11 +92,11 @@ def _saves(module: Module) -> Iterator[Call]:
 class ShardedWeightsNotGathered(SourceRule):
     code = "SRC023"
     severity = "error"
-    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves)
+    looks_at = CodePlaces("weights that are saved from inside a wrapper", _saves_inside_wrapper)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        saves = [call for call in _saves(module) if call.lacks("state_dict")]
+        saves = [call for call in _saves_inside_wrapper(module) if call.lacks("state_dict")]
         if not saves or module.mentions(*GATHERS):
             return
         sharding = sharding_of(module)
@@ -139,10 +139,10 @@ def _is_inside(module: Module, model: ast.expr) -> bool:
     return False
 
 
-def _is_given_to(module: Module, made: ast.Call, *patterns: str) -> bool:
+def _is_given_to(module: Module, result: ast.Call, *patterns: str) -> bool:
     """Is the model that this call made the first argument of such a call?"""
     for call in module.calls(*patterns):
         model = call.argument(0, "model")
-        if model is not None and any(one.node is made for one in module.flow.origins(model)):
+        if model is not None and any(one.node is result for one in module.flow.origins(model)):
             return True
     return False

@@ -37,7 +37,7 @@ from truetune.source import notebook
 from truetune.source.module import Module
 
 
-def _parsed(module: Module) -> Iterable[str]:
+def _unparsed_parts(module: Module) -> Iterable[str]:
     return module.text.splitlines() if module.tree.body else ()
 
 
@@ -45,7 +45,7 @@ class SourceNotParsed(SourceRule):
     code = "SRC006"
     severity = "warning"
     since = "0.1.0"
-    looks_at = CodePlaces("lines that were parsed", _parsed)
+    looks_at = CodePlaces("lines that were parsed", _unparsed_parts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject

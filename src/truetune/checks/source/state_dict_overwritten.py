@@ -49,7 +49,7 @@ from truetune.source.edits import delete_statement
 from truetune.source.module import Module
 
 
-def _assigned(module: Module) -> Iterator[ast.Assign]:
+def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "state_dict":
@@ -61,12 +61,12 @@ class StateDictOverwritten(SourceRule):
     severity = "warning"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("assignments to state_dict", _assigned)
+    looks_at = CodePlaces("assignments to state_dict", _assigned_state_dicts)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for node in _assigned(module):
-            if _filters(module, node.value):
+        for node in _assigned_state_dicts(module):
+            if _filters_adapter(module, node.value):
                 yield self.finding(
                     "state_dict is replaced by one that filters the adapter, and peft filters again"
                     " when it saves",
@@ -77,7 +77,7 @@ class StateDictOverwritten(SourceRule):
                 )
 
 
-def _filters(module: Module, value: ast.expr) -> bool:
+def _filters_adapter(module: Module, value: ast.expr) -> bool:
     """Does it call `get_peft_model_state_dict`, itself or in a function of the file?"""
     function = module.flow.function(value)
     inside = [*ast.walk(value), *(ast.walk(function) if function is not None else ())]

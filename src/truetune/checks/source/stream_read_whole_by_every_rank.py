@@ -60,7 +60,7 @@ OF_A_RANK = re.compile(r"rank|world|shard|replica|node|num_processes|islice", re
 """What in a data set of one's own says that each process has rows of its own"""
 
 
-def _loaders(module: Module) -> Iterator[Call]:
+def _loaders_of_processes(module: Module) -> Iterator[Call]:
     """The loaders of a file that starts processes."""
     if any(module.calls("torch.distributed.init_process_group")):
         yield from module.calls(
@@ -71,14 +71,14 @@ def _loaders(module: Module) -> Iterator[Call]:
 def _reads_all(module: Module, rows: ast.expr) -> bool:
     """Is it an IterableDataset of the file whose code speaks of no rank?"""
     for origin in module.flow.origins(rows):
-        made = origin.node
-        owner = made.func if isinstance(made, ast.Call) else None
+        node = origin.node
+        owner = node.func if isinstance(node, ast.Call) else None
         for one in module.flow.origins(owner) if owner is not None else ():
             if isinstance(one.node, ast.ClassDef) and any(
                 base.endswith("IterableDataset") for base in module.flow.bases(one.node)
             ):
-                given = ast.unparse(made) + module.text_of(one.node)
-                return not OF_A_RANK.search(given)
+                code = ast.unparse(node) + module.text_of(one.node)
+                return not OF_A_RANK.search(code)
     return False
 
 
@@ -86,7 +86,7 @@ class StreamReadWholeByEveryRank(SourceRule):
     code = "SRC063"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
+    looks_at = CodePlaces("loaders in scripts of several processes", _loaders_of_processes)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -95,7 +95,7 @@ class StreamReadWholeByEveryRank(SourceRule):
         streams = any(
             module.flow.value(call.keywords.get("streaming")) is True for call in module.all_calls
         )
-        for call in _loaders(module):
+        for call in _loaders_of_processes(module):
             rows = call.argument(0, "dataset")
             if rows is not None and call.lacks("sampler") and _reads_all(module, rows):
                 yield self.finding(

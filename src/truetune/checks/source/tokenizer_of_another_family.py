@@ -63,34 +63,45 @@ class Pair(NamedTuple):
     tokenizer: ast.expr
 
 
-def _pairs(module: Module) -> Iterator[Pair]:
+def _models_and_tokenizers(module: Module) -> Iterator[Pair]:
+    """Models beside the tokenizers that they are used with: in a trainer, or by ids that a tokenizer made."""
+    yield from _pairs_of_trainers(module)
+    for call in module.all_calls:
+        model = call.receiver if call.method == "generate" else call.node.func
+        if model is None or "model" not in module.flow.types(model):
+            continue
+        for value in _inputs_given(call):
+            for encoded in encoding_calls(module, _without_field(value)):
+                tokenizer = encoded.receiver or encoded.node.func
+                yield Pair(call, model, tokenizer)
+
+
+def _pairs_of_trainers(module: Module) -> Iterator[Pair]:
+    """The model and the tokenizer that a trainer is given."""
     for call in module.calls(*TRAINERS):
         model = call.argument(0, "model")
         tokenizer = call.keywords.get("processing_class") or call.keywords.get("tokenizer")
         if model is not None and tokenizer is not None:
             yield Pair(call, model, tokenizer)
-    for call in module.all_calls:
-        model = call.receiver if call.method == "generate" else call.node.func
-        if model is None or "model" not in module.flow.types(model):
-            continue
-        given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        given += [ids for ids in (generate_ids(call),) if ids is not None]
-        for encoded in (made for value in given for made in encoding_calls(module, _whole(value))):
-            yield Pair(
-                call, model, encoded.receiver if encoded.receiver is not None else encoded.node.func
-            )
+
+
+def _inputs_given(call: Call) -> list[ast.expr]:
+    """What a model is called with: `**inputs`, and its ids."""
+    starred = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    ids = generate_ids(call)
+    return starred if ids is None else [*starred, ids]
 
 
 class TokenizerOfAnotherFamily(SourceRule):
     code = "SRC073"
     severity = "error"
-    looks_at = CodePlaces("models that are used with a tokenizer", _pairs)
+    looks_at = CodePlaces("models that are used with a tokenizer", _models_and_tokenizers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(module.methods(*WRITES_EMBEDDING)):
             return
-        for pair in _pairs(module):
+        for pair in _models_and_tokenizers(module):
             model, tokenizer = loaded_name(module, pair.model), loaded_name(module, pair.tokenizer)
             if model is None or tokenizer is None:
                 continue
@@ -105,7 +116,7 @@ class TokenizerOfAnotherFamily(SourceRule):
                 return
 
 
-def _whole(value: ast.expr) -> ast.expr:
+def _without_field(value: ast.expr) -> ast.expr:
     """`x` of `x.input_ids` and `x["input_ids"]`."""
     while isinstance(value, ast.Attribute | ast.Subscript):
         value = value.value

@@ -84,14 +84,14 @@ class AddedElsewhere(NamedTuple):
     adds: Call
 
 
-def _tokenizers(module: Module) -> Iterator[Call]:
+def _tokenizers_that_ask(module: Module) -> Iterator[Call]:
     """Where a file that trains nothing, and asks a model, loads its tokenizer."""
     adds = any(call for part in module.with_linked for call in part.methods(*ADDS))
     if asks_a_model(module) and not adds:
         yield from module.calls(*TOKENIZERS)
 
 
-def _added_elsewhere(module: Module, loads: Call) -> AddedElsewhere | None:
+def _token_added_in_training(module: Module, loads: Call) -> AddedElsewhere | None:
     """The training beside a file whose tokens this tokenizer lacks; None where there is none."""
     name = module.flow.value(loads.argument(0, "pretrained_model_name_or_path"))
     loaded = loaded_names(module)
@@ -120,24 +120,24 @@ def _texts_with(module: Module, token: str) -> Iterator[ast.AST]:
 class TokensAddedAtTrainingOnly(SourceRule):
     code = "SRC104"
     severity = "error"
-    looks_at = CodePlaces("tokenizers of scripts that ask a model", _tokenizers)
+    looks_at = CodePlaces("tokenizers of scripts that ask a model", _tokenizers_that_ask)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for loads in _tokenizers(module):
-            found = _added_elsewhere(module, loads)
-            if found is None:
+        for loads in _tokenizers_that_ask(module):
+            added = _token_added_in_training(module, loads)
+            if added is None:
                 continue
-            name = Path(found.training.path).name
+            name = Path(added.training.path).name
             yield self.finding(
-                f"{found.token} was added to the tokenizer in {name}, and the tokenizer that is loaded here lacks it:"
+                f"{added.token} was added to the tokenizer in {name}, and the tokenizer that is loaded here lacks it:"
                 " it is cut into pieces that were never trained",
                 "load the tokenizer that the training saved, and call model.resize_token_embeddings(len(tokenizer))"
                 " before the adapter is put on the base",
                 cases=[
-                    case_at(module, found.loads.node),
-                    case_at(module, found.written),
-                    case_at(found.training, found.adds.node),
+                    case_at(module, added.loads.node),
+                    case_at(module, added.written),
+                    case_at(added.training, added.adds.node),
                 ],
             )
             return

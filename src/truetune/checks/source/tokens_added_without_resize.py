@@ -41,7 +41,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Finding, Severity
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.added_tokens import TOKENS_ADDED, AddedTokens, added_tokens
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -69,51 +69,54 @@ class TokensAddedWithoutResize(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        added_ones = added_tokens(module)
-        if not added_ones or module.mentions("resize_token_embeddings"):
+        if module.mentions("resize_token_embeddings") or not _loads_model_to_train(module):
             return
-        calls = [call for part in module.with_linked for call in part.all_calls]
-        if not any(_loads_model(module, call) for call in calls) or any(
-            call.named(*PPO) for call in calls
-        ):
-            return
-        for added in added_ones:
+        for added in added_tokens(module):
             new = [name for name in added.names if not name.startswith(RESERVED)]
-            if (
-                not new
-                or _has_room(added, len(new))
-                or (added.spare_rows is None and not _trains(module))
-            ):
+            if not new or _has_room(added, len(new)):
                 continue
-            known = added.spare_rows is not None
-            yield self.finding(
-                f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized"
-                + ("" if known else ": an index error where the model has no row for it"),
-                _remedy(module, added),
-                severity=self.severity if known else "info",
-                evidence=[
-                    (
-                        "the embedding of this model has no row without a token"
-                        if known
-                        else "it is not known how many rows this model's embedding has"
-                    )
-                ],
-                cases=[case_at(module, added.call.node)],
-            )
+            if added.spare_rows is not None:
+                yield self._finding(
+                    added,
+                    new,
+                    self.severity,
+                    "",
+                    "the embedding of this model has no row without a token",
+                )
+            elif _trains_model(module):
+                yield self._finding(
+                    added,
+                    new,
+                    "info",
+                    ": an index error where the model has no row for it",
+                    "it is not known how many rows this model's embedding has",
+                )
+
+    def _finding(
+        self, added: AddedTokens, new: list[str], severity: Severity, limit: str, evidence: str
+    ) -> Finding:
+        """What is said of new tokens; `limit` says when they harm, where that is not known."""
+        return self.finding(
+            f"{', '.join(new)} is added to the tokenizer, and the embedding is not resized{limit}",
+            _resize_advice(self.subject, added),
+            severity=severity,
+            evidence=[evidence],
+            cases=[case_at(self.subject, added.call.node)],
+        )
 
 
 def _loads_model(module: Module, call: Call) -> bool:
     """Does it make a model, or have a trainer make one (`SFTTrainer("name", ...)`)?"""
     if "model" in module.flow.types(call.node):
         return True
-    given = call.argument(0, "model") if call.named("trl.*Trainer") else None
-    return given is not None and isinstance(module.flow.value(given), str)
+    model = call.argument(0, "model") if call.named("trl.*Trainer") else None
+    return model is not None and isinstance(module.flow.value(model), str)
 
 
-def _remedy(module: Module, added: AddedTokens) -> str:
+def _resize_advice(module: Module, added: AddedTokens) -> str:
     """A resize; of a pad token, where the vocabulary has a free one, that one and no resize."""
-    given = added.call.argument(0, "special_tokens_dict")
-    roles = module.flow.entries(given)[0].keys() if given is not None else ()
+    tokens = added.call.argument(0, "special_tokens_dict")
+    roles = module.flow.entries(tokens)[0].keys() if tokens is not None else ()
     advice = pad_advice(module, added.call.receiver) if set(roles) == {"pad_token"} else None
     if advice is not None and advice.token is not None:
         return advice.remedy
@@ -124,6 +127,14 @@ def _has_room(added: AddedTokens, count: int) -> bool:
     return added.spare_rows is not None and added.spare_rows >= count
 
 
-def _trains(module: Module) -> bool:
+def _trains_model(module: Module) -> bool:
     calls = (call for part in module.with_linked for call in part.all_calls)
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
+
+
+def _loads_model_to_train(module: Module) -> bool:
+    """Does the program load a model? Not where a trainer for PPO is made, which resizes by itself."""
+    calls = [call for part in module.with_linked for call in part.all_calls]
+    return any(_loads_model(module, call) for call in calls) and not any(
+        call.named(*PPO) for call in calls
+    )

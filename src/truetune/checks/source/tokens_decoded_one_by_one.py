@@ -65,7 +65,7 @@ LOOPS = (ast.For, ast.While)
 PICKS = ("argmax", "multinomial", "topk")
 
 
-def _decodes(module: Module) -> Iterator[Call]:
+def _decodes_in_loop(module: Module) -> Iterator[Call]:
     """Calls of a tokenizer's `decode` in a loop that picks tokens."""
     for call in module.methods("decode"):
         if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
@@ -78,13 +78,13 @@ def _decodes(module: Module) -> Iterator[Call]:
 class TokensDecodedOneByOne(SourceRule):
     code = "SRC132"
     severity = "warning"
-    looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes)
+    looks_at = CodePlaces("calls of decode in loops that pick tokens", _decodes_in_loop)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if module.mentions("Streamer"):
             return
-        for call in _decodes(module):
+        for call in _decodes_in_loop(module):
             ids = call.argument(0, "token_ids")
             if ids is not None and _is_one_id(module, ids) and _is_joined(module, call.node):
                 yield self.finding(
@@ -116,11 +116,12 @@ def _is_joined(module: Module, node: ast.AST) -> bool:
     if any(isinstance(one, ast.Yield | ast.AugAssign) for one in around):
         return True
     text = module.text_of(statement) if statement is not None else ""
-    if "end=" in text or ".append(" in text or ".write(" in text:
+    if any(sign in text for sign in ("end=", ".append(", ".write(")):
         return True
     if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return False
-    name = statement.targets[0].id
     loop = next((one for one in around if isinstance(one, LOOPS)), None)
-    uses = module.text_of(loop) if loop is not None else ""
+    if loop is None:
+        return False
+    name, uses = statement.targets[0].id, module.text_of(loop)
     return any(sign in uses for sign in (f"+= {name}", f"yield {name}", f"append({name})"))

@@ -89,7 +89,7 @@ class TrainedInEvalMode(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for loop in _training_loops(module):
-            code = list(_reached(module, loop))
+            code = list(_reached_nodes(module, loop))
             called = [module.flow.call(node) for node in code if isinstance(node, ast.Call)]
             if any(call.method == "train" for call in called):
                 continue
@@ -112,19 +112,19 @@ def _is_optimised(module: Module, call: Call) -> bool:
     for step in module.calls(
         "torch.optim.*", "bitsandbytes.optim.*", "transformers.AdamW", "transformers.Adafactor"
     ):
-        given = step.argument(0, "params")
-        for node in ast.walk(given) if given is not None else ():
+        parameters = step.argument(0, "params")
+        for node in ast.walk(parameters) if parameters is not None else ():
             if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
                 if switched & {origin.node for origin in module.flow.origins(node.value)}:
                     return True
     return False
 
 
-def _reached(module: Module, code: ast.AST, depth: int = 0) -> Iterator[ast.AST]:
+def _reached_nodes(module: Module, code: ast.AST, depth: int = 0) -> Iterator[ast.AST]:
     """All nodes of some code, and of the functions of the file that it calls."""
     for node in ast.walk(code):
         yield node
         if isinstance(node, ast.Call) and depth < DEPTH:
             function = module.flow.function(node.func)
             if function is not None and function is not code:
-                yield from _reached(module, function, depth + 1)
+                yield from _reached_nodes(module, function, depth + 1)

@@ -90,7 +90,7 @@ class TrainerArgumentGone(SourceRule):
         if module.imports_unsloth:
             return
         for call in module.calls(*TRAINERS):
-            gone = list(_refused(module, call))
+            gone = list(_refused_arguments(module, call))
             if gone:
                 yield self._one(call, gone)
 
@@ -103,7 +103,7 @@ class TrainerArgumentGone(SourceRule):
         return self.finding(
             f"{trainer} takes no {named} in {package}"
             f" {max((one.taken.gone for one in gone), key=Version)} and later",
-            "; ".join(f"{one.name}: {_remedy(package, one)}" for one in gone),
+            "; ".join(f"{one.name}: {_argument_advice(package, one)}" for one in gone),
             severity=severity,
             evidence=[module.pins.told(package)],
             cases=[
@@ -125,7 +125,7 @@ def _class_name(module: Module, call: Call) -> str:
     return module.flow.name(call.node.func) or ""
 
 
-def _refused(module: Module, call: Call) -> Iterator[GoneArgument]:
+def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
     """The arguments of a call that a release refuses which may run."""
     package, _, trainer = _class_name(module, call).partition(".")
     of_one_class = len(find_possible_names(module, call.node.func)) == 1
@@ -142,7 +142,7 @@ def _refused(module: Module, call: Call) -> Iterator[GoneArgument]:
             yield gone
 
 
-def _remedy(package: str, gone: GoneArgument) -> str:
+def _argument_advice(package: str, gone: GoneArgument) -> str:
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -75,7 +75,7 @@ class Use(NamedTuple):
     """The import, where it is one"""
 
 
-def _uses(module: Module) -> Iterator[Use]:
+def _uses_of_gone_names(module: Module) -> Iterator[Use]:
     for node in module.nodes(ast.ImportFrom):
         if not node.level and node.module == "trl":
             yield from (Use(alias, alias.name, node) for alias in node.names)
@@ -87,12 +87,12 @@ def _uses(module: Module) -> Iterator[Use]:
 class TrlNameGone(SourceRule):
     code = "SRC068"
     severity = "error"
-    looks_at = CodePlaces("names used from trl", _uses)
+    looks_at = CodePlaces("names used from trl", _uses_of_gone_names)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         together: dict[tuple[ast.AST | None, bool], dict[Use, GoneName]] = {}
-        for use in _uses(module):
+        for use in _uses_of_gone_names(module):
             name = gone_name("trl", use.name)
             if (
                 name is None
@@ -110,7 +110,7 @@ class TrlNameGone(SourceRule):
         severity = severity_of_gone(pins, "trl", changes, self.subject.path)
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
-        remedies = dict.fromkeys(_remedy(use.name, name) for use, name in gone.items())
+        remedies = dict.fromkeys(_name_advice(use.name, name) for use, name in gone.items())
         return self.finding(
             f"trl has no {', '.join(names)} in {newest} and later",
             "; ".join(remedies),
@@ -147,7 +147,7 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Cha
     )
 
 
-def _remedy(name: str, gone: GoneName) -> str:
+def _name_advice(name: str, gone: GoneName) -> str:
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:

@@ -73,7 +73,7 @@ LEAVE_WEIGHTS = frozenset((*OF_MODELS, "eval", "to", "cuda", "cpu", "generate", 
 NO_MODELS = frozenset(("tokenizer", "processor", "dataset", "lora"))
 
 
-def _saves(module: Module) -> Iterator[Call]:
+def _saves_of_tuned_model(module: Module) -> Iterator[Call]:
     """What a file saves that makes a tuned model; nothing of a file that makes none."""
     makes = any(module.calls("peft.*PeftModel*.from_pretrained", "peft.get_peft_model"))
     if makes or trains_anything(module):
@@ -85,11 +85,11 @@ def _saves(module: Module) -> Iterator[Call]:
 class UntouchedBaseSaved(SourceRule):
     code = "SRC002"
     severity = "error"
-    looks_at = CodePlaces("what is saved where a model is tuned", _saves)
+    looks_at = CodePlaces("what is saved where a model is tuned", _saves_of_tuned_model)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        saves = list(_saves(module))
+        saves = list(_saves_of_tuned_model(module))
         if any(module.methods(*OTHERS)) or any(module.calls("torch.save", "*.save_file")):
             return
         loads = [_load_of(module, call.receiver) for call in saves]
@@ -130,7 +130,7 @@ def _is_published(module: Module, load: Call) -> bool:
 def _is_untouched(module: Module, load: Call) -> bool:
     """Is the model handed to nothing, and asked for nothing that changes its weights?"""
     for name in module.nodes(ast.Name):
-        if not isinstance(name.ctx, ast.Load) or not _holds(module, name, load):
+        if not isinstance(name.ctx, ast.Load) or not _holds_model(module, name, load):
             continue
         around = module.scopes.parent.get(name)
         if not isinstance(around, ast.Attribute) or around.attr not in LEAVE_WEIGHTS:
@@ -138,7 +138,7 @@ def _is_untouched(module: Module, load: Call) -> bool:
     return True
 
 
-def _holds(module: Module, name: ast.Name, load: Call) -> bool:
+def _holds_model(module: Module, name: ast.Name, load: Call) -> bool:
     """Is the model of a load what a name stands for, and not its tokenizer?"""
     return any(
         origin.node is load.node and origin.path in ((), (0,))

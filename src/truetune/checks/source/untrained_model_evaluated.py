@@ -86,7 +86,7 @@ TAKES_UP = (
 """Signs that trained weights are put into a model that was loaded by the base's name"""
 
 
-def _generations(module: Module) -> Iterator[AskedModel]:
+def _generations_beside_training(module: Module) -> Iterator[AskedModel]:
     """Calls that generate text in a file that trains."""
     if not any(training_places(module)):
         return
@@ -94,15 +94,15 @@ def _generations(module: Module) -> Iterator[AskedModel]:
         if call.receiver is not None:
             yield asked_model(module, call.node, call.receiver)
     for node in module.nodes(ast.Call):
-        made = module.flow.producing_call(node.func)
-        if made is not None and made.named("transformers.pipeline"):
+        maker = module.flow.producing_call(node.func)
+        if maker is not None and maker.named("transformers.pipeline"):
             yield asked_model(module, node, node.func)
 
 
 class UntrainedModelEvaluated(SourceRule):
     code = "SRC024"
     severity = "error"
-    looks_at = CodePlaces("generations in files that train", _generations)
+    looks_at = CodePlaces("generations in files that train", _generations_beside_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -110,13 +110,15 @@ class UntrainedModelEvaluated(SourceRule):
             return
         trained = list(trained_models(module))
         trainings = [route for node in training_places(module) for route in routes_to(module, node)]
-        late = [asked for asked in _generations(module) if _is_late(module, asked, trainings)]
+        late = [
+            one for one in _generations_beside_training(module) if _is_late(module, one, trainings)
+        ]
         if not trained or not late:
             return
-        if all(asked.loads and is_second_load_of_base(module, asked, trained) for asked in late):
+        if all(one.loads and is_second_load_of_base(module, one, trained) for one in late):
             yield self._finding(late[0], trained[0].load)
 
-    def _finding(self, asked: AskedModel, base: ast.Call) -> Finding:
+    def _finding(self, generation: AskedModel, base: ast.Call) -> Finding:
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"
@@ -124,17 +126,17 @@ class UntrainedModelEvaluated(SourceRule):
             'load the output: PeftModel.from_pretrained(base, "out") for an adapter, its own folder for'
             " whole weights",
             cases=[
-                case_at(module, asked.node),
-                case_at(module, asked.loads[0]),
+                case_at(module, generation.node),
+                case_at(module, generation.loads[0]),
                 case_at(module, base),
             ],
         )
 
 
-def _is_late(module: Module, asked: AskedModel, trainings: list[Route]) -> bool:
+def _is_late(module: Module, generation: AskedModel, trainings: list[Route]) -> bool:
     """Is there a way in which it runs after a training?"""
     return any(
         runs_after(late, training)
-        for late in routes_to(module, asked.node)
+        for late in routes_to(module, generation.node)
         for training in trainings
     )

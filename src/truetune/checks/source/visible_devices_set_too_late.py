@@ -59,7 +59,7 @@ STARTS_CUDA = (
 FIRST_NAMES = ("cuda", "cuda:0")
 
 
-def _settings(module: Module) -> Iterator[ast.stmt]:
+def _visible_device_settings(module: Module) -> Iterator[ast.stmt]:
     """`os.environ["CUDA_VISIBLE_DEVICES"] = ...` at the top of the module."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
@@ -71,12 +71,12 @@ def _settings(module: Module) -> Iterator[ast.stmt]:
 class VisibleDevicesSetTooLate(SourceRule):
     code = "SRC111"
     severity = "warning"
-    looks_at = CodePlaces(f"settings of {VARIABLE} in code", _settings)
+    looks_at = CodePlaces(f"settings of {VARIABLE} in code", _visible_device_settings)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for setting in _settings(module):
-            start = next(_starts(module, setting), None)
+        for setting in _visible_device_settings(module):
+            start = next(_cuda_starts(module, setting), None)
             if start is not None:
                 yield self.finding(
                     f"{VARIABLE} is set after CUDA was started, which has read it already: all GPUs stay visible",
@@ -86,7 +86,7 @@ class VisibleDevicesSetTooLate(SourceRule):
                 return
 
 
-def _starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
+def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
     """Statements above the setting, run under no condition, that ask CUDA for its GPUs."""
     body = module.tree.body
     for statement in body[: body.index(setting)]:
@@ -108,7 +108,8 @@ def _asks_cuda(module: Module, node: ast.AST) -> bool:
     if name in STARTS_CUDA:
         return True
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    given = [module.flow.value(argument) for argument in node.args[:1]]
+    arguments = [module.flow.value(argument) for argument in node.args[:1]]
     return (method == "cuda" and not name.startswith("torch.cuda")) or (
-        method == "to" and any(value in FIRST_NAMES for value in given if isinstance(value, str))
+        method == "to"
+        and any(value in FIRST_NAMES for value in arguments if isinstance(value, str))
     )

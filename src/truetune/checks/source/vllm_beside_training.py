@@ -77,7 +77,7 @@ SAME_DEVICE = re.compile(r"\.to\(\s*[\"'](?:cuda|cuda:0)[\"']\s*\)|\.to\(\w+\.de
 """Moves that part nothing"""
 
 
-def _engines(module: Module) -> Iterator[Call]:
+def _engines_beside_training(module: Module) -> Iterator[Call]:
     """vLLM's engines in code that trains."""
     if any(True for _ in optimizer_steps(module)) or any(
         call for call in module.methods("train") if _is_trainer(module, call)
@@ -92,16 +92,18 @@ def _is_trainer(module: Module, call: Call) -> bool:
 class VllmBesideTraining(SourceRule):
     code = "SRC086"
     severity = "warning"
-    looks_at = CodePlaces("engines of vLLM in code that trains", _engines)
+    looks_at = CodePlaces("engines of vLLM in code that trains", _engines_beside_training)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(ELSEWHERE.search(SAME_DEVICE.sub("", part.text)) for part in module.with_linked):
             return
-        for call in _engines(module):
-            given = call.argument(-1, "gpu_memory_utilization")
+        for call in _engines_beside_training(module):
+            share_argument = call.argument(-1, "gpu_memory_utilization")
             share = (
-                DEFAULT_SHARE if call.lacks("gpu_memory_utilization") else module.flow.value(given)
+                DEFAULT_SHARE
+                if call.lacks("gpu_memory_utilization")
+                else module.flow.value(share_argument)
             )
             open_ways = {
                 "device",
@@ -117,7 +119,7 @@ class VllmBesideTraining(SourceRule):
                 continue
             yield self.finding(
                 f"vLLM takes {share:.0%} of the GPU on which this script trains"
-                f"{', by default' if given is None else ''}",
+                f"{', by default' if share_argument is None else ''}",
                 "give gpu_memory_utilization=0.3, or run vLLM in a process with a GPU of its own",
                 cases=[case_at(module, call.node)],
             )

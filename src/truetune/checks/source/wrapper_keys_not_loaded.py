@@ -96,9 +96,9 @@ class WrapperKeysNotLoaded(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         names = [(call, _loaded_names(module, call)) for call in _lenient_loads(module)]
-        if not any(found for _, found in names) or any(map(_strips, module.with_linked)):
+        if not any(pattern for _, pattern in names) or any(map(_strips_prefix, module.with_linked)):
             return
-        saved = list(_saved(module))
+        saved = list(_saved_states(module))
         for call, loaded in names:
             fitting = next(
                 (one for one in saved if loaded and all(map(one.name.fullmatch, loaded))), None
@@ -116,19 +116,19 @@ class WrapperKeysNotLoaded(SourceRule):
 def _loaded_names(module: Module, load: Call) -> list[str]:
     """The names of the file that is loaded as it is into a plain model; empty where that is not certain."""
     state = load.argument(0, "state_dict")
-    made = module.flow.producing_call(state) if state is not None else None
-    if made is None or not made.named("torch.load") or load.receiver is None:
+    maker = module.flow.producing_call(state) if state is not None else None
+    if maker is None or not maker.named("torch.load") or load.receiver is None:
         return []
     if _prefix_of(module, load.receiver) is not None:
         return []
-    return [PurePath(name).name for name in possible_texts(module, made.argument(0, "f"))]
+    return [PurePath(name).name for name in possible_texts(module, maker.argument(0, "f"))]
 
 
-def _saved(module: Module) -> Iterator[Saved]:
+def _saved_states(module: Module) -> Iterator[Saved]:
     """The states that this file, and the scripts beside it that train, save from wrappers."""
     yield from _saved_from_wrappers(module)
     for other in trainings_beside(module):
-        if not _strips(other):
+        if not _strips_prefix(other):
             yield from _saved_from_wrappers(other)
 
 
@@ -138,12 +138,15 @@ def _saved_from_wrappers(module: Module) -> Iterator[Saved]:
         state = module.flow.producing_call(call.argument(0, "obj"))
         if state is None or state.method != "state_dict" or state.receiver is None:
             continue
-        prefix, name = _prefix_of(module, state.receiver), _pattern(module, call.argument(1, "f"))
+        prefix, name = (
+            _prefix_of(module, state.receiver),
+            _file_pattern(module, call.argument(1, "f")),
+        )
         if prefix is not None and name is not None:
             yield Saved(case_at(module, call.node), prefix, name)
 
 
-def _pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
+def _file_pattern(module: Module, file: ast.expr | None) -> re.Pattern[str] | None:
     """What a file's name looks like: of an f-string, each value stands for any text; None where nothing is known."""
     if isinstance(file, ast.JoinedStr):
         parts = [
@@ -160,8 +163,8 @@ def _prefix_of(module: Module, model: ast.expr) -> str | None:
     """The prefix of a model that is surely wrapped; None for a plain one, and for `wrapper.module`."""
     if isinstance(model, ast.Attribute) and model.attr in ("module", "_orig_mod"):
         return None
-    found = {_prefix_of_call(module, origin.node) for origin in module.flow.origins(model)}
-    return found.pop() if len(found) == 1 else None
+    prefixes = {_prefix_of_call(module, origin.node) for origin in module.flow.origins(model)}
+    return prefixes.pop() if len(prefixes) == 1 else None
 
 
 def _prefix_of_call(module: Module, node: ast.AST) -> str | None:
@@ -172,7 +175,7 @@ def _prefix_of_call(module: Module, node: ast.AST) -> str | None:
     return next((prefix for name, prefix in PREFIXES if call.named(name)), None)
 
 
-def _strips(module: Module) -> bool:
+def _strips_prefix(module: Module) -> bool:
     """Does a file speak of the prefix, in a text or by a method that takes wrappers off?"""
     texts = (node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str))
     return module.mentions(*METHODS) or any(sign in text for text in texts for sign in SPELLED)

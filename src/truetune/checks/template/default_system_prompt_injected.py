@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS, no_template
 from truetune.checks.rule import DataRule, Setup
 from truetune.checks.token_cases import at_character
@@ -86,7 +86,9 @@ class DefaultSystemPromptInjected(DataRule):
 
     def figure(self) -> Measurement:
         more = f" ({self.without:,} have none of their own)"
-        return counted("chats to which the template adds a system prompt", 0, self.chats, more)
+        return count_measurement(
+            "chats to which the template adds a system prompt", 0, self.chats, more
+        )
 
     def findings(self) -> Iterator[Finding]:
         injected = self._find_injected_prompt() if self.without else ""

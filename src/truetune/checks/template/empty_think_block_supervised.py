@@ -43,7 +43,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_TURN_TRAINED_ALONE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character
@@ -85,7 +85,9 @@ class EmptyThinkBlockSupervised(DataRule):
         return None if self.turns else NO_TURN_TRAINED_ALONE
 
     def figure(self) -> Measurement:
-        return counted("trained turns that begin with an empty think block", self.empty, self.turns)
+        return count_measurement(
+            "trained turns that begin with an empty think block", self.empty, self.turns
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

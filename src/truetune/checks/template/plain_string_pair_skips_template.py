@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import no_template
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_row
@@ -86,7 +86,7 @@ class PlainStringPairSkipsTemplate(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             f"rows of prompt and completion without {self.header!r} between them",
             self.bare,
             self.pairs,

@@ -42,7 +42,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import SHOWN_CASES, Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_turn
 from truetune.encoding.batch import Batch
@@ -81,7 +81,7 @@ class PrefixDifferencingMaskMisaligned(DataRule):
         return Unmet("it is about assistant turns behind a prompt, and no example has one")
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "assistant turns that follow another text in training than in serving",
             self.reasons.total(),
             self.compared,

@@ -49,7 +49,7 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import MOOT, ByFact, Judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.encoding.batch import Batch
@@ -90,7 +90,9 @@ class RenderThenRetokenizeDoubleBos(DataRule):
     def figure(self) -> Measurement | str:
         if self.bos is None:
             return "the tokenizer adds no BOS to what it encodes"
-        return counted("rows of text that begin with two BOS tokens", self.double, self.rows)
+        return count_measurement(
+            "rows of text that begin with two BOS tokens", self.double, self.rows
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

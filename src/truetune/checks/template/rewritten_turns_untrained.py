@@ -47,7 +47,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
@@ -88,7 +88,7 @@ class RewrittenTurnsUntrained(DataRule):
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "assistant turns that are not trained because the template rewrites them",
             self.lost,
             self.turns,

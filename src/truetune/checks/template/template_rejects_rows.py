@@ -39,7 +39,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_CHATS, NO_TEMPLATE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template_refusals import cause_of
@@ -81,7 +81,7 @@ class TemplateRejectsRows(DataRule):
         return NO_TEMPLATE if self.probes.template is None else None
 
     def figure(self) -> Measurement:
-        return counted("chats that the template refuses", self.causes.total(), self.chats)
+        return count_measurement("chats that the template refuses", self.causes.total(), self.chats)
 
     def findings(self) -> Iterator[Finding]:
         rejected = self.causes.total()

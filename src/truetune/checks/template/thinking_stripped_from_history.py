@@ -51,7 +51,7 @@ from collections.abc import Iterator, Mapping
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.template.evidence.reasoning_turns import holds_reasoning
 from truetune.checks.token_cases import at_turn
@@ -138,7 +138,7 @@ class ThinkingStrippedFromHistory(DataRule):
         )
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "assistant turns with reasoning that is not trained",
             self.rewritten + self.unseen,
             self.turns,

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels
 
@@ -79,7 +79,7 @@ class AnswersMaskedInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         summary = self.subject.summary
-        return counted(
+        return count_measurement(
             "rows without a token in the loss", summary.without_label.count, summary.rows
         )
 

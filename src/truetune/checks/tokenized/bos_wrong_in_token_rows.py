@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.probes import ANSWER, QUESTION, chat
@@ -102,7 +102,7 @@ class BosWrongInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         summary = self.subject.summary
-        return counted("rows that begin with BOS", summary.begins_with_bos, summary.rows)
+        return count_measurement("rows that begin with BOS", summary.begins_with_bos, summary.rows)
 
     def unmet(self) -> Unmet | None:
         if "bos" not in self.subject.probes.tokenizer.special:

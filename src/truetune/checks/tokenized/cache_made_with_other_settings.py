@@ -32,7 +32,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 
 
@@ -69,7 +69,9 @@ class CacheMadeWithOtherSettings(TokenizedRule):
 
     def figure(self) -> Measurement | str:
         if self.subject.spec.max_length:
-            return counted("rows that are longer than max_length", 0, self.subject.summary.rows)
+            return count_measurement(
+                "rows that are longer than max_length", 0, self.subject.summary.rows
+            )
         return "tokenizer, template and settings are those that the cache's maker wrote down"
 
     def unmet(self) -> Unmet | None:

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
 
@@ -64,7 +64,7 @@ class HeadersSupervisedInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         answers = self.subject.summary.answers
-        return counted(
+        return count_measurement(
             "learned answers with labels in their header", answers.headers, answers.learned
         )
 

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
@@ -66,7 +66,7 @@ class LabelsAreOfOtherTokens(TokenizedRule):
 
     def figure(self) -> Measurement:
         summary = self.subject.summary
-        return counted(
+        return count_measurement(
             "labels that are not the id of their place",
             summary.labels_differ,
             summary.labels_compared,

@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 from truetune.render.rendering import Source
@@ -65,7 +65,7 @@ class PacksStoredWithoutBorders(TokenizedRule):
     def figure(self) -> Measurement:
         summary = self.subject.summary
         parted = f"; {summary.parted:,} rows hold several that are parted" if summary.parted else ""
-        return counted(
+        return count_measurement(
             "rows that hold several documents without borders",
             summary.joined.count,
             summary.rows,

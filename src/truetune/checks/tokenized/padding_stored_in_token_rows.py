@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
@@ -72,7 +72,7 @@ class PaddingStoredInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         summary = self.subject.summary
-        return counted(
+        return count_measurement(
             "places of stored padding with labels",
             summary.padding_supervised,
             summary.padding + summary.tokens,

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, no_labels, no_turns
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
@@ -69,7 +69,7 @@ class PromptsSupervisedInTokenRows(TokenizedRule):
         return int(counts[:, 1].sum()), int(counts.sum())
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "tokens of system, user and tool text in the loss", *self._count_prompt_tokens()
         )
 

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import (
     cases_of,
@@ -94,7 +94,7 @@ class StopMaskedInTokenRows(TokenizedRule):
 
     def figure(self) -> Measurement:
         answers = self.subject.summary.answers
-        return counted(
+        return count_measurement(
             "stop tokens behind learned answers in the loss", answers.stops_learned, answers.closed
         )
 

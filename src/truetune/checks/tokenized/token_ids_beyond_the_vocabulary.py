@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of
 
@@ -55,7 +55,7 @@ class TokenIdsBeyondTheVocabulary(TokenizedRule):
     def figure(self) -> Measurement:
         summary, size = self.subject.summary, self.subject.probes.tokenizer.vocabulary
         more = f"; the highest id is {summary.highest:,} of {size:,}"
-        return counted(
+        return count_measurement(
             "rows with ids that the tokenizer does not have",
             summary.beyond.count,
             summary.rows,

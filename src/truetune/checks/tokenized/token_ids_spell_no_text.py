@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_data import MIN_STRANGE_ROWS, MIN_STRANGE_SHARE
 
@@ -59,7 +59,9 @@ class TokenIdsSpellNoText(TokenizedRule):
 
     def figure(self) -> Measurement:
         round_trip = self.subject.round_trip
-        return counted("decoded rows that spell no text", len(round_trip.strange), round_trip.read)
+        return count_measurement(
+            "decoded rows that spell no text", len(round_trip.strange), round_trip.read
+        )
 
     def unmet(self) -> Unmet | None:
         if not self.subject.round_trip.read:

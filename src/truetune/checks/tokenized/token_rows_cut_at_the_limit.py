@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.checks.tokenized.evidence.token_row_evidence import cases_of, find_open_rows
 
@@ -69,7 +69,7 @@ class TokenRowsCutAtTheLimit(TokenizedRule):
     def figure(self) -> Measurement:
         summary = self.subject.summary
         limit = len(summary.lengths) - 1
-        return counted(
+        return count_measurement(
             "rows that end without a stop token",
             summary.open_rows.count,
             summary.rows,

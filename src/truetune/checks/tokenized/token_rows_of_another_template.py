@@ -31,7 +31,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.render.rendering import Source
 from truetune.tokenized.tokenized_data import MIN_STRANGE_SHARE
@@ -100,7 +100,9 @@ class TokenRowsOfAnotherTemplate(TokenizedRule):
 
     def figure(self) -> Measurement:
         trip = self.subject.round_trip
-        return counted("conversations that render to other ids", len(trip.differ), trip.rendered)
+        return count_measurement(
+            "conversations that render to other ids", len(trip.differ), trip.rendered
+        )
 
     def unmet(self) -> Unmet | None:
         if not self.subject.placer.layout.headers:

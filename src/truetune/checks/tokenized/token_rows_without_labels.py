@@ -33,7 +33,7 @@ from collections.abc import Iterator
 
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import TokenizedRule
 from truetune.tokenized.tokenized_summary import PROMPT_SOURCES
 from truetune.trainers.label_columns import label_columns_of
@@ -75,7 +75,7 @@ class TokenRowsWithoutLabels(TokenizedRule):
 
     def figure(self) -> Measurement:
         summary = self.subject.summary
-        return counted(
+        return count_measurement(
             "rows with labels or a mask",
             summary.rows if summary.says_what_is_learned else 0,
             summary.rows,

@@ -39,7 +39,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.rule import DataRule, Setup
 from truetune.encoding.batch import Batch
 from truetune.render.embedding_weights import find_embedding
@@ -87,7 +87,9 @@ class BaseModelSpecialTokensUntrained(DataRule):
         return None if self.used else Unmet("it is about control tokens, and the data hold none")
 
     def figure(self) -> Measurement:
-        return counted("control tokens of the data that were never trained", 0, self.compared)
+        return count_measurement(
+            "control tokens of the data that were never trained", 0, self.compared
+        )
 
     def _trained_whole(self) -> bool:
         """Does the trainer train all weights, and make the rows that it needs?"""

@@ -36,7 +36,7 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EMBEDDING
 from truetune.checks.rule import DataRule
 
@@ -60,7 +60,7 @@ class PadIdOutsideEmbedding(DataRule):
             token.id for name, token in self.tokenizer.special.items() if name in NAMED_TOKENS
         )
         tokens = {*self.tokenizer.backend.get_added_tokens_decoder(), *special}
-        return counted(
+        return count_measurement(
             f"added tokens beyond the {self.tokenizer.embedding_rows:,} rows of the embedding",
             0,
             len(tokens),

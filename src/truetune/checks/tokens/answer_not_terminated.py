@@ -37,7 +37,7 @@ from collections.abc import Iterator
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_TURNS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_character
@@ -87,7 +87,7 @@ class AnswerNotTerminated(DataRule):
         return None if self.turns else NO_TURNS
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "trained answers whose stop token is in the loss", self.turns - self.open, self.turns
         )
 

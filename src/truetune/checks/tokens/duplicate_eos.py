@@ -36,7 +36,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE, NO_STOPS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_token
@@ -89,7 +89,7 @@ class DuplicateEos(DataRule):
         return None if self.examples else NO_EXAMPLE
 
     def figure(self) -> Measurement:
-        return counted("examples that end in two stop tokens", self.double, self.examples)
+        return count_measurement("examples that end in two stop tokens", self.double, self.examples)
 
     def findings(self) -> Iterator[Finding]:
         if self.double:

@@ -36,7 +36,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_PLAIN_ROWS
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
@@ -83,7 +83,7 @@ class EosNotAppendedByTokenizer(DataRule):
         return None if self.rows else NO_PLAIN_ROWS
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             "rows of plain text that end with a stop token", self.rows - self.open, self.rows
         )
 

@@ -38,7 +38,7 @@ import numpy as np
 from truetune.checks.by_trainer import MOOT, ByFact
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EMBEDDING, NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import at_token
@@ -77,7 +77,7 @@ class IdsBeyondEmbedding(DataRule):
         return None if self.tokens else NO_EXAMPLE
 
     def figure(self) -> Measurement:
-        return counted(
+        return count_measurement(
             f"tokens with an id beyond the {self.limit:,} rows of the embedding",
             self.beyond,
             self.tokens,

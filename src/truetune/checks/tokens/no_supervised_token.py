@@ -33,7 +33,7 @@ import numpy as np
 
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.data.conversation import Conversation
@@ -86,7 +86,7 @@ class NoSupervisedToken(DataRule):
 
     def figure(self) -> Measurement:
         more = f" ({self.rejected:,} more could not be rendered)" if self.rejected else ""
-        return counted(
+        return count_measurement(
             "rows without a supervised token", self.empty, self.rows - self.rejected, more
         )
 

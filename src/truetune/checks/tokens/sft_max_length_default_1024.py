@@ -41,7 +41,7 @@ from truetune.checks.by_trainer import MOOT, ByFact, Judged, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens import ideal_mask
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
@@ -101,7 +101,7 @@ class SftMaxLengthDefault1024(DataRule):
         if not self.examples:
             return NO_EXAMPLE
         left_to_default = self.spec.max_length is None and self.limit is not None
-        return tokens_not_counted(self.media, asked=False) if left_to_default else None
+        return tokens_not_counted(self.media, is_named=False) if left_to_default else None
 
     def figure(self) -> Measurement | str:
         if self.spec.max_length is not None:
@@ -113,7 +113,9 @@ class SftMaxLengthDefault1024(DataRule):
                 " tokens"
             )
         what = f"examples longer than the default of {self.limit:,} tokens"
-        return counted(what, self.over, self.examples, f" (the longest has {self.longest:,})")
+        return count_measurement(
+            what, self.over, self.examples, f" (the longest has {self.longest:,})"
+        )
 
     def findings(self) -> Iterator[Finding]:
         if self.over:

@@ -44,7 +44,7 @@ from truetune.checks.by_trainer import CUT_ACTIONS, is_nearly_all
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.learned_tokens import ideal_mask
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
@@ -100,11 +100,11 @@ class TruncationCutsTheTerminator(DataRule):
             return NO_LIMIT
         if not self.examples:
             return NO_EXAMPLE
-        return tokens_not_counted(self.media, asked=True)
+        return tokens_not_counted(self.media, is_named=True)
 
     def figure(self) -> Measurement:
         what = f"examples that lose their last stop token at {self.spec.max_length:,} tokens"
-        return counted(what, self.cut, self.examples, f" ({self.longer:,} are longer)")
+        return count_measurement(what, self.cut, self.examples, f" ({self.longer:,} are longer)")
 
     def findings(self) -> Iterator[Finding]:
         if self.cut:

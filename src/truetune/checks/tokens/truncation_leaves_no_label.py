@@ -41,7 +41,7 @@ import numpy as np
 from truetune.checks.by_trainer import CUT_ACTIONS, ByFact, Judged
 from truetune.checks.findings import Case, Finding
 from truetune.checks.judgement import Unmet
-from truetune.checks.measurement import Measurement, counted
+from truetune.checks.measurement import Measurement, count_measurement
 from truetune.checks.needs import NO_EXAMPLE, NO_LIMIT, tokens_not_counted
 from truetune.checks.rule import MAX_CASES, DataRule, Setup
 from truetune.checks.token_cases import in_example
@@ -114,11 +114,11 @@ class TruncationLeavesNoLabel(DataRule):
             return NO_LIMIT
         if not self.examples:
             return NO_EXAMPLE
-        return tokens_not_counted(self.media, asked=True)
+        return tokens_not_counted(self.media, is_named=True)
 
     def figure(self) -> Measurement:
         what = f"examples without a supervised token left at {self.spec.max_length:,} tokens"
-        return counted(what, self.empty, self.examples, f" ({self.longer:,} are longer)")
+        return count_measurement(what, self.empty, self.examples, f" ({self.longer:,} are longer)")
 
     def findings(self) -> Iterator[Finding]:
         if self.empty:

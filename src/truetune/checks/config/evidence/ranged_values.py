@@ -20,9 +20,9 @@ from truetune.checks.value_limits import (
     SEEN,
     UPDATES,
     Breach,
-    breaches,
-    number,
-    scale,
+    adapter_scale,
+    limit_breaches,
+    parse_limit_number,
     settings_with_limits,
 )
 from truetune.spec.config import Config
@@ -107,11 +107,11 @@ def _settings_with_limits() -> tuple[str, ...]:
 
 def _derived_values(config: Config, found: Mapping[str, Any]) -> dict[str, Any]:
     """What several settings decide together."""
-    lora, rate = config.spec.training.lora, number(found.get("training.learning_rate"))
-    decay = number(found.get("training.weight_decay"))
+    lora, rate = config.spec.training.lora, parse_limit_number(found.get("training.learning_rate"))
+    decay = parse_limit_number(found.get("training.weight_decay"))
     strength = None
     if lora is not None and _is_set(config, SCALE):
-        strength = scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
+        strength = adapter_scale(lora.lora_alpha, lora.r, rank_stabilised=lora.use_rslora)
     return {
         **_steps_and_rows(config),
         SCALE: strength,
@@ -168,7 +168,7 @@ def set_values(config: Config, *rules: str) -> list[str]:
         if isinstance(known[name], float)
         else f"{user_name_of_setting(config, name)} {known[name]}"
         for name in settings_with_limits(*rules)
-        if number(known.get(name)) is not None and _is_set(config, name)
+        if parse_limit_number(known.get(name)) is not None and _is_set(config, name)
     ]
 
 
@@ -187,7 +187,7 @@ def user_name_of_setting(config: Config, name: str) -> str:
 def named_breaches(config: Config, *rules: str) -> Iterator[NamedBreach]:
     """The settings of a file that are out of range, by the rows of these rules."""
     known = values_in_effect(config)
-    for breach in breaches(known, *rules):
+    for breach in limit_breaches(known, *rules):
         name = breach.limit.setting
         if not _is_set(config, name):
             continue

@@ -39,12 +39,19 @@ def adapted_models(module: Module) -> Iterator[AdaptedModel]:
         adapter = call.argument(0, "model_id") or call.keywords.get("peft_model_id")
         if call.receiver is not None and adapter is not None:
             yield AdaptedModel(call, call.receiver, adapter)
+    yield from _adapted_by_vllm(module)
+
+
+def _adapted_by_vllm(module: Module) -> Iterator[AdaptedModel]:
+    """The engine of a file with the adapters of its requests."""
     engines = [call.argument(0, "model") for call in module.calls(*VLLM_ENGINES)]
-    if len(engines) == 1 and engines[0] is not None:
-        for call in module.calls(*LORA_REQUESTS):
-            adapter = call.argument(2, "lora_path")
-            if adapter is not None:
-                yield AdaptedModel(call, engines[0], adapter)
+    # A request names no engine: with two of them it is not known which one gets the adapter.
+    if len(engines) != 1 or engines[0] is None:
+        return
+    for call in module.calls(*LORA_REQUESTS):
+        adapter = call.argument(2, "lora_path")
+        if adapter is not None:
+            yield AdaptedModel(call, engines[0], adapter)
 
 
 def name_of_model(module: Module, model: ast.expr) -> str | None:

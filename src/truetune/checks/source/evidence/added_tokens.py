@@ -45,7 +45,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
         module: The file.
         without_pad: Leave out what is given as the pad token, which no one has to write.
     """
-    found = []
+    added = []
     for call in module.methods("add_special_tokens", "add_tokens"):
         if call.receiver is None or "tokenizer" not in module.flow.types(call.receiver):
             continue
@@ -62,15 +62,15 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
             or any(one and one.completed_by_code for one in known)
         ):
             continue
-        found.append(
+        added.append(
             AddedTokens(
                 call,
                 names,
                 _spare_rows(module, call, known, len(has)),
-                bool(has or _certain(known)),
+                bool(has or _is_certain(known)),
             )
         )
-    return found
+    return added
 
 
 def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
@@ -87,7 +87,7 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
     return [name for name in names if isinstance(name, str)]
 
 
-def _certain(known: list[Family | None]) -> bool:
+def _is_certain(known: list[Family | None]) -> bool:
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 
@@ -120,32 +120,26 @@ def _for_a_named_model(module: Module, node: ast.AST) -> bool:
 
 def _asks_for_name(node: ast.AST) -> bool:
     """`"gemma" in args.model_name`, `model_type == "yuan"`, `name.startswith("org/")`"""
-    if (
-        isinstance(node, ast.Compare)
-        and len(node.ops) == 1
-        and isinstance(node.ops[0], (ast.In, ast.Eq))
-    ):
-        sides = [node.left, node.comparators[0]]
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "startswith"
-    ):
-        sides = [node.func.value, *node.args]
-    else:
+    sides = _sides_of_test(node)
+    is_named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
+    if not is_named:
         return False
-    named = any(isinstance(side, ast.Constant) and isinstance(side.value, str) for side in sides)
-    words = {
-        word
-        for side in sides
-        for part in ast.walk(side)
-        for word in (
-            (part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", ""))
-            .lower()
-            .split("_")
-        )
-    }
-    return named and not words.isdisjoint(NAMES)
+    parts = (part for side in sides for part in ast.walk(side))
+    names = (
+        part.attr if isinstance(part, ast.Attribute) else getattr(part, "id", "") for part in parts
+    )
+    words = {word for name in names for word in name.lower().split("_")}
+    return not words.isdisjoint(NAMES)
+
+
+def _sides_of_test(node: ast.AST) -> list[ast.expr]:
+    """What a test by `in`, `==` or `startswith` compares; nothing of another one."""
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        is_test = isinstance(node.ops[0], (ast.In, ast.Eq))
+        return [node.left, node.comparators[0]] if is_test else []
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return [node.func.value, *node.args] if node.func.attr == "startswith" else []
+    return []
 
 
 TOKENS_ADDED = methods_of("calls that add tokens", "add_special_tokens", "add_tokens")

@@ -14,9 +14,9 @@ from truetune.checks.value_limits import (
     SCALE,
     SCALE_NAMES,
     Breach,
-    breaches,
-    number,
-    scale,
+    adapter_scale,
+    limit_breaches,
+    parse_limit_number,
 )
 from truetune.source.calls import Call
 from truetune.source.constant_values import UNKNOWN
@@ -81,8 +81,8 @@ class NamedArgument(NamedTuple):
 def training_calls(module: Module) -> Iterator[NamedCall]:
     """Optimizers, clipping and adapters of a file, but for adapters that belong to a trainer's settings."""
     for call in module.calls(*OPTIMIZERS):
-        yield _optimizer(module, call)
-    for call in _clips(module):
+        yield _optimizer_call(module, call)
+    for call in _clipping_calls(module):
         yield _arguments_of_call(
             module, call, {CLIPPED_TO: call.argument(1, "max_norm")}, "max_norm"
         )
@@ -91,10 +91,10 @@ def training_calls(module: Module) -> Iterator[NamedCall]:
     if is_in_settings and extract_configs(module):
         return
     for call in adapters:
-        yield _adapter(module, call)
+        yield _adapter_call(module, call)
 
 
-def _clips(module: Module) -> Iterator[Call]:
+def _clipping_calls(module: Module) -> Iterator[Call]:
     """Calls that clip gradients to a norm, of torch or of Accelerate."""
     yield from module.calls(*CLIPS)
     yield from module.methods("clip_grad_norm_")
@@ -112,86 +112,90 @@ def generating_calls(module: Module) -> Iterator[NamedCall]:
         nodes = {
             SAME.get(name, name): call.keywords[name] for name in GENERATES if name in call.keywords
         }
-        given = _arguments_of_call(module, call, nodes)
-        given.names.update(
-            {mine: theirs for theirs, mine in SAME.items() if theirs in call.keywords}
+        named = _arguments_of_call(module, call, nodes)
+        named.names.update(
+            {
+                own_name: other_name
+                for other_name, own_name in SAME.items()
+                if other_name in call.keywords
+            }
         )
-        given.values["structured"] = STRUCTURED.search(module.text) is not None
-        ignores = given.values.get("ignore_eos")
-        given.values["ignore_eos"] = int(ignores) if isinstance(ignores, bool) else None
-        yield given
+        named.values["structured"] = STRUCTURED.search(module.text) is not None
+        ignores = named.values.get("ignore_eos")
+        named.values["ignore_eos"] = int(ignores) if isinstance(ignores, bool) else None
+        yield named
 
 
 def _arguments_of_call(
     module: Module, call: Call, nodes: Mapping[str, ast.expr | None], name: str = ""
 ) -> NamedCall:
     there = {setting: node for setting, node in nodes.items() if node is not None}
-    values = {setting: _value(module, node) for setting, node in there.items()}
+    values = {setting: _plain_value(module, node) for setting, node in there.items()}
     return NamedCall(call, values, there, {setting: name or setting for setting in there})
 
 
-def _value(module: Module, node: ast.expr) -> Any:
+def _plain_value(module: Module, node: ast.expr) -> Any:
     value = module.flow.value(node)
     return None if value is UNKNOWN else value
 
 
-def _optimizer(module: Module, call: Call) -> NamedCall:
+def _optimizer_call(module: Module, call: Call) -> NamedCall:
     nodes = {
         "training.learning_rate": call.argument(1, "lr"),
         "training.weight_decay": call.keywords.get("weight_decay"),
         "adam_epsilon": call.keywords.get("eps"),
     }
-    given = _arguments_of_call(module, call, nodes)
-    given.names.update(
+    named = _arguments_of_call(module, call, nodes)
+    named.names.update(
         {
             "training.learning_rate": "lr",
             "training.weight_decay": "weight_decay",
             "adam_epsilon": "eps",
         }
     )
-    betas = _value(module, node) if (node := call.keywords.get("betas")) is not None else None
+    betas = _plain_value(module, node) if (node := call.keywords.get("betas")) is not None else None
     if isinstance(betas, (tuple, list)) and len(betas) == 2 and node is not None:
         for place, setting in enumerate(("adam_beta1", "adam_beta2")):
-            given.values[setting] = betas[place]
-            given.nodes[setting] = node
-            given.names[setting] = f"betas[{place}]"
-    given.values["training.optim"] = call.names[0].rpartition(".")[2] if call.names else None
-    return given
+            named.values[setting] = betas[place]
+            named.nodes[setting] = node
+            named.names[setting] = f"betas[{place}]"
+    named.values["training.optim"] = call.names[0].rpartition(".")[2] if call.names else None
+    return named
 
 
-def _adapter(module: Module, call: Call) -> NamedCall:
+def _adapter_call(module: Module, call: Call) -> NamedCall:
     nodes = {
         "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
         "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
         "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
     }
-    given = _arguments_of_call(module, call, nodes)
-    given.names["training.lora.lora_dropout"] = "lora_dropout"
+    named = _arguments_of_call(module, call, nodes)
+    named.names["training.lora.lora_dropout"] = "lora_dropout"
     stabilised = call.keywords.get("use_rslora")
-    by_root = stabilised is not None and _value(module, stabilised) is True
-    strength = scale(
-        given.values.get("training.lora.lora_alpha"), given.values.get("r"), rank_stabilised=by_root
+    by_root = stabilised is not None and _plain_value(module, stabilised) is True
+    strength = adapter_scale(
+        named.values.get("training.lora.lora_alpha"), named.values.get("r"), rank_stabilised=by_root
     )
     if strength is not None:
-        given.values[SCALE] = strength
-        given.nodes[SCALE] = given.nodes["training.lora.lora_alpha"]
-        given.names[SCALE] = SCALE_NAMES[by_root]
-    return given
+        named.values[SCALE] = strength
+        named.nodes[SCALE] = named.nodes["training.lora.lora_alpha"]
+        named.names[SCALE] = SCALE_NAMES[by_root]
+    return named
 
 
-def named_arguments(module: Module, given: NamedCall, *rules: str) -> Iterator[NamedArgument]:
+def named_arguments(module: Module, named: NamedCall, *rules: str) -> Iterator[NamedArgument]:
     """The arguments of a call that are out of range, by the rows of these rules."""
-    for breach in breaches(given.values, *rules):
+    for breach in limit_breaches(named.values, *rules):
         setting = breach.limit.setting
-        name = given.names.get(setting, setting)
+        name = named.names.get(setting, setting)
         yield NamedArgument(
             breach,
-            breach.text(breach.limit.says, given.values, name),
-            breach.text(breach.limit.fix, given.values, name),
-            [case_at(module, given.nodes[setting])],
+            breach.text(breach.limit.says, named.values, name),
+            breach.text(breach.limit.fix, named.values, name),
+            [case_at(module, named.nodes[setting])],
         )
 
 
-def has_number(given: NamedCall) -> bool:
+def has_number(named: NamedCall) -> bool:
     """Has the call a number that the table can judge?"""
-    return any(number(value) is not None for value in given.values.values())
+    return any(parse_limit_number(value) is not None for value in named.values.values())

@@ -15,12 +15,12 @@ MAX_CODE_CHARACTERS = 100
 def case_at(module: Module, node: ast.AST, text: str = "") -> Case:
     """The case of a node: its file, line and column, and the first line of its code (or `text`)."""
     line, column = module.place(node)
-    shown = text or " ".join(module.text_of(node).split())
-    if len(shown) > MAX_CODE_CHARACTERS:
-        shown = shown[: MAX_CODE_CHARACTERS - 4] + " ..."
+    code = text or " ".join(module.text_of(node).split())
+    if len(code) > MAX_CODE_CHARACTERS:
+        code = code[: MAX_CODE_CHARACTERS - 4] + " ..."
     cell = module.cell_of(node)
     return Case(
-        f"{cell}: {shown}" if cell else shown, file=module.home(node).path, line=line, column=column
+        f"{cell}: {code}" if cell else code, file=module.home(node).path, line=line, column=column
     )
 
 

@@ -76,7 +76,7 @@ def token_picking_scopes(module: Module) -> Iterator[ast.AST]:
             yield scope
 
 
-def _places(module: Module) -> Iterator[Call | ast.AST]:
+def _token_comparisons(module: Module) -> Iterator[Call | ast.AST]:
     """Where tokens are picked and may be compared with labels."""
     yield from trainers_of_causal(module)
     yield from token_picking_scopes(module)
@@ -84,5 +84,5 @@ def _places(module: Module) -> Iterator[Call | ast.AST]:
 
 TOKEN_COMPARISONS = CodePlaces(
     "trainers of causal models with compute_metrics, and steps that compare their tokens with labels",
-    _places,
+    _token_comparisons,
 )

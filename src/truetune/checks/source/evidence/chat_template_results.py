@@ -25,47 +25,53 @@ def returns_dictionary(module: Module, call: Call) -> bool:
     )  # a processor's gives text unless it is told otherwise
 
 
-def uses_of_result(module: Module, made: ast.Call) -> Iterator[tuple[ast.AST, str]]:
+def uses_of_result(module: Module, result: ast.Call) -> Iterator[tuple[ast.AST, str]]:
     """Each use of the result, and how it goes: silent (nonsense), loud (an error), dictionary (right)."""
     names = (
         name
         for name in module.nodes(ast.Name)
         if isinstance(name.ctx, ast.Load)
-        and all(o.node is made and not o.path and not o.element for o in module.flow.origins(name))
+        and all(
+            o.node is result and not o.path and not o.element for o in module.flow.origins(name)
+        )
     )
-    for node in (made, *names):
+    for node in (result, *names):
         parent = module.scopes.parent.get(node)
-        how = _how(module, node, parent)
+        how = _use_of_result(module, node, parent)
         if how and parent is not None:
             yield parent, how
 
 
-def _how(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
-    if isinstance(parent, ast.Call) and node in parent.args:
-        return "silent" if module.flow.name(parent.func) in SILENT else ""
-    if isinstance(parent, ast.Subscript) and parent.value is node:
-        index = module.flow.value(parent.slice)
-        if isinstance(index, str):
-            return "dictionary"
-        return (
-            "silent"
-            if isinstance(parent.slice, ast.Slice)
-            else "loud"
-            if isinstance(parent.slice, ast.Tuple)
-            else ""
-        )
-    if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Add):
-        return "loud"
-    if isinstance(parent, (ast.For, ast.comprehension)) and parent.iter is node:
-        return "silent"
+def _use_of_result(module: Module, node: ast.AST, parent: ast.AST | None) -> str:
+    """How a use treats the result: `dictionary` as one, `loud` fails on one, `silent` takes its keys for the ids;
+    empty where that is not plain."""
+    if isinstance(parent, ast.Subscript):
+        return _use_by_index(module, parent) if parent.value is node else ""
     if isinstance(parent, ast.Attribute):
-        return (
-            "loud"
-            if parent.attr in OF_TENSORS
-            else "dictionary"
-            if parent.attr in OF_DICTIONARIES
-            else ""
-        )
-    if isinstance(parent, ast.keyword) and parent.arg is None:
-        return "dictionary"
+        return _use_by_attribute(parent.attr)
+    if isinstance(parent, ast.Call):
+        is_silent = node in parent.args and module.flow.name(parent.func) in SILENT
+        return "silent" if is_silent else ""
+    if isinstance(parent, ast.BinOp):
+        return "loud" if isinstance(parent.op, ast.Add) else ""
+    if isinstance(parent, ast.For | ast.comprehension):
+        return "silent" if parent.iter is node else ""
+    if isinstance(parent, ast.keyword):
+        return "dictionary" if parent.arg is None else ""
     return "silent" if isinstance(parent, ast.Starred) else ""
+
+
+def _use_by_index(module: Module, subscript: ast.Subscript) -> str:
+    """Of `result["input_ids"]`, `result[:5]` and `result[0, 1]`."""
+    if isinstance(module.flow.value(subscript.slice), str):
+        return "dictionary"
+    if isinstance(subscript.slice, ast.Slice):
+        return "silent"
+    return "loud" if isinstance(subscript.slice, ast.Tuple) else ""
+
+
+def _use_by_attribute(name: str) -> str:
+    """Of `result.shape` and `result.input_ids`."""
+    if name in OF_TENSORS:
+        return "loud"
+    return "dictionary" if name in OF_DICTIONARIES else ""

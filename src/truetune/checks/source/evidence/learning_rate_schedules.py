@@ -36,14 +36,14 @@ def expressions_within(module: Module, node: ast.AST) -> Iterator[ast.AST]:
     waiting = [node]
     while waiting:
         for origin in module.flow.origins(waiting.pop()):
-            made = origin.node
-            if made not in seen:
-                seen.add(made)
-                yield made
-                if isinstance(made, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(
-                    module, made
+            origin_node = origin.node
+            if origin_node not in seen:
+                seen.add(origin_node)
+                yield origin_node
+                if isinstance(origin_node, (ast.BinOp, ast.Call, ast.UnaryOp)) and not _is_length(
+                    module, origin_node
                 ):
-                    waiting += ast.iter_child_nodes(made)
+                    waiting += ast.iter_child_nodes(origin_node)
 
 
 def length_calls(module: Module, total: ast.expr) -> Iterator[ast.Call]:
@@ -67,7 +67,7 @@ def is_divided(module: Module, total: ast.expr) -> bool:
 
 def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
     """n, where each `step()` of a schedule stands behind `if ... % n == 0`."""
-    found: ast.expr | None = None
+    step: ast.expr | None = None
     for call in module.methods("step"):
         if not any(
             origin.node is schedule.node
@@ -79,17 +79,17 @@ def stepped_every(module: Module, schedule: Call) -> ast.expr | None:
                 n
                 for p in module.parents(call.node)
                 if isinstance(p, ast.If)
-                for n in _moduli(p.test)
+                for n in _moduli_of_test(p.test)
             ),
             None,
         )
         if every is None:
             return None
-        found = every
-    return found
+        step = every
+    return step
 
 
-def _moduli(test: ast.expr) -> Iterator[ast.expr]:
+def _moduli_of_test(test: ast.expr) -> Iterator[ast.expr]:
     for node in ast.walk(test):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
             yield node.right
@@ -112,20 +112,20 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     The optimizer steps in a loop over batches inside of one over epochs, in one function or in two. A schedule that
     steps in the outer one alone steps once an epoch.
     """
-    given = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
+    optimizer = schedule.argument(int(schedule.named(BY_NAME)), "optimizer")
     calls = list(module.methods("step"))
-    steps = [call for call in calls if schedule.node in _makers(module, call.receiver)]
-    if len(steps) != 1 or given is None:
+    steps = [call for call in calls if schedule.node in _makers_of(module, call.receiver)]
+    if len(steps) != 1 or optimizer is None:
         return None
-    optimizers = _makers(module, given)
+    optimizers = _makers_of(module, optimizer)
     for call in calls:
         scaled = call.args[0] if call.args else None  # scaler.step(optimizer)
-        if not optimizers & (_makers(module, call.receiver) | _makers(module, scaled)):
+        if not optimizers & (_makers_of(module, call.receiver) | _makers_of(module, scaled)):
             continue
-        batches = _loops(module, call.node)
+        batches = _loops_around(module, call.node)
         if len(batches) < 2 or not isinstance(batches[1], ast.For):
             continue
-        around = _loops(module, steps[0].node)
+        around = _loops_around(module, steps[0].node)
         if around[:1] == batches[1:2]:
             return SchedulerPace(steps[0], True, batches[1])
         if around[:2] == batches[:2]:
@@ -133,17 +133,17 @@ def scheduler_pace(module: Module, schedule: Call) -> SchedulerPace | None:
     return None
 
 
-def _makers(module: Module, node: ast.expr | None) -> set[ast.AST]:
+def _makers_of(module: Module, node: ast.expr | None) -> set[ast.AST]:
     """What made an object, also where `accelerator.prepare` handed it on."""
-    found: set[ast.AST] = set()
+    makers: set[ast.AST] = set()
     for origin in module.flow.origins(node) if node is not None else ():
-        made = origin.node
-        found.add(made)
-        if isinstance(made, ast.Call) and module.flow.call(made).method in PREPARES:
+        origin_node = origin.node
+        makers.add(origin_node)
+        if isinstance(origin_node, ast.Call) and module.flow.call(origin_node).method in PREPARES:
             place = origin.path[0] if origin.path else 0
-            if 0 <= place < len(made.args):
-                found |= {one.node for one in module.flow.origins(made.args[place])}
-    return found
+            if 0 <= place < len(origin_node.args):
+                makers |= {one.node for one in module.flow.origins(origin_node.args[place])}
+    return makers
 
 
 BY_NAME = "transformers.get_scheduler"
@@ -151,18 +151,18 @@ BY_NAME = "transformers.get_scheduler"
 PREPARES = ("prepare", "prepare_optimizer", "prepare_scheduler")
 
 
-def _loops(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
+def _loops_around(module: Module, node: ast.AST, depth: int = 0) -> list[ast.For | ast.While]:
     """The loops around a place, the innermost first; those around the one call of its function are among them."""
-    found: list[ast.For | ast.While] = []
+    loops: list[ast.For | ast.While] = []
     for parent in module.parents(node):
         if isinstance(parent, (ast.For, ast.While)):
-            found.append(parent)
+            loops.append(parent)
         elif isinstance(parent, (ast.FunctionDef, ast.AsyncFunctionDef)):
             calls = module.flow.calls_of(parent)
             if len(calls) == 1 and depth < MOST_CALLS:
-                found += _loops(module, calls[0], depth + 1)
+                loops += _loops_around(module, calls[0], depth + 1)
             break
-    return found
+    return loops
 
 
 MOST_CALLS = 4

@@ -41,27 +41,31 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
     """The calls that run a model, or give one to a function."""
     for call in module.nodes(ast.Call):
         if "model" in module.flow.types(call.func):
-            yield _use(module, call, call.func, "")
+            yield _make_use(module, call, call.func, "")
             continue
         if module.flow.name(call.func) is not None:
             continue
-        for given in (*call.args, *(keyword.value for keyword in call.keywords)):
-            if isinstance(given, ast.Name | ast.Attribute) and "model" in module.flow.types(given):
-                yield _use(module, call, given, ast.unparse(call.func))
+        for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
+            if isinstance(argument, ast.Name | ast.Attribute) and "model" in module.flow.types(
+                argument
+            ):
+                yield _make_use(module, call, argument, ast.unparse(call.func))
 
 
-def _use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
+def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
     names = [ast.unparse(model)]
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):
-        names += [ast.unparse(name) for target in statement.targets for name in _parts(target)]
+        names += [
+            ast.unparse(name) for target in statement.targets for name in _target_parts(target)
+        ]
     around = (node for node in module.parents(call) if isinstance(node, ast.With))
     contexts = (ast.unparse(item.context_expr) for node in around for item in node.items)
     is_frozen = any("no_grad" in text or "inference_mode" in text for text in contexts)
     return ModelUse(call, model, how, any(REFERENCE.search(name) for name in names), is_frozen)
 
 
-def _parts(target: ast.expr) -> list[ast.expr]:
+def _target_parts(target: ast.expr) -> list[ast.expr]:
     return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
@@ -78,13 +82,13 @@ def is_in_one_pass(module: Module, one: ast.AST, other: ast.AST) -> bool:
 
 def _loops_and_function(module: Module, node: ast.AST) -> list[ast.AST]:
     """The loops around a node, from the inside out, and the function that it stands in."""
-    found: list[ast.AST] = []
+    scopes: list[ast.AST] = []
     for around in module.parents(node):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.Module):
-            return [*found, around]
+            return [*scopes, around]
         if isinstance(around, ast.For | ast.While):
-            found.append(around)
-    return [*found, module.tree]
+            scopes.append(around)
+    return [*scopes, module.tree]
 
 
 def is_one_object(module: Module, one: ast.expr, other: ast.expr) -> bool:
@@ -101,18 +105,18 @@ def model_source(module: Module, model: ast.expr) -> tuple[Origin, frozenset[ast
         if len(origins) != 1 or origins[0].element:
             return None
         passed |= module.flow.calls_passed(model)
-        inner = _inside(module, origins[0].node)
+        inner = _wrapped_model(module, origins[0].node)
         if inner is None:
             return origins[0], passed
         model = inner
     return None
 
 
-def _inside(module: Module, made: ast.AST) -> ast.expr | None:
+def _wrapped_model(module: Module, node: ast.AST) -> ast.expr | None:
     """The model that `policy.eval()` or `get_peft_model(policy, lora)` gives, or wraps."""
-    if not isinstance(made, ast.Call):
+    if not isinstance(node, ast.Call):
         return None
-    call = module.flow.call(made)
+    call = module.flow.call(node)
     if call.named(*WRAPPERS):
         return call.argument(0, "model")
     return (

@@ -21,7 +21,7 @@ def masked_labels(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
     by_id = {*masks_by_id(module)}
     for node, value in label_values(module):
         function = module.scopes.of[node].node
-        user = node if isinstance(function, ast.Module) else _user(module, function)
+        user = node if isinstance(function, ast.Module) else _dataset_call_of(module, function)
         inside = value if isinstance(function, ast.Module) else function
         if (
             user is not None
@@ -82,15 +82,15 @@ def label_values(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
                     yield node, value
         elif isinstance(node, ast.Call):
             if module.flow.name(node.func) == "dict" and (
-                given := module.flow.call(node).keywords.get("labels")
+                labels := module.flow.call(node).keywords.get("labels")
             ):
-                yield node, given
+                yield node, labels
         elif isinstance(node, ast.Assign):
             if (place := column_read(module, node.targets[0])) is not None and place[1] == "labels":
                 yield node, node.value
 
 
-def _user(module: Module, function: ast.AST) -> ast.AST | None:
+def _dataset_call_of(module: Module, function: ast.AST) -> ast.AST | None:
     """The `map` or `from_generator` that a function is given to; a dataset's way to a row is used everywhere."""
     if getattr(function, "name", None) == "__getitem__":
         return module.tree

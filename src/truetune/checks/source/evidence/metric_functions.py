@@ -59,14 +59,14 @@ CALLS = 4
 def label_comparisons(module: Module, function: ast.AST) -> Iterator[ast.AST]:
     """Where predictions are compared with labels, each token with the one at its own place."""
     for node in ast.walk(function):
-        if {compared_side(module, part) for part in _compared(module, node)} == {
+        if {compared_side(module, part) for part in _compared_expressions(module, node)} == {
             "predictions",
             "labels",
         }:
             yield node
 
 
-def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
+def _compared_expressions(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
     """The two expressions that a node compares; none where it compares nothing."""
     if (
         isinstance(node, ast.Compare)
@@ -94,8 +94,8 @@ def _compared(module: Module, node: ast.AST) -> tuple[ast.expr, ...]:
 def _is_torchmetric(module: Module, call: Call) -> bool:
     """Is a metric of torchmetrics called, or updated, with predictions and targets?"""
     owner = call.receiver if call.method in ("update", "forward") else call.node.func
-    made = module.flow.producing_call(owner) if owner is not None else None
-    return made is not None and made.named("torchmetrics.*")
+    maker = module.flow.producing_call(owner) if owner is not None else None
+    return maker is not None and maker.named("torchmetrics.*")
 
 
 def compared_side(module: Module, node: ast.expr, depth: int = 0) -> Side | None:
@@ -124,10 +124,10 @@ def is_output_beside_labels(module: Module, node: ast.AST) -> bool:
     """Is it `outputs.logits` of a model that was given labels with its ids, and shifts them for its own loss?"""
     if not (isinstance(node, ast.Attribute) and node.attr == "logits"):
         return False
-    made = [origin.node for origin in module.flow.origins(node.value) if not origin.path]
-    return bool(made) and all(
+    nodes = [origin.node for origin in module.flow.origins(node.value) if not origin.path]
+    return bool(nodes) and all(
         isinstance(one, ast.Call) and next(_texts_of_labels(module, one), None) is not None
-        for one in made
+        for one in nodes
     )
 
 
@@ -137,12 +137,12 @@ def _texts_of_labels(module: Module, call: ast.Call) -> Iterator[str]:
     if not is_self and "model" not in module.flow.types(call.func):
         return
     for keyword in call.keywords:
-        given = ast.unparse(keyword.value)
+        labels_text = ast.unparse(keyword.value)
         if keyword.arg == "labels":
-            yield given
+            yield labels_text
         elif keyword.arg is None and isinstance(keyword.value, ast.Name):
-            yield f"{given}['labels']"
-            yield f"{given}.labels"
+            yield f"{labels_text}['labels']"
+            yield f"{labels_text}.labels"
 
 
 def _is_given_as_labels(module: Module, node: ast.expr) -> bool:
@@ -185,51 +185,51 @@ def _side_of_part(module: Module, node: ast.Subscript, depth: int) -> Side | Non
 
 
 def _side_of_call(module: Module, node: ast.Call, depth: int) -> Side | None:
+    """The side of what a call returns, where it keeps each place of its first argument, or of its receiver."""
     call = module.flow.call(node)
     if call.method in GATHERS and call.args:
         return compared_side(module, call.args[0], depth + 1)
     if call.method in SAME_PLACES and call.receiver is not None:
         return compared_side(module, call.receiver, depth + 1)
     if call.named("numpy.where", "torch.where") and len(call.args) == 3:
-        sides = {compared_side(module, given, depth + 1) for given in call.args[1:]} - {None}
+        sides = {compared_side(module, argument, depth + 1) for argument in call.args[1:]} - {None}
         return sides.pop() if len(sides) == 1 else None
-    if (
-        call.named(*FUNCTIONS_OF_FIRST)
-        and not call.named(*(f"*.{name}" for name in MOVES))
-        and call.args
-    ):
+    if call.args and _keeps_places(call):
         return compared_side(module, call.args[0], depth + 1)
     return None
 
 
+def _keeps_places(call: Call) -> bool:
+    """Does a function of numpy or torch leave each value of its first argument where it was?"""
+    return call.named(*FUNCTIONS_OF_FIRST) and not call.named(*(f"*.{name}" for name in MOVES))
+
+
 def _side_of_origin(module: Module, name: ast.expr, origin: Origin, depth: int) -> Side | None:
+    """The side of what a name stands for, by one of its origins."""
     node, path = origin.node, origin.path
     if origin.element:
         return _side_of_zipped(module, node, path, depth)
     if isinstance(node, ast.arg):
-        return (
-            OF_PAIR[path[0]]
-            if _is_pair(module, Origin(node)) and path[:1] in ((0,), (1,))
-            else None
-        )
+        is_part = path[:1] in ((0,), (1,))
+        return OF_PAIR[path[0]] if is_part and _is_pair(module, Origin(node)) else None
     if node is name or not isinstance(node, ast.expr):
         return None
     if path and isinstance(node, ast.Call):
-        gathered = _gathered(module, node, path)
+        gathered = _before_gather(module, node, path)
         return None if gathered is None else compared_side(module, gathered, depth + 1)
-    if isinstance(node, ast.Tuple | ast.List | ast.Attribute) and path:
-        # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
-        return compared_side(module, node, depth + 1) if isinstance(node, ast.Attribute) else None
+    # `logits, labels = pred.predictions, pred.label_ids` is followed by Flow; a tuple of outputs keeps its side.
+    if path and isinstance(node, ast.Tuple | ast.List):
+        return None
     return compared_side(module, node, depth + 1)
 
 
-def _gathered(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
+def _before_gather(module: Module, node: ast.Call, path: tuple[int, ...]) -> ast.expr | None:
     """What one of the results of `gather_for_metrics((predictions, labels))` was before; None for any other call."""
     call = module.flow.call(node)
-    given = call.args[0] if call.method in GATHERS and call.args else None
-    if not isinstance(given, ast.Tuple | ast.List) or not 0 <= path[0] < len(given.elts):
+    argument = call.args[0] if call.method in GATHERS and call.args else None
+    if not isinstance(argument, ast.Tuple | ast.List) or not 0 <= path[0] < len(argument.elts):
         return None
-    return given.elts[path[0]]
+    return argument.elts[path[0]]
 
 
 def _side_of_zipped(
@@ -260,53 +260,60 @@ def _is_pair(module: Module, origin: Origin) -> bool:
 
 def given_under(module: Module, call: Call, name: str) -> ast.expr | None:
     """What a trainer is given under a name; None where that is nothing, or the constant None."""
-    given = call.keywords.get(name)
-    return None if given is None or module.flow.value(given) is None else given
+    argument = call.keywords.get(name)
+    return None if argument is None or module.flow.value(argument) is None else argument
 
 
 def functions_in_argument(module: Module, call: Call) -> list[ast.AST] | None:
     """The functions that see the logits, with those of the files that they call; None where one is not known."""
-    found: list[Function] = []
+    functions: list[Function] = []
     for name in ("compute_metrics", "preprocess_logits_for_metrics"):
-        given = given_under(module, call, name)
-        function = _function_given(module, given) if given is not None else None
+        argument = given_under(module, call, name)
+        function = _function_given(module, argument) if argument is not None else None
         if function is not None:
-            found.append(function)
-        elif given is not None or call.open:
+            functions.append(function)
+        elif argument is not None or call.open:
             return None
-    return with_called_functions(module, found)
+    return with_called_functions(module, functions)
 
 
 def with_called_functions(module: Module, functions: Sequence[ast.AST]) -> list[ast.AST]:
     """Functions, and those of the files that they call."""
-    found = level = list(functions)
+    reached = level = list(functions)
     for _ in range(CALLS):
         calls = (
             node for function in level for node in ast.walk(function) if isinstance(node, ast.Call)
         )
         called = (module.flow.function(node.func) for node in calls)
-        level = list(dict.fromkeys(one for one in called if one is not None and one not in found))
-        found += level
-    return found
+        level = list(dict.fromkeys(one for one in called if one is not None and one not in reached))
+        reached += level
+    return reached
 
 
-def _function_given(module: Module, given: ast.expr) -> Function | None:
+def _function_given(module: Module, argument: ast.expr) -> Function | None:
     """The function that a trainer calls: the one that is named, a method of an object of a class of the file, or its
     `__call__`."""
-    function = module.flow.function(given)
+    function = module.flow.function(argument)
     if function is not None:
         return function
-    owner, name = given, "__call__"
-    if isinstance(given, ast.Attribute):
-        owner, name = given.value, given.attr
+    owner, name = argument, "__call__"
+    if isinstance(argument, ast.Attribute):
+        owner, name = argument.value, argument.attr
     for origin in module.flow.origins(owner):
-        maker = origin.node.func if isinstance(origin.node, ast.Call) else None
-        classes = module.flow.origins(maker) if maker is not None else ()
-        for body in (one.node.body for one in classes if isinstance(one.node, ast.ClassDef)):
-            methods = (item for item in body if isinstance(item, ast.FunctionDef))
-            function = next((item for item in methods if item.name == name), None)
+        if isinstance(origin.node, ast.Call):
+            function = _method_of_class(module, origin.node.func, name)
             if function is not None:
                 return function
+    return None
+
+
+def _method_of_class(module: Module, maker: ast.expr, name: str) -> Function | None:
+    """The method of that name in the class of the file which `maker` names."""
+    for origin in module.flow.origins(maker):
+        body = origin.node.body if isinstance(origin.node, ast.ClassDef) else []
+        for item in body:
+            if isinstance(item, ast.FunctionDef) and item.name == name:
+                return item
     return None
 
 
@@ -315,12 +322,12 @@ def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
     nodes = [node for function in functions for node in ast.walk(function)]
     slices = (node for node in nodes if isinstance(node, ast.Slice))
     calls = (ast.unparse(node.func).lower() for node in nodes if isinstance(node, ast.Call))
-    return any(_is(one.lower, 1) or _is(one.upper, -1) for one in slices) or any(
+    return any(_is_number(one.lower, 1) or _is_number(one.upper, -1) for one in slices) or any(
         part in name for name in calls for part in SHIFTS
     )
 
 
-def _is(node: ast.expr | None, number: int) -> bool:
+def _is_number(node: ast.expr | None, number: int) -> bool:
     return node is not None and ast.unparse(node) == str(number)
 
 

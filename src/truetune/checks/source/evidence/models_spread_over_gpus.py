@@ -32,8 +32,8 @@ def spread_load(module: Module) -> Call | None:
 
     A limit of memory for each GPU (`max_memory`) says that the split is meant.
     """
-    loads = [call for call in module.all_calls if _spreads(module, call)]
-    trained = [node for node in _trained(module) if node is not None]
+    loads = [call for call in module.all_calls if _spreads_load(module, call)]
+    trained = [node for node in _trained_models(module) if node is not None]
     return next(
         (load for load in loads if any(_is_made_of(module, node, load.node) for node in trained)),
         None,
@@ -69,7 +69,7 @@ def may_fit_one_gpu(module: Module, billions: float | None, command_file: str) -
     return needed < card
 
 
-def _spreads(module: Module, call: Call) -> bool:
+def _spreads_load(module: Module, call: Call) -> bool:
     """Does a call load a model, and spread it over the GPUs whatever their number?"""
     if "device_map" not in call.keywords or "max_memory" in call.keywords or call.open:
         return False
@@ -79,7 +79,7 @@ def _spreads(module: Module, call: Call) -> bool:
     return bool(texts) and all(text in SPREADING_DEVICE_MAPS for text in texts)
 
 
-def _trained(module: Module) -> Iterator[ast.expr | None]:
+def _trained_models(module: Module) -> Iterator[ast.expr | None]:
     """The models that trainers are given, and those whose parameters an optimizer of a loop of one's own takes."""
     if module.mentions(".train("):
         for call in module.calls("transformers.*Trainer", "trl.*Trainer"):

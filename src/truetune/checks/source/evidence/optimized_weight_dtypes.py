@@ -6,6 +6,7 @@ import ast
 import re
 from typing import NamedTuple
 
+from truetune.source.calls import Call
 from truetune.source.module import Module
 
 
@@ -49,20 +50,25 @@ def narrow_weights_source(module: Module, model: ast.expr, narrow: WeightDtype) 
         if not isinstance(node, ast.Call):
             return None
         call = module.flow.call(node)
-        given = [
-            *call.args,
-            *(call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords),
-        ]
-        dtypes = {module.flow.name(one) or str(module.flow.value(one)) for one in given}
+        dtypes = _dtypes_given(module, call)
         if call.method == narrow.method or dtypes & narrow.names:
             return node
+        # The last cast decides: what stands before it is no longer seen by the optimizer.
         if call.method in CASTS or dtypes & OTHERS:
             return None
-        part = (
-            call.argument(0, "module")
-            if call.named(*WRAPPERS)
-            else call.receiver
-            if call.method in KEEP
-            else None
-        )
+        part = _model_inside(call)
     return None
+
+
+def _dtypes_given(module: Module, call: Call) -> set[str]:
+    """The names or values of a call's arguments among which its dtype stands."""
+    arguments = list(call.args)
+    arguments += [call.keywords[name] for name in ("dtype", "torch_dtype") if name in call.keywords]
+    return {module.flow.name(one) or str(module.flow.value(one)) for one in arguments}
+
+
+def _model_inside(call: Call) -> ast.expr | None:
+    """The model that a call returns again: wrapped, or moved; None where it makes another."""
+    if call.named(*WRAPPERS):
+        return call.argument(0, "module")
+    return call.receiver if call.method in KEEP else None

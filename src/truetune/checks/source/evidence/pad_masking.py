@@ -44,20 +44,22 @@ def maskings_of_pads(module: Module, settings: list[PadSetting]) -> list[Masking
 
     An older trainer masks only where no collator does.
     """
-    own = _maskings(module)
-    others = [sink for part in module.with_linked[1:] for sink in _maskings(part)]
-    found = own + [sink for sink in others if any(sink.gets(module, one) for one in settings)]
-    return [sink for sink in found if not sink.why_by_trainer] or found
+    own = _maskings_of_module(module)
+    others = [sink for part in module.with_linked[1:] for sink in _maskings_of_module(part)]
+    maskings = own + [sink for sink in others if any(sink.gets(module, one) for one in settings)]
+    return [sink for sink in maskings if not sink.why_by_trainer] or maskings
 
 
-def _maskings(module: Module) -> list[Masking]:
-    found = [Masking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)]
+def _maskings_of_module(module: Module) -> list[Masking]:
+    maskings = [
+        Masking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)
+    ]
     if "pad_token_id" in module.text:
-        found += [
+        maskings += [
             Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)
         ]
     trainers = _older_trainers(module)
-    return found + [
+    return maskings + [
         Masking(node, module, _tokenizer_of(module.flow.call(node)), why) for node, why in trainers
     ]
 

@@ -44,7 +44,7 @@ def pad_settings(module: Module) -> Iterator[PadSetting]:
                     "pad_token_id",
                 ):
                     if _is_tokenizer(module, target.value):
-                        yield _made(module, node, node.value, target.value)
+                        yield _make_setting(module, node, node.value, target.value)
         elif isinstance(node, ast.Call):
             yield from _of_call(module, node)
 
@@ -68,21 +68,25 @@ def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
-            yield _made(module, node, call.args[2], call.args[0])
+            yield _make_setting(module, node, call.args[2], call.args[0])
     elif (
         call.method == "add_special_tokens"
         and call.receiver is not None
         and _is_tokenizer(module, call.receiver)
     ):
-        given = call.argument(0, "special_tokens_dict")
-        entries = module.flow.entries(given)[0] if given is not None else {}
+        tokens = call.argument(0, "special_tokens_dict")
+        entries = module.flow.entries(tokens)[0] if tokens is not None else {}
         if "pad_token" in entries:
-            yield _made(module, node, entries["pad_token"], call.receiver, entries.get("eos_token"))
+            yield _make_setting(
+                module, node, entries["pad_token"], call.receiver, entries.get("eos_token")
+            )
     elif call.named("transformers.*Tokenizer*.from_pretrained") and "pad_token" in call.keywords:
-        yield _made(module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token"))
+        yield _make_setting(
+            module, node, call.keywords["pad_token"], None, call.keywords.get("eos_token")
+        )
 
 
-def _made(
+def _make_setting(
     module: Module,
     node: ast.AST,
     value: ast.expr,
@@ -193,46 +197,48 @@ def _sets_id(module: Module, setting: PadSetting) -> bool:
 
 def _with_new_token(module: Module, setting: PadSetting) -> Changes:
     """A pad token of its own, and the model resized; nothing where the model is not in sight."""
-    if (
-        not isinstance(setting.node, ast.Assign)
-        or setting.tokenizer is None
-        or len(setting.node.targets) != 1
-    ):
+    node = setting.node
+    if not isinstance(node, ast.Assign) or setting.tokenizer is None or len(node.targets) != 1:
         return ()
-    made = [
-        (node, node.targets[0])
-        for node in module.nodes(ast.Assign)
-        if isinstance(node.targets[0], ast.Name)
-        and isinstance(node.value, ast.Call)
-        and module.flow.call(node.value).named(
-            "transformers.*.from_pretrained", "transformers.*.from_config"
-        )
-        and "model" in module.flow.types(node.value)
-        and module.scopes.of[node] is setting.scope
-    ]
-    if len(made) != 1:
+    loads = list(_models_loaded_beside(module, setting))
+    if len(loads) != 1:
         return ()
-    statement, model = made[0]
-    tokenizer, name = module.text_of(setting.tokenizer), module.text_of(model)
+    load = loads[0]
+    tokenizer, name = module.text_of(setting.tokenizer), module.text_of(load.targets[0])
+    # Never fewer rows than there are: many models have more rows than tokens, and a smaller embedding no longer loads.
     resize = (
         f"{name}.resize_token_embeddings(max(len({tokenizer}),"
         f" {name}.get_input_embeddings().weight.shape[0]))"
     )
-    last: ast.stmt = setting.node if setting.node.lineno > statement.lineno else statement
+    last = _statement_of_scope(module, setting, node if node.lineno > load.lineno else load)
+    added = insert_after(module, last, resize) if last is not None else ()
+    if not added:
+        return ()
+    token = f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
+    return (*replace_expression(module, node, token), *added)
+
+
+def _models_loaded_beside(module: Module, setting: PadSetting) -> Iterator[ast.Assign]:
+    """Assignments of a model that is loaded to a name, in the scope of the setting."""
+    for node in module.nodes(ast.Assign):
+        if not isinstance(node.targets[0], ast.Name) or not isinstance(node.value, ast.Call):
+            continue
+        is_load = module.flow.call(node.value).named(
+            "transformers.*.from_pretrained", "transformers.*.from_config"
+        )
+        is_model = is_load and "model" in module.flow.types(node.value)
+        if is_model and module.scopes.of[node] is setting.scope:
+            yield node
+
+
+def _statement_of_scope(module: Module, setting: PadSetting, last: ast.stmt) -> ast.stmt | None:
+    """The statement directly in the setting's scope that holds `last`: a line behind it runs on every branch."""
     while module.scopes.parent[last] is not setting.scope.node:
         parent = module.scopes.parent[last]
         if not isinstance(parent, ast.stmt):
-            return ()
+            return None
         last = parent
-    added = insert_after(module, last, resize)
-    if not added:
-        return ()
-    return (
-        *replace_expression(
-            module, setting.node, f'{tokenizer}.add_special_tokens({{"pad_token": "<|pad|>"}})'
-        ),
-        *added,
-    )
+    return last
 
 
 PADS_SET = CodePlaces("pad tokens that are set", pad_settings)

@@ -20,11 +20,11 @@ class Window(NamedTuple):
 def overlapping_windows(module: Module) -> Iterator[Window]:
     """Loops over `range(0, length, stride)` whose windows are longer than the stride, without -100 in the labels."""
     for loop in module.nodes(ast.For):
-        step = _step(loop)
+        step = _step_of_range(loop)
         start = loop.target.id if isinstance(loop.target, ast.Name) else None
         if step is None or start is None or holds_ignored_label(module, loop):
             continue
-        widths = list(_widths(loop, start))
+        widths = list(_window_widths(loop, start))
         if not widths or not all(_is_wider(module, width, step) for width in widths):
             continue
         for node in ast.walk(loop):
@@ -33,14 +33,14 @@ def overlapping_windows(module: Module) -> Iterator[Window]:
                 break
 
 
-def _step(loop: ast.For) -> ast.expr | None:
+def _step_of_range(loop: ast.For) -> ast.expr | None:
     """The third argument of the `range` that a loop goes over, with or without a progress bar."""
     calls = (node for node in ast.walk(loop.iter) if isinstance(node, ast.Call))
     ranges = (one for one in calls if isinstance(one.func, ast.Name) and one.func.id == "range")
     return next((one.args[2] for one in ranges if len(one.args) == 3), None)
 
 
-def _widths(loop: ast.For, start: str) -> Iterator[ast.expr]:
+def _window_widths(loop: ast.For, start: str) -> Iterator[ast.expr]:
     """What is added to the start of a window where it is cut out: `window` in `begin + window`."""
     for node in ast.walk(loop):
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -25,7 +25,7 @@ def possible_texts(module: Module, node: ast.expr | None) -> list[str]:
     """
     if node is None:
         return []
-    return list(dict.fromkeys(v for v in _values(module, node) if isinstance(v, str) and v))
+    return list(dict.fromkeys(v for v in _constants_of(module, node) if isinstance(v, str) and v))
 
 
 def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
@@ -39,15 +39,15 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
         node = node.args[0] if node.args else None
     if node is None:
         return []
-    found = (
+    numbers = (
         value
-        for value in _values(module, node)
+        for value in _constants_of(module, node)
         if isinstance(value, int | float) and not isinstance(value, bool)
     )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(numbers))
 
 
-def _values(module: Module, node: ast.expr) -> Iterator[Constant]:
+def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
@@ -59,13 +59,13 @@ def _values(module: Module, node: ast.expr) -> Iterator[Constant]:
 def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
     node = origin.node
     if origin.element:
-        yield from _elements(module, origin)
+        yield from _list_elements(module, origin)
     elif origin.path:
         return
     elif isinstance(node, ast.Constant):
         yield from (node.value,) if isinstance(node.value, str | int | float) else ()
     elif isinstance(node, ast.arg):
-        yield from _constant(module, _default(module, node))
+        yield from _single_constant(module, _parameter_default(module, node))
     elif isinstance(node, ast.Attribute):
         yield from _of_option(module, node.attr)
     elif isinstance(node, ast.Subscript):
@@ -74,20 +74,20 @@ def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
         yield from _of_call(module, node)
 
 
-def _constant(module: Module, node: ast.expr | None) -> Iterator[Constant]:
+def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant]:
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
 
 
-def _elements(module: Module, origin: Origin) -> Iterator[Constant]:
+def _list_elements(module: Module, origin: Origin) -> Iterator[Constant]:
     """Of a list of constants."""
     values = module.flow.value(origin.node)
     if isinstance(values, (list, tuple, frozenset)) and not origin.path:
         yield from (value for value in values if isinstance(value, str | int | float))
 
 
-def _default(module: Module, parameter: ast.arg) -> ast.expr | None:
+def _parameter_default(module: Module, parameter: ast.arg) -> ast.expr | None:
     signature = module.scopes.parent.get(parameter)
     return (
         default_of_parameter(signature, parameter) if isinstance(signature, ast.arguments) else None
@@ -100,7 +100,7 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
         flags = (module.flow.value(flag) for flag in call.args)
         written = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
         if name in {*written, module.flow.value(call.keywords.get("dest"))}:
-            yield from _constant(module, call.keywords.get("default"))
+            yield from _single_constant(module, call.keywords.get("default"))
     for field in module.nodes(ast.AnnAssign):
         if (
             isinstance(field.target, ast.Name)
@@ -117,28 +117,28 @@ def _is_field(module: Module, node: ast.AnnAssign) -> bool:
 def _of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
     if isinstance(value, ast.Call):
         value = module.flow.call(value).keywords.get("default")
-    yield from _constant(module, value)
+    yield from _single_constant(module, value)
 
 
 def _of_entry(module: Module, key: object) -> Iterator[Constant]:
     """The values that the dictionaries of the file give a key, and what stands in for a missing one."""
     for call in module.methods("get") if isinstance(key, str) else ():
         if call.args and module.flow.value(call.args[0]) == key:
-            yield from _constant(module, call.argument(1, "default"))
+            yield from _single_constant(module, call.argument(1, "default"))
     for node in module.nodes(ast.Dict) if isinstance(key, str) else ():
         for name, value in zip(node.keys, node.values, strict=True):
             if isinstance(name, ast.Constant) and name.value == key:
-                yield from _constant(module, value)
+                yield from _single_constant(module, value)
 
 
 def _of_call(module: Module, node: ast.Call) -> Iterator[Constant]:
     """`x.get("model", "default")`, `os.environ.get("MODEL", "default")`, `getattr(args, "model", "default")`."""
     call = module.flow.call(node)
     if call.named(*ENVIRONMENT):
-        yield from _constant(module, call.argument(1, "default"))
+        yield from _single_constant(module, call.argument(1, "default"))
     elif call.named("getattr") and len(call.args) > 1:
         name = module.flow.value(call.args[1])
         yield from _of_option(module, name) if isinstance(name, str) else ()
-        yield from _constant(module, call.argument(2, "default"))
+        yield from _single_constant(module, call.argument(2, "default"))
     elif call.method == "get" and call.args:
         yield from _of_entry(module, module.flow.value(call.args[0]))

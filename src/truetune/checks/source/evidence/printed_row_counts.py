@@ -26,17 +26,17 @@ def printed_rows(module: Module) -> int | None:
     """The rows of an epoch; None for a script, and where the output does not say them for certain."""
     if not module.cells or ("Num " not in module.file_text and "num_rows" not in module.file_text):
         return None
-    text = "\n".join(_printed(module))
+    text = "\n".join(_printed_texts(module))
     counted = COUNTED.search(text)
     if counted is not None:
         return int(counted[1].replace(",", ""))
-    shown = {int(number) for number in SHOWN.findall(HELD_OUT.sub("", text))}
-    if len(shown) != 1 or module.mentions(*LEAVES_ROWS_OUT):
+    row_counts = {int(number) for number in SHOWN.findall(HELD_OUT.sub("", text))}
+    if len(row_counts) != 1 or module.mentions(*LEAVES_ROWS_OUT):
         return None
-    return shown.pop()
+    return row_counts.pop()
 
 
-def _printed(module: Module) -> Iterator[str]:
+def _printed_texts(module: Module) -> Iterator[str]:
     """The texts that the cells of a notebook printed or showed, in their order."""
     try:
         whole = parse_json(module.file_text, NOTEBOOK)
@@ -48,11 +48,11 @@ def _printed(module: Module) -> Iterator[str]:
         for output in outputs if isinstance(outputs, list) else ():
             if isinstance(output, dict):
                 data = output.get("data")
-                shown = data.get("text/plain") if isinstance(data, dict) else None
-                yield _joined(output.get("text") or shown)
+                text = data.get("text/plain") if isinstance(data, dict) else None
+                yield _join_text(output.get("text") or text)
 
 
-def _joined(text: object) -> str:
+def _join_text(text: object) -> str:
     """A text of the JSON, which notebooks write as a string or as a list of lines."""
     if isinstance(text, list):
         return "".join(part for part in text if isinstance(part, str))

@@ -37,9 +37,9 @@ def launch_command(module: Module) -> str | None:
     """The command that starts the file as several processes, in a comment or text of it, or in a file of its project;
     None where there is none."""
     name = re.escape(module.path.replace("\\", "/").rpartition("/")[2])
-    for found in re.finditer(LAUNCH.format(name=name), module.text):
-        if SEVERAL_PROCESSES.search(found[0]):
-            return " ".join(found[0].replace("\\", " ").replace("#", " ").split())
+    for match in re.finditer(LAUNCH.format(name=name), module.text):
+        if SEVERAL_PROCESSES.search(match[0]):
+            return " ".join(match[0].replace("\\", " ").replace("#", " ").split())
     return next(launches_of_several(Path(module.path)), None)
 
 
@@ -53,8 +53,8 @@ def signs_of_several_processes(module: Module) -> Iterator[ast.AST]:
             or isinstance(getattr(reader, "ctx", None), ast.Store)
         ):
             continue
-        asked = ast.unparse(reader.func if isinstance(reader, ast.Call) else reader)
-        if "environ" in asked or "getenv" in asked:
+        reader_text = ast.unparse(reader.func if isinstance(reader, ast.Call) else reader)
+        if "environ" in reader_text or "getenv" in reader_text:
             yield reader
     for call in module.calls(*STARTS):
         yield call.node.func
@@ -71,10 +71,10 @@ def is_under_process_count(module: Module, node: ast.AST) -> bool:
         if (
             isinstance(around, (ast.If, ast.IfExp))
             and inner is not around.test
-            and _counts(module, around.test)
+            and _depends_on_count(module, around.test)
         ):
             first = around.body if isinstance(around.body, list) else [around.body]
-            if inner not in first or not _several(module, around.test):
+            if inner not in first or not _is_several(module, around.test):
                 return True
         inner = around
     return False
@@ -83,34 +83,38 @@ def is_under_process_count(module: Module, node: ast.AST) -> bool:
 def refuses_several_processes(module: Module) -> bool:
     """Does the file raise, or exit, where there is more than one process?"""
     for test in module.nodes(ast.If):
-        ends = any(isinstance(node, ast.Raise) or _exits(module, node) for node in test.body)
-        if ends and any(_several(module, part) for part in _alternatives(test.test)):
+        ends = any(isinstance(node, ast.Raise) or _is_exit(module, node) for node in test.body)
+        if ends and any(_is_several(module, part) for part in _alternatives_of_test(test.test)):
             return True
     return False
 
 
-def _exits(module: Module, statement: ast.stmt) -> bool:
+def _is_exit(module: Module, statement: ast.stmt) -> bool:
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and module.flow.name(call.func) in ENDS
 
 
-def _alternatives(test: ast.expr) -> list[ast.expr]:
+def _alternatives_of_test(test: ast.expr) -> list[ast.expr]:
     """The parts of `a or b`, each of which is enough; else the test alone."""
     return test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else [test]
 
 
-def _several(module: Module, test: ast.expr) -> bool:
+def _is_several(module: Module, test: ast.expr) -> bool:
     """Is it true for more than one process: `world_size > 1`, `!= 1`, `>= 2`, or a name for that?"""
     origins = module.flow.origins(test) if isinstance(test, ast.Name) else ()
     test = next((origin.node for origin in origins if isinstance(origin.node, ast.Compare)), test)
-    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not _counts(module, test.left):
+    if (
+        not isinstance(test, ast.Compare)
+        or len(test.ops) != 1
+        or not _depends_on_count(module, test.left)
+    ):
         return False
     limit = module.flow.value(test.comparators[0])
     more_than_one = isinstance(test.ops[0], (ast.Gt, ast.NotEq)) and limit == 1
     return more_than_one or (isinstance(test.ops[0], ast.GtE) and limit == 2)
 
 
-def _counts(module: Module, test: ast.AST, depth: int = 0) -> bool:
+def _depends_on_count(module: Module, test: ast.AST, depth: int = 0) -> bool:
     """Does it depend on how many processes there are, itself or through the names that it reads?"""
     if COUNTS.search(ast.unparse(test)):
         return True
@@ -119,7 +123,7 @@ def _counts(module: Module, test: ast.AST, depth: int = 0) -> bool:
     names = (node for node in ast.walk(test) if isinstance(node, (ast.Name, ast.Attribute)))
     origins = (origin.node for name in names for origin in module.flow.origins(name))
     return any(
-        isinstance(node, ast.expr) and _counts(module, node, depth + 1)
+        isinstance(node, ast.expr) and _depends_on_count(module, node, depth + 1)
         for node in origins
         if node is not test
     )

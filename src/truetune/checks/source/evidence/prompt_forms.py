@@ -184,16 +184,16 @@ def trainings_beside(module: Module) -> Iterator[Module]:
 def scripts_beside(module: Module) -> Iterator[Module]:
     """The other scripts and notebooks of the same project, where the file stands on a disk."""
     own = Path(module.path)
-    places = [own.parent, *_below(own.parent)]
+    places = [own.parent, *_folders_below(own.parent)]
     if own.absolute().parent.name.lower() in FOLDERS:
-        places += [own.parent / "..", *_below(own.parent / "..")]
+        places += [own.parent / "..", *_folders_below(own.parent / "..")]
     count = 0
     for place in dict.fromkeys(places):
-        for path in sorted(_scripts(place)):
+        for path in sorted(_scripts_in(place)):
             if path == own or count >= MAX_FILES:
                 continue
             count += 1
-            other = _read(path)
+            other = _read_module(path)
             if other is not None:
                 yield other
 
@@ -278,10 +278,10 @@ def prompts_by_hand(module: Module) -> Iterator[tuple[str, ast.AST]]:
         parent = module.scopes.parent.get(node)
         if isinstance(parent, (ast.JoinedStr, ast.FormattedValue, ast.Expr)):
             continue  # a part of an f-string, or a docstring
-        text = _text(node)
-        found = ANSWER_BEGINS.search(text)
-        if found is not None and (OF_A_TURN.search(text[: found.start()]) or "[INST]" in text):
-            yield (found["mark"] or found[0]).strip().rstrip(":").strip(), node
+        text = _constant_text(node)
+        match = ANSWER_BEGINS.search(text)
+        if match is not None and (OF_A_TURN.search(text[: match.start()]) or "[INST]" in text):
+            yield (match["mark"] or match[0]).strip().rstrip(":").strip(), node
 
 
 def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
@@ -292,19 +292,19 @@ def _messages_of_rows(module: Module) -> Iterator[ast.AST]:
             yield trainers[0].node
 
 
-def _text(node: ast.AST) -> str:
+def _constant_text(node: ast.AST) -> str:
     """The text of a constant; places of an f-string, and other parts of a sum, are `{}`."""
     if isinstance(node, ast.Constant):
         return node.value if isinstance(node.value, str) else ""
     if isinstance(node, ast.JoinedStr):
-        return "".join(_text(part) or "{}" for part in node.values)
+        return "".join(_constant_text(part) or "{}" for part in node.values)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        parts = [_text(node.left), _text(node.right)]
+        parts = [_constant_text(node.left), _constant_text(node.right)]
         return "".join(part or "{}" for part in parts) if any(parts) else ""
     return ""
 
 
-def _below(folder: Path) -> list[Path]:
+def _folders_below(folder: Path) -> list[Path]:
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
@@ -312,7 +312,7 @@ def _below(folder: Path) -> list[Path]:
     return sorted(path for path in entries if path.name.lower() in FOLDERS)
 
 
-def _scripts(folder: Path) -> list[Path]:
+def _scripts_in(folder: Path) -> list[Path]:
     try:
         entries = list(os.scandir(folder))
         return [
@@ -324,13 +324,13 @@ def _scripts(folder: Path) -> list[Path]:
         return []
 
 
-def _read(path: Path) -> Module | None:
+def _read_module(path: Path) -> Module | None:
     try:
-        return _parsed(str(path), path.stat().st_mtime_ns)
+        return _parse_cached(str(path), path.stat().st_mtime_ns)
     except (DataError, OSError):
         return None
 
 
 @lru_cache(maxsize=64)
-def _parsed(path: str, _changed: int) -> Module:
+def _parse_cached(path: str, _changed: int) -> Module:
     return read_module(Path(path))

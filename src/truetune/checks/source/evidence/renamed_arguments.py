@@ -21,14 +21,18 @@ def rename_changes(module: Module, call: Call, gone: list[GoneArgument]) -> Chan
     """The keywords that only have another name today."""
     changes: list[Change] = []
     for one in gone:
-        given = place_of_argument(call, one.name)
-        if one.renamed is None or one.renamed in call.keywords or module.home(given) is not module:
+        argument_node = place_of_argument(call, one.name)
+        if (
+            one.renamed is None
+            or one.renamed in call.keywords
+            or module.home(argument_node) is not module
+        ):
             continue
-        if isinstance(given, ast.keyword):
-            start = module.span(given)[0]
+        if isinstance(argument_node, ast.keyword):
+            start = module.span(argument_node)[0]
             changes.append(Change(start, start + len(one.name), one.renamed))
         else:
-            changes += _renamed_key(module, given, one)
+            changes += _renamed_key(module, argument_node, one)
     return tuple(changes)
 
 

@@ -83,11 +83,11 @@ def _answers_events(module: Module, function: Function) -> bool:
     if module.mentions("gradio"):
         calls += module.methods(*EVENTS)
     for call in calls:
-        given = [
+        handlers = [
             *call.args[:2],
             *(call.keywords[name] for name in ("fn",) if name in call.keywords),
         ]
-        if any(module.flow.function(one) is function for one in given):
+        if any(module.flow.function(one) is function for one in handlers):
             return True
     return False
 

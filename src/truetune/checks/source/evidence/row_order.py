@@ -175,6 +175,21 @@ class RowOrder:
         ]
 
     def _of_call(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]]:
+        """The changes of order that a call makes, and what its rows come from."""
+        by_function = self._of_function(call)
+        if by_function is not None:
+            return by_function
+        module, node = self.module, call.node
+        if call.method == "predict" and _groups_by_length(module, call):
+            return [node], list(node.args[:1])
+        if call.receiver is not None and _reorders_rows(module, call):
+            return [node], [call.receiver]
+        if call.method in UNORDERED_METHODS:
+            return [node], []
+        return [], self._rows_of(call)
+
+    def _of_function(self, call: Call) -> tuple[list[ast.AST], list[ast.AST]] | None:
+        """As of a call, of the functions that are known by name; None of any other."""
         module, node = self.module, call.node
         first: list[ast.AST] = list(node.args[:1])
         if call.named("sorted", "set", "frozenset", *UNORDERED):
@@ -188,18 +203,12 @@ class RowOrder:
             return ([node] if shuffled else []), first
         if call.named(*SAME_ORDER):
             return [], list(node.args)
-        if call.method == "predict" and _groups_by_length(module, call):
-            return [node], first
-        if call.receiver is not None and _reorders_rows(module, call):
-            return [node], [call.receiver]
-        if call.method in UNORDERED_METHODS:
-            return [node], []
-        return [], self._rows_of(call)
+        return None
 
     def _rows_of(self, call: Call) -> list[ast.AST]:
         """What an ordinary call takes its rows from: the object of a method, or what it is given."""
         sources: list[ast.AST] = list(
-            self.module.flow.returns.get(_function(self.module, call), ())
+            self.module.flow.returns.get(_enclosing_function(self.module, call), ())
         )
         if sources:
             return sources
@@ -220,8 +229,8 @@ def _reorders_rows(module: Module, call: Call) -> bool:
 def _groups_by_length(module: Module, call: Call) -> bool:
     """Does the trainer group rows by length? Its evaluation loader then does so as well (transformers 5.23)."""
     trainer = module.flow.producing_call(call.receiver) if call.receiver is not None else None
-    given = trainer.argument(1, "args") if trainer is not None else None
-    arguments = module.flow.producing_call(given) if given is not None else None
+    settings = trainer.argument(1, "args") if trainer is not None else None
+    arguments = module.flow.producing_call(settings) if settings is not None else None
     if trainer is None or arguments is None or "trainer" not in module.flow.types(trainer.node):
         return False
     strategy = module.flow.value(arguments.keywords.get("train_sampling_strategy"))
@@ -229,7 +238,7 @@ def _groups_by_length(module: Module, call: Call) -> bool:
     return grouped is True or strategy == "group_by_length"
 
 
-def _function(module: Module, call: Call) -> ast.AST:
+def _enclosing_function(module: Module, call: Call) -> ast.AST:
     function = module.flow.function(call.node.func) if not call.names else None
     return function if function is not None else call.node
 
@@ -246,7 +255,7 @@ def _bare_loop(module: Module, iterated: ast.expr) -> ast.expr:
 
 def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     """Scope and name -> the calls that sort or shuffle the list in place."""
-    found: dict[tuple[object, str], list[ast.Call]] = {}
+    sorts: dict[tuple[object, str], list[ast.Call]] = {}
     calls: Iterator[tuple[ast.Call, ast.expr | None]] = (
         (call.node, call.receiver)
         for call in module.methods("sort", "reverse")
@@ -255,5 +264,5 @@ def _sorts_in_place(module: Module) -> dict[tuple[object, str], list[ast.Call]]:
     shuffles = ((call.node, call.argument(0, "x")) for call in module.calls(*SHUFFLES))
     for node, rows in (*calls, *shuffles):
         if isinstance(rows, ast.Name):
-            found.setdefault((module.scopes.home_of(rows), rows.id), []).append(node)
-    return found
+            sorts.setdefault((module.scopes.home_of(rows), rows.id), []).append(node)
+    return sorts

@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 
 def row_pairs(module: Module) -> Iterator[Pair]:
     """Lists that are compared row by row, in files that generate."""
-    if not _generates(module):
+    if not _generates_text(module):
         return
     for call in module.calls("zip"):
         if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args):
@@ -34,6 +34,11 @@ def row_pairs(module: Module) -> Iterator[Pair]:
         references = call.keywords.get("references")
         if predictions is not None and references is not None:
             yield Pair(call.node, (predictions, references))
+    yield from _new_columns(module)
+
+
+def _new_columns(module: Module) -> Iterator[Pair]:
+    """Columns that are put beside the rows of a table, with that table."""
     for call in module.methods("add_column"):
         column = call.argument(1, "column")
         if call.receiver is not None and column is not None:
@@ -44,7 +49,7 @@ def row_pairs(module: Module) -> Iterator[Pair]:
             yield Pair(node, (node.value, target.value))
 
 
-def _generates(module: Module) -> bool:
+def _generates_text(module: Module) -> bool:
     """Does the file generate text: by a model, a pipeline, an engine or a server?"""
     if any(module.calls("transformers.pipeline", "vllm.LLM")):
         return True
@@ -60,8 +65,8 @@ def is_generated(module: Module, pair: Pair) -> bool:
 def _generates_here(module: Module, part: ast.AST) -> bool:
     """Is this node a call that generates, or the name of a function with one?"""
     if isinstance(part, ast.Call):
-        made = module.flow.producing_call(part.func)
-        is_pipeline = made is not None and made.named("transformers.pipeline")
+        maker = module.flow.producing_call(part.func)
+        is_pipeline = maker is not None and maker.named("transformers.pipeline")
         return is_pipeline or module.flow.call(part).method in GENERATES
     function = module.flow.function(part) if isinstance(part, ast.Name) else None
     if function is None:
@@ -80,6 +85,6 @@ def _is_column(module: Module, target: ast.Subscript, value: ast.expr) -> bool:
         for origin in module.flow.origins(target.value)
     )
     # A series keeps its index, by which pandas puts it in place; a list is taken as it stands.
-    made = [origin.node for origin in module.flow.origins(value)]
-    lists = [one for one in made if isinstance(one, ast.List | ast.ListComp)]
+    nodes = [origin.node for origin in module.flow.origins(value)]
+    lists = [one for one in nodes if isinstance(one, ast.List | ast.ListComp)]
     return is_table and bool(lists)

@@ -33,7 +33,7 @@ def scored_rows(module: Module, columns: tuple[str, ...]) -> ScoredRows | None:
     inside = [row for row in _rows_inside(module) if set(columns) <= row.keys()]
     if inside:
         return ScoredRows(inside, "this file")
-    for path in islice(_files(module), MAX_FILES):
+    for path in islice(_row_files(module), MAX_FILES):
         rows = _rows_of(path, columns)
         if rows:
             return ScoredRows(rows, path.name)
@@ -45,10 +45,10 @@ def _rows_inside(module: Module) -> Iterator[Row]:
         for element in node.elts:
             value = module.flow.value(element) if isinstance(element, ast.Dict) else None
             if isinstance(value, dict):
-                yield _texts(value)
+                yield _texts_of_row(value)
 
 
-def _files(module: Module) -> Iterator[Path]:
+def _row_files(module: Module) -> Iterator[Path]:
     """Files that the script names, then others of its folder."""
     folder = Path(module.path).parent
     if not folder.is_dir():
@@ -69,14 +69,14 @@ def _rows_of(path: Path, columns: tuple[str, ...]) -> list[Row]:
     try:
         source = find_sources([str(path)])[0]
         with open_raw(source.path) as raw:
-            found = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
+            records = [record.row for record in islice(read_records(source, raw), MAX_ROWS)]
     except (DataError, IndexError):
         return []
-    rows = [row for row in found if isinstance(row, dict)]
+    rows = [row for row in records if isinstance(row, dict)]
     if not rows or not all(set(columns) <= row.keys() for row in rows):
         return []
-    return [_texts(row) for row in rows]
+    return [_texts_of_row(row) for row in rows]
 
 
-def _texts(row: Mapping[str, object]) -> Row:
+def _texts_of_row(row: Mapping[str, object]) -> Row:
     return {name: text[:MAX_TEXT] for name, text in row.items() if isinstance(text, str)}

@@ -61,12 +61,12 @@ def served_names(server: Server) -> dict[str, str]:
 
 def served_folders(module: Module) -> frozenset[str]:
     """The folders that answer the requests of a file; empty where the server around it is not one."""
-    asked = list(requested_models(module))
-    servers = [server for _, server in servers_around(module)] if asked else []
+    requested = list(requested_models(module))
+    servers = [server for _, server in servers_around(module)] if requested else []
     if len(servers) != 1 or last_option(servers[0].options, "--chat-template"):
         return frozenset()
     folders = served_names(servers[0])
-    names = {text for node in asked for text in possible_texts(module, node)}
+    names = {text for node in requested for text in possible_texts(module, node)}
     if not names:
         # Requests whose name only the program knows go to the one adapter, if there is one.
         adapters = lora_modules(servers[0])

@@ -62,16 +62,18 @@ class OtherTemplate(NamedTuple):
 def other_templates(module: Module) -> Iterator[OtherTemplate]:
     """What serves the model of a training script in another form, each file once."""
     form = prompt_form(module) if trains_a_model(module) else None
-    marks = _marks_of_training(module, form) if form is not None else frozenset()
-    if form is None or not marks:
+    if form is None:
+        return
+    marks = _marks_of_training(module, form)
+    if not marks:
         return
     seen: set[str] = set()
-    uses = weight_uses([module.path, *_files_around(Path(module.path))])
-    for use in uses:
+    for use in weight_uses([module.path, *_files_around(Path(module.path))]):
         served = _mark_served(use) if use.template and use.file not in seen else None
+        # A server's template may hold the mark of the training further down: it then knows both forms.
         if served is None or served in marks or any(mark in use.template for mark in marks):
             continue
-        if _serves(use, module):
+        if _serves_trained_model(use, module):
             seen.add(use.file)
             yield OtherTemplate(use, served, ", ".join(sorted(marks)), form.node)
 
@@ -90,25 +92,32 @@ class OtherNamedTemplate(NamedTuple):
 
 def other_named_templates(module: Module) -> Iterator[OtherNamedTemplate]:
     """The template that a file gives its tokenizer before it asks, where the training gave it one of another family."""
-    named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
-    if trains_a_model(module) or len({mark for _, mark in named}) != 1:
+    if trains_a_model(module):
         return
-    call, asked = named[0]
+    named = [(call, mark) for call, mark in _named_templates(module) if mark is not None]
+    if len({mark for _, mark in named}) != 1:
+        return
+    call, asked_mark = named[0]
     loaded = loaded_names(module) | _of_unsloth(module)
     for training in trainings_beside(module):
         folders = written_folders(training)
         if not any(is_written(name, folders) for name in loaded):
             continue
-        marks = {mark for _, mark in _named_templates(training)}
-        form = prompt_form(training)
-        if form is not None and len(marks) == 1 and None not in marks and asked not in marks:
-            yield OtherNamedTemplate(asked, call.node, str(marks.pop()), training, form.node)
+        form, trained = prompt_form(training), _one_mark(training)
+        if form is not None and trained is not None and trained != asked_mark:
+            yield OtherNamedTemplate(asked_mark, call.node, trained, training, form.node)
+
+
+def _one_mark(module: Module) -> str | None:
+    """The mark of the template that a file names; None where it names several, or one that is not known."""
+    marks = {mark for _, mark in _named_templates(module)}
+    return marks.pop() if len(marks) == 1 else None
 
 
 def _of_unsloth(module: Module) -> frozenset[str]:
     """What Unsloth loads: `FastLanguageModel.from_pretrained(model_name=...)`."""
-    given = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
-    return frozenset(text for node in given for text in possible_texts(module, node))
+    names = (call.keywords.get("model_name") for call in module.calls("*.from_pretrained"))
+    return frozenset(text for node in names for text in possible_texts(module, node))
 
 
 def _named_templates(module: Module) -> Iterator[tuple[Call, str | None]]:
@@ -132,8 +141,8 @@ def _marks_of_training(module: Module, form: PromptForm) -> frozenset[str]:
         return frozenset()
     else:
         known = {mark_of_model(name) for name in likely_model_names(module, None)}
-    found = {mark for mark in known if mark is not None}
-    return frozenset(found) if len(found) == len(known) == 1 else frozenset()
+    marks = {mark for mark in known if mark is not None}
+    return frozenset(marks) if len(marks) == len(known) == 1 else frozenset()
 
 
 def _mark_served(use: WeightUse) -> str | None:
@@ -144,7 +153,7 @@ def _mark_served(use: WeightUse) -> str | None:
     return first_mark(mark) if mark is not None else None
 
 
-def _serves(use: WeightUse, module: Module) -> bool:
+def _serves_trained_model(use: WeightUse, module: Module) -> bool:
     """Is it what this script trained: a folder that it writes, or weights of one's own where no other script trains?"""
     folders = written_folders(module)
     if any(is_written(folder, folders) for folder in use.folders):
@@ -159,16 +168,16 @@ def _files_around(script: Path) -> list[Path]:
     if script.absolute().parent.name.lower() in FOLDERS:
         roots.append(script.parent / "..")
     folders = [place for root in roots for place in (root, *_folders_in(root))]
-    files = (path for folder in dict.fromkeys(folders) for path in _entries(folder))
+    files = (path for folder in dict.fromkeys(folders) for path in _folder_entries(folder))
     serving = (path for path in files if is_modelfile(path) or is_command_file(path))
     return list(islice((path for path in serving if path.is_file()), MAX_FILES))
 
 
 def _folders_in(folder: Path) -> list[Path]:
-    return [path for path in _entries(folder) if path.is_dir() and path.name[0] != "."]
+    return [path for path in _folder_entries(folder) if path.is_dir() and path.name[0] != "."]
 
 
-def _entries(folder: Path) -> list[Path]:
+def _folder_entries(folder: Path) -> list[Path]:
     try:
         return sorted(Path(entry.path) for entry in islice(os.scandir(folder), 300))
     except OSError:

@@ -51,6 +51,6 @@ def vocabulary_group(name: str) -> str | None:
     if not re.fullmatch(ON_THE_HUB, name):
         return None
     last = re.sub(r"[^a-z0-9]+", "-", name.rstrip("/").rpartition("/")[2].lower())
-    found = next((group for group, pattern in GROUPS if re.match(pattern, last)), None)
+    known_group = next((group for group, pattern in GROUPS if re.match(pattern, last)), None)
     # Distilled and merged models may come with a tokenizer of their makers' own.
-    return None if re.search(r"distill|merge|-x-|moe-", last) else found
+    return None if re.search(r"distill|merge|-x-|moe-", last) else known_group

@@ -51,8 +51,8 @@ def plain_starts(script: Path) -> Iterator[PlainStart]:
 
 def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
     standing = 0
-    for number, line in _lines(text):
-        gpus = _gpus(line)
+    for number, line in _joined_lines(text):
+        gpus = _gpu_count(line)
         if gpus and IS_SETTING.match(line):
             standing = gpus
         by_launcher = LAUNCHERS.search(line) is not None or "-m torch" in line
@@ -69,7 +69,7 @@ def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
             yield PlainStart(count, where, text, by_launcher)
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
+def _joined_lines(text: str) -> Iterator[tuple[int, str]]:
     """The lines; one that continues over several is one."""
     continued = ""
     for number, line in enumerate(text.splitlines(), 1):
@@ -81,7 +81,7 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield number, whole
 
 
-def _gpus(line: str) -> int:
+def _gpu_count(line: str) -> int:
     """How many GPUs a line shows, or asks for; 0 where it says nothing of them."""
     visible = VISIBLE.search(line)
     if visible is not None:

@@ -19,7 +19,7 @@ def makes_training_rows(module: Module, node: ast.AST) -> bool:
     """
     for around in module.parents(node):
         if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            if _generates(around):
+            if _is_generator(around):
                 return False
             if _is_given_to_map(module, around) or _makes_columns(around):
                 return True
@@ -28,7 +28,7 @@ def makes_training_rows(module: Module, node: ast.AST) -> bool:
     return False
 
 
-def _generates(function: ast.AST) -> bool:
+def _is_generator(function: ast.AST) -> bool:
     return any(
         isinstance(node, ast.Attribute) and node.attr == "generate" for node in ast.walk(function)
     )
@@ -46,7 +46,7 @@ def _is_given_to_map(module: Module, function: ast.AST) -> bool:
         for call in module.all_calls
         if call.method == "map" or call.named("datasets.*.from_generator")
     ]
-    given = (call.argument(0, "function") for call in calls)
+    functions = (call.argument(0, "function") for call in calls)
     return any(
-        node is function or (node and module.flow.function(node) is function) for node in given
+        node is function or (node and module.flow.function(node) is function) for node in functions
     )

@@ -75,21 +75,25 @@ DEPTH = 24
 def training_files(module: Module) -> tuple[str, ...]:
     """The local files of the one trainer that the file makes; empty where they are not known."""
     keywords = [call.keywords for call in module.calls(*TRAINERS)]
-    given = [one["train_dataset"] for one in keywords if "train_dataset" in one]
-    if len(given) != 1:
+    train_datasets = [one["train_dataset"] for one in keywords if "train_dataset" in one]
+    if len(train_datasets) != 1:
         return ()
-    names = _files(module, given[0], 0)
-    found = [_local(module, name) for name in names or ()]
-    return tuple(dict.fromkeys(path for path in found if path)) if all(found) else ()
+    names = _files_of_rows(module, train_datasets[0], 0)
+    files = [_local_file(module, name) for name in names or ()]
+    return tuple(dict.fromkeys(path for path in files if path)) if all(files) else ()
 
 
 def training_limit(module: Module) -> int | None:
     """The rows that a step of the code keeps at most, `select(range(64))`; None where one way has no such step."""
-    given = [call.keywords.get("train_dataset") for call in module.calls(*TRAINERS)]
-    return _limit(module, given[0], 0) if len(given) == 1 and given[0] is not None else None
+    train_datasets = [call.keywords.get("train_dataset") for call in module.calls(*TRAINERS)]
+    return (
+        _row_limit(module, train_datasets[0], 0)
+        if len(train_datasets) == 1 and train_datasets[0] is not None
+        else None
+    )
 
 
-def _limit(module: Module, node: ast.AST, depth: int) -> int | None:
+def _row_limit(module: Module, node: ast.AST, depth: int) -> int | None:
     """The rows that are left of what an expression may be, at most."""
     if depth > DEPTH:
         return None
@@ -110,7 +114,7 @@ def _limit_of_call(module: Module, node: ast.AST, depth: int) -> int | None:
     call = module.flow.call(node)
     if call.method not in KEEPS_ROWS or call.receiver is None or _may_add_rows(module, call):
         return None
-    below = _limit(module, call.receiver, depth)
+    below = _row_limit(module, call.receiver, depth)
     own = _own_limit(module, call)
     known = [one for one in (below, own) if one is not None]
     return min(known, default=None)
@@ -128,30 +132,30 @@ def _own_limit(module: Module, call: Call) -> int | None:
     return value if isinstance(value, int) and value > 0 else None
 
 
-def _local(module: Module, name: str) -> str | None:
+def _local_file(module: Module, name: str) -> str | None:
     """Where a file is: beside the script, or in the folder that the command is started in."""
     places = (Path(module.path).parent / name, Path(name))
     return next((str(path) for path in places if path.is_file()), None)
 
 
-def _files(module: Module, node: ast.AST, depth: int) -> list[str] | None:
+def _files_of_rows(module: Module, node: ast.AST, depth: int) -> list[str] | None:
     """The names of the files that rows come from; None where a step is not understood."""
     if depth > DEPTH:
         return None
-    found: list[str] = []
+    file_names: list[str] = []
     for origin in module.flow.origins(node):
         names = None if origin.element else _files_of(module, origin.node, depth + 1)
         if names is None:
             return None
-        found += names
-    return list(dict.fromkeys(found)) if len(set(found)) == len(found) else None
+        file_names += names
+    return list(dict.fromkeys(file_names)) if len(set(file_names)) == len(file_names) else None
 
 
 def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
     if isinstance(node, ast.Subscript):
-        return _files(module, node.value, depth)
+        return _files_of_rows(module, node.value, depth)
     if isinstance(node, ast.ListComp) and len(node.generators) == 1:
-        return _files(module, node.generators[0].iter, depth)
+        return _files_of_rows(module, node.generators[0].iter, depth)
     if isinstance(node, ast.Call):
         return _files_of_call(module, module.flow.call(node), depth)
     return None
@@ -159,19 +163,19 @@ def _files_of(module: Module, node: ast.AST, depth: int) -> list[str] | None:
 
 def _files_of_call(module: Module, call: Call, depth: int) -> list[str] | None:
     if call.named("datasets.load_dataset"):
-        return _loaded(module, call)
+        return _loaded_files(module, call)
     if call.named(*OF_FILES):
         return _one_name(module, call.args[0] if call.args else None)
     if call.named(*OF_ROWS, *PARSERS) and call.args:
-        return _files(module, call.args[0], depth)
+        return _files_of_rows(module, call.args[0], depth)
     if call.method in KEEPS_ROWS and call.receiver is not None:
-        return None if _may_add_rows(module, call) else _files(module, call.receiver, depth)
+        return None if _may_add_rows(module, call) else _files_of_rows(module, call.receiver, depth)
     if call.method in ("read", "readlines", "splitlines", "read_text", "open") and call.receiver:
-        return _files(module, call.receiver, depth)
+        return _files_of_rows(module, call.receiver, depth)
     return None
 
 
-def _loaded(module: Module, call: Call) -> list[str] | None:
+def _loaded_files(module: Module, call: Call) -> list[str] | None:
     """The files of `load_dataset`; None for a data set of the hub, or a list of files."""
     texts = possible_texts(module, call.argument(0, "path"))
     files = call.keywords.get("data_files")
@@ -199,14 +203,14 @@ def _may_add_rows(module: Module, call: Call) -> bool:
     """May a batched `map` give more rows than it got: does its function cut texts, or fill a list in two loops?"""
     if call.method != "map" or module.flow.value(call.keywords.get("batched")) is not True:
         return False
-    given = call.argument(0, "function")
-    function = module.flow.function(given) if given is not None else None
+    mapped = call.argument(0, "function")
+    function = module.flow.function(mapped) if mapped is not None else None
     if function is None:
         return True
-    return any(_multiplies(part) for part in ast.walk(function))
+    return any(_multiplies_rows(part) for part in ast.walk(function))
 
 
-def _multiplies(node: ast.AST) -> bool:
+def _multiplies_rows(node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name = ast.unparse(node.func).rpartition(".")[2]
         return (name == "range" and len(node.args) == 3) or name in ("extend", "chain", "sum")

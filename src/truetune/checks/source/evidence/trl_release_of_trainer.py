@@ -17,10 +17,10 @@ def why_before(module: Module, trainer: Call, change: Taken) -> str | None:
         trainer: A call of one of TRL's trainers.
         change: The last release before the change, and the first after it.
     """
-    asked = module.pins.of("trl")
+    pins = module.pins.of("trl")
     if module.pins.age("trl", *change) == "older":
-        return f"trl{asked} is asked for here"
-    if asked is not None and asked.wanted:
+        return f"trl{pins} is asked for here"
+    if pins is not None and pins.wanted:
         return None
     if Version(MOVED_TO_CONFIG.last) > Version(change.last) or uses_unsloth(module):
         return None

@@ -72,33 +72,36 @@ def pads_nothing(module: Module, call: Call) -> bool:
 def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
     """A list of one element several times: `[x] * n`, `[x for _ in range(n)]`, or each of such a list rendered."""
     node = origin.node
-    if origin.element or origin.path or depth == DEPTH:
-        return False
-    if _is_written_into(module, node):
+    is_whole = not origin.element and not origin.path
+    if not is_whole or depth == DEPTH or _is_written_into(module, node):
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return any(
-            isinstance(side, ast.List)
-            and len(side.elts) == 1
-            and not isinstance(side.elts[0], ast.Starred)
-            for side in (node.left, node.right)
-        )
-    if (
-        not isinstance(node, ast.ListComp)
-        or len(node.generators) != 1
-        or not _is_repeatable(module, node.elt)
-    ):
+        return _is_list_of_one(node.left) or _is_list_of_one(node.right)
+    if not isinstance(node, ast.ListComp) or len(node.generators) != 1:
+        return False
+    if not _is_repeatable(module, node.elt):
         return False
     loop = node.generators[0]
-    targets = {name.id for name in ast.walk(loop.target) if isinstance(name, ast.Name)}
-    if not any(isinstance(name, ast.Name) and name.id in targets for name in ast.walk(node.elt)):
+    if _names_in(loop.target).isdisjoint(_names_in(node.elt)):
         return True
     return all(_are_equal(module, source, depth + 1) for source in module.flow.origins(loop.iter))
 
 
-def _is_written_into(module: Module, made: ast.AST) -> bool:
+def _names_in(node: ast.expr) -> set[str]:
+    """The names of an expression."""
+    return {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+
+
+def _is_list_of_one(node: ast.expr) -> bool:
+    """Is it `[x]`? `[*rows]` may hold many."""
+    if not isinstance(node, ast.List) or len(node.elts) != 1:
+        return False
+    return not isinstance(node.elts[0], ast.Starred)
+
+
+def _is_written_into(module: Module, holder: ast.AST) -> bool:
     """Does a list get other elements under the name that it is given: `rows[i] = x`, `rows.append(x)`, `rows += x`?"""
-    statement = module.scopes.parent.get(made)
+    statement = module.scopes.parent.get(holder)
     names = (
         {t.id for t in statement.targets if isinstance(t, ast.Name)}
         if isinstance(statement, ast.Assign)

@@ -36,7 +36,9 @@ def backward_slice(module: Module, node: ast.AST) -> Iterator[ast.AST]:
             yield part
             if isinstance(part, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
                 origins = (origin.node for origin in module.flow.origins(part))
-                waiting += [made for made in origins if isinstance(made, ast.expr)]
+                waiting += [
+                    origin_node for origin_node in origins if isinstance(origin_node, ast.expr)
+                ]
             if isinstance(part, ast.Name):
                 waiting += module.additions_to(part)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,18 +62,24 @@ def sharding_of(module: Module) -> Sharding | None:
         return None
     script = Path(module.path)
     started = [
-        found for command in launches_of(script) for found in _sharding_of_command(command, script)
+        sharding
+        for command in launches_of(script)
+        for sharding in _sharding_of_command(command, script)
     ]
     if started:
-        sharded = [one for one in started if one.how]
-        return sharded[0] if len(sharded) == len(started) else None
-    beside = [(path, setup) for path, setup in _beside(module) if setup is not None]
-    sharded_files = [(path, setup) for path, setup in beside if setup.how]
+        # One command that shards nothing shows that the script runs without it as well.
+        return started[0] if all(one.how for one in started) else None
+    return _sharding_of_files(module)
+
+
+def _sharding_of_files(module: Module) -> Sharding | None:
+    """What configuration files beside the script say, where all of them shard; else what its words say."""
+    beside = [(path, setup) for path, setup in _configs_beside(module) if setup is not None]
     if not beside:
         return _in_words(module)
-    if len(sharded_files) < len(beside):
+    if not all(setup.how for _, setup in beside):
         return None
-    path, setup = sharded_files[0]
+    path, setup = beside[0]
     return Sharding(setup.how, path.name, certain=False)
 
 
@@ -83,7 +89,7 @@ def uses_deepspeed(module: Module) -> bool:
         return True
     if any("deepspeed" in command for command in launches_of(Path(module.path))):
         return True
-    return any(setup is not None and setup.deepspeed for _, setup in _beside(module))
+    return any(setup is not None and setup.deepspeed for _, setup in _configs_beside(module))
 
 
 def _in_code(module: Module) -> Iterator[Sharding]:
@@ -93,7 +99,7 @@ def _in_code(module: Module) -> Iterator[Sharding]:
         if module.flow.value(call.argument(2, "zero_stage")) == 3:
             yield Sharding("ZeRO-3", "DeepSpeedPlugin(zero_stage=3)", certain=True)
     for node in module.nodes(ast.Dict):
-        if _stage(module.flow.value(node)) == 3:
+        if _zero_stage(module.flow.value(node)) == 3:
             yield Sharding("ZeRO-3", "zero_optimization: {stage: 3}", certain=True)
     for call in module.all_calls:
         yield from _in_arguments(module, call)
@@ -105,25 +111,21 @@ def _in_arguments(module: Module, call: Call) -> Iterator[Sharding]:
     if isinstance(fsdp, str) and "shard" in fsdp and "arguments" in module.flow.types(call.node):
         yield Sharding("FSDP", f'fsdp="{fsdp}"', certain=True)
     for name in ("deepspeed", "config", "hf_ds_config", "config_params"):
-        given = module.flow.value(call.keywords.get(name))
-        if isinstance(given, str) and given.endswith(CONFIGS):
+        value = module.flow.value(call.keywords.get(name))
+        if isinstance(value, str) and value.endswith(CONFIGS):
             for folder in list(Path(module.path).absolute().parents)[:3]:
-                setup = _setup(folder / given)
+                setup = _sharding_config(folder / value)
                 if setup is not None and setup.how:
-                    yield Sharding(setup.how, given, certain=True)
+                    yield Sharding(setup.how, value, certain=True)
 
 
 def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
     """What a command says itself, or a configuration that it names."""
     words = command.replace("=", " ").split()
-    for word in words:
-        if word.endswith(CONFIGS):
-            folders = list(script.absolute().parents)[:3]
-            setups = (_setup(folder / word) for folder in folders)
-            read = next((setup for setup in setups if setup is not None), None)
-            if read is not None:
-                yield Sharding(read.how, command, certain=True)
-                return
+    config = _config_of_words(words, script)
+    if config is not None:
+        yield Sharding(config.how, command, certain=True)
+        return
     named = _name_sharding(next((word for word in words if word.endswith(CONFIGS)), ""))
     if "--use_fsdp" in words or "--fsdp" in words:
         yield Sharding("FSDP", command, certain=True)
@@ -134,10 +136,26 @@ def _sharding_of_command(command: str, script: Path) -> Iterator[Sharding]:
         yield Sharding("ZeRO-3" if is_third else "", command, certain=True)
 
 
+def _config_of_words(words: Sequence[str], script: Path) -> ShardingConfig | None:
+    """The first configuration among a command's words that can be read, from the script's folder or two above it.
+
+    Commands are run from a project's root, which is seldom further up than that.
+    """
+    folders = list(script.absolute().parents)[:3]
+    for word in words:
+        if not word.endswith(CONFIGS):
+            continue
+        for folder in folders:
+            config = _sharding_config(folder / word)
+            if config is not None:
+                return config
+    return None
+
+
 def _name_sharding(text: str) -> str:
     """What a text names: `configs/fsdp_8gpu.yaml`, `zero3.json`; empty where it names neither."""
-    found = NAMED.search(text)
-    return "" if found is None else "FSDP" if found["fsdp"] else "ZeRO-3"
+    match = NAMED.search(text)
+    return "" if match is None else "FSDP" if match["fsdp"] else "ZeRO-3"
 
 
 def _in_words(module: Module) -> Sharding | None:
@@ -149,26 +167,28 @@ def _in_words(module: Module) -> Sharding | None:
     return None
 
 
-def _beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
+def _configs_beside(module: Module) -> Iterator[tuple[Path, ShardingConfig | None]]:
     """The configurations in the script's folder and in folders for them directly below."""
     folder = Path(module.path).absolute().parent
-    below = [folder / name for name in sorted(_names(folder)) if name.lower() in CONFIG_FOLDERS]
+    below = [
+        folder / name for name in sorted(_config_names(folder)) if name.lower() in CONFIG_FOLDERS
+    ]
     count = 0
     for place in (folder, *below):
-        for name in sorted(_names(place)):
+        for name in sorted(_config_names(place)):
             if name.endswith(CONFIGS) and count < MAX_CONFIGS:
                 count += 1
-                yield place / name, _setup(place / name)
+                yield place / name, _sharding_config(place / name)
 
 
-def _names(folder: Path) -> list[str]:
+def _config_names(folder: Path) -> list[str]:
     try:
         return [entry.name for entry in os.scandir(folder)]
     except OSError:
         return []
 
 
-def _setup(path: Path) -> ShardingConfig | None:
+def _sharding_config(path: Path) -> ShardingConfig | None:
     """What a file says; None where it is no configuration of accelerate or DeepSpeed."""
     try:
         stat = path.stat()
@@ -176,11 +196,11 @@ def _setup(path: Path) -> ShardingConfig | None:
         return None
     if stat.st_size > MAX_CONFIG_BYTES:
         return None
-    return _read(str(path), stat.st_mtime_ns)
+    return _read_cached(str(path), stat.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
-def _read(path: str, _changed: int) -> ShardingConfig | None:
+def _read_cached(path: str, _changed: int) -> ShardingConfig | None:
     """Kept, because every script of a folder asks for the same files."""
     try:
         value = located.read(Path(path)).value
@@ -189,7 +209,7 @@ def _read(path: str, _changed: int) -> ShardingConfig | None:
     if not isinstance(value, dict):
         return None
     if "zero_optimization" in value:
-        return ShardingConfig(True, "ZeRO-3" if _stage(value) == 3 else "")
+        return ShardingConfig(True, "ZeRO-3" if _zero_stage(value) == 3 else "")
     kind = value.get("distributed_type")
     if kind == "FSDP":
         return ShardingConfig(False, "FSDP")
@@ -200,7 +220,7 @@ def _read(path: str, _changed: int) -> ShardingConfig | None:
     return ShardingConfig(False, "") if kind in ("MULTI_GPU", "NO") else None
 
 
-def _stage(value: Any) -> Any:
+def _zero_stage(value: Any) -> Any:
     """The stage that a DeepSpeed configuration sets."""
     zero = value.get("zero_optimization") if isinstance(value, dict) else None
     return zero.get("stage") if isinstance(zero, dict) else None
@@ -217,7 +237,7 @@ def _stage_of_accelerate(path: Path, value: dict[str, Any]) -> Any:
     for folder in list(path.parents)[:3]:
         if (folder / named).is_file():
             try:
-                return _stage(located.read(folder / named).value)
+                return _zero_stage(located.read(folder / named).value)
             except (TruetuneError, OSError, ValueError):
                 return None
     return None

@@ -74,7 +74,7 @@ def _is_wrapper(module: Module, model: ast.expr) -> bool:
 
 def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
     """The calls that made the object, through `.to(...)`, `.train()` and the like."""
-    found: list[ast.AST] = []
+    objects: list[ast.AST] = []
     waiting = [(model, 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -89,8 +89,8 @@ def model_objects(module: Module, model: ast.expr) -> list[ast.AST]:
             ):
                 waiting.append((call.receiver, depth + 1))
             else:
-                found.append(node)
-    return found
+                objects.append(node)
+    return objects
 
 
 def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
@@ -102,13 +102,17 @@ def _name_of_wrapper(module: Module, bare: list[ast.AST]) -> str | None:
         of_accelerate = not call.named(*WRAPPERS)
         if of_accelerate and uses_deepspeed(module):
             continue
-        target: ast.expr = statement.targets[0]
         for number, model in enumerate(call.args):
-            if isinstance(target, ast.Tuple) and number < len(target.elts):
-                named: ast.expr | None = target.elts[number]
-            else:
-                named = target if number == 0 else None
-            is_model = any(made in bare for made in model_objects(module, model))
-            if is_model and named is not None and ast.unparse(named) != ast.unparse(model):
+            named = _target_of_argument(statement.targets[0], number)
+            if named is None or ast.unparse(named) == ast.unparse(model):
+                continue
+            if any(one in bare for one in model_objects(module, model)):
                 return ast.unparse(named)
     return None
+
+
+def _target_of_argument(target: ast.expr, number: int) -> ast.expr | None:
+    """What `model, loader = accelerator.prepare(model, loader)` assigns the argument of this number to."""
+    if isinstance(target, ast.Tuple) and number < len(target.elts):
+        return target.elts[number]
+    return target if number == 0 else None
