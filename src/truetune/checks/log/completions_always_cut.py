@@ -96,7 +96,8 @@ class CompletionsAlwaysCut(LogRule):
             )
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not share_cut_off(self.subject):
             return Unmet(

@@ -58,7 +58,8 @@ class DpoAccuracyAtOnce(LogRule):
     needs = ("rewards/accuracies",)
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if self.subject.epochs <= 0:
             return Unmet("the log has no epoch", "log the epoch, as transformers does")

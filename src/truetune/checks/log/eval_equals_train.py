@@ -65,7 +65,8 @@ class EvalEqualsTrain(LogRule):
     needs = ("loss", "eval_loss")
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         count = len(list(self._borders()))
         if count < MIN_BORDERS:

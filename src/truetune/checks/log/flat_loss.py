@@ -78,7 +78,8 @@ class FlatLoss(LogRule):
     least = MIN_RATED
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         log, norm = self.subject, self.subject.curve("grad_norm")
         if norm and not norm.value.any():

@@ -53,7 +53,8 @@ class GradientsAlwaysClipped(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         limit = self.subject.number("max_grad_norm")
         if limit is None:

@@ -60,7 +60,8 @@ class LearningRateEndedEarly(LogRule):
     least = MIN_POINTS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         never = self.subject.curve("learning_rate").finite().value.max() <= 0
         return (

@@ -43,7 +43,7 @@ import numpy as np
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.log.log_figures import draw_curves
-from truetune.checks.log.loss_above_uniform import MOST, TIMES
+from truetune.checks.log.loss_above_uniform import MAX_VOCABULARY, TIMES
 from truetune.checks.rule import LogRule
 from truetune.checks.unmet_reasons import OTHER_LOSS
 from truetune.logs.run_log import Curve
@@ -65,7 +65,8 @@ class LossClimbsAboveGuessing(LogRule):
     least = FEW
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self.subject.has_token_loss:
             return OTHER_LOSS
@@ -128,4 +129,4 @@ class LossClimbsAboveGuessing(LogRule):
         size = self.subject.number("vocab_size") or (
             self.subject.data.vocabulary if self.subject.data else None
         )
-        return math.log(size if size is not None and size > 1 else MOST)
+        return math.log(size if size is not None and size > 1 else MAX_VOCABULARY)

@@ -72,7 +72,8 @@ class LossIsChaotic(LogRule):
         )
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not self._jumps():
             return None

@@ -59,7 +59,8 @@ class LossRepeatsExactly(LogRule):
     least = 2 * MIN_REPEATS
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         value = self._live()
         if value.size < self.least:

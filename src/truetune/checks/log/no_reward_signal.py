@@ -139,7 +139,8 @@ class NoRewardSignal(LogRule):
             yield "every gradient norm is 0 as well"
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet is not None:
             return unmet
         if not (share_without_signal(self.subject) or self.subject.curve("reward")):
             return Unmet(
