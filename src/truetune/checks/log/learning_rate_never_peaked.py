@@ -109,9 +109,11 @@ class LearningRateNeverPeaked(LogRule):
 
     def _slope_at_the_end(self, rate: Curve, configured: float | None) -> float | None:
         """How fast the rate rises a step in a run that is over; None where it does not, or the run is a trial."""
-        if not rate or (rate.step[-1] < TRIAL and not configured) or self._is_running(rate):
+        if not rate or (rate.step[-1] < TRIAL and not configured):
             return None
-        return warmup_slope(rate)
+        # the slope first: it is None below three records, which have no usual distance
+        slope = warmup_slope(rate)
+        return None if slope is None or self._is_running(rate) else slope
 
     def _is_running(self, rate: Curve) -> bool:
         """Are more steps planned than were made? The last ones may fall between two records, or be cut off."""
