@@ -134,7 +134,8 @@ class ScoreIsBad(LogRule):
         if last >= MAX_INVERTED_ACCURACY:
             return None
         return Fault(
-            f"ends at {last:.2f} over {finite.step.size:,} records: pairs are in the wrong order",
+            f"ends at {last:.2f} over {finite.step.size:,} records: chosen answers win less often than by chance,"
+            " as where the sides are exchanged or most pairs are the same on both",
             "warning",
         )
 
