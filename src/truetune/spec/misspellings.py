@@ -1,7 +1,7 @@
 """What a name that is not known was meant to be.
 
-Two ways, for two uses. A hint in an error message (`did_you_mean`) may be wrong and costs nothing, so the likeness of the
-whole text is enough. Whether a key of a config is misspelt (`find_misspelt_key`) decides what is a finding and whose
+Two ways, for two uses. A hint in an error message (`did_you_mean`) may be wrong and costs nothing, so the likeness of
+the whole text is enough. Whether a key of a config is misspelt (`find_misspelt_key`) decides what is a finding and whose
 file it is, so it compares word by word, and rather finds none.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from os import PathLike
 from pathlib import Path
 
-# The four lengths are chosen on the keys of TRL, Axolotl and LLaMA-Factory, not measured on real slips: one letter less
-# takes other keys of theirs for misspellings, one more misses slips in short words.
+# Chosen, not measured: smaller ones take other keys of the stacks for misspellings (`lora_r`, `use_dora`), larger ones
+# miss slips in short words.
 MIN_WORD_LETTERS = 3
 """Letters of a word that may be misspelt: `r` and `k` are other names, not slips"""
 TWO_SLIPS_WORD_LETTERS = 6

@@ -116,7 +116,8 @@ class ScoreIsBad(LogRule):
         last = float(np.median(seen.value[-max(3, seen.value.size // 5) :])) if seen else 1.0
         if pairs and seen.step.size >= MIN_PAIRS and last < CHANCE:
             return Fault(
-                f"ends at {last:.2f} over {seen.step.size:,} records: pairs are in the wrong order",
+                f"ends at {last:.2f} over {seen.step.size:,} records: chosen answers win less often than by chance,"
+                " as where the sides are exchanged or most pairs are the same on both",
                 "warning",
             )
         if seen.step.size < MIN_POINTS or not self._falls(seen):

@@ -102,10 +102,7 @@ def put_datasets(
         keys: the config's keys that name them.
         field: `data` or `eval_data`.
     """
-    sets = [
-        dataset._replace(why_not=dataset.why_not or _why_unreadable(dataset.paths))
-        for dataset in sets
-    ]
+    sets = list(map(_with_reason, sets))
     here = [dataset for dataset in sets if dataset.paths and not dataset.why_not]
     form = _form_of_run(draft, here, field)
     taken = [dataset for dataset in here if _form_of(dataset) == form]
@@ -117,6 +114,11 @@ def put_datasets(
         draft.put("map", form[1] or None)
     _note_left_out(draft, sets, here, taken)
     _keep_names(draft, [dataset.name for dataset in sets if dataset not in taken])
+
+
+def _with_reason(dataset: ConfigDataset) -> ConfigDataset:
+    """The data set with the reason why its files cannot be read, if there is one."""
+    return dataset._replace(why_not=dataset.why_not or _why_unreadable(dataset.paths))
 
 
 def _form_of_run(

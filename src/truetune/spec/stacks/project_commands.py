@@ -39,7 +39,7 @@ SEVERAL_PROCESSES = re.compile(
 COMMAND_FILES = (".sh", ".bash", ".md", ".rst", ".slurm", ".sbatch", ".py", ".mk", ".ps1", ".bat")
 COMMAND_NAMES = frozenset(("Makefile", "justfile", "Justfile", "Dockerfile", "Taskfile.yml"))
 PARSER_CLASSES = frozenset(("TrlParser", "HfArgumentParser"))
-# Chosen, not measured: each is read once (about a millisecond), and projects with more are collections of examples.
+# Chosen, not measured: each is read once, and projects with more are mostly collections of examples.
 MAX_PROJECT_FILES = 300
 """Of a project; the nearest folders come first"""
 
