@@ -79,6 +79,8 @@ class AnswerTextRule(DataRule):
             )
             answer, fault = next(faults, (None, None))
             if answer is None or fault is None:
+                # A row with two faults is one row: the figure counts rows, and the first fault is what a reader mends
+                # first.
                 continue
             self.found += 1
             self.kinds[fault[0]] += 1

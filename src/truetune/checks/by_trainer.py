@@ -63,6 +63,8 @@ CUT_ACTIONS = ByFact(
 """What becomes of a finding on answers that a limit cuts"""
 
 
+# Chosen, not measured. At half, a run that keeps half of its rows would be called spoiled; at 0.99 one that keeps a
+# hundredth would not.
 NEARLY_ALL = 0.9
 """Of the rows: what is left is a tenth of the run that was meant, at most"""
 
@@ -80,6 +82,7 @@ def findings_under_trainer(
     if MOOT.at_most in [verdict.at_most for verdict in verdicts]:
         return
     for finding in findings:
+        # The worst that the trainer allows: it may lower what the rule says, and never raises it.
         severity, evidence = finding.severity, list(finding.evidence)
         for verdict in verdicts:
             if verdict.holds_for_all or not is_nearly_all(finding.count, finding.total):

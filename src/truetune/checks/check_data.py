@@ -29,14 +29,18 @@ from truetune.render.probes import Probes, prepared, probes
 from truetune.render.tokenizer import Tokenizer, with_special
 from truetune.spec.run import RunSpec
 
+# Chosen, not measured: a reader looks at a few dozen rows, and the page stays small.
 PAGE_ROWS = 1_000
 """Rows that a page shows, where they are not long"""
+# Chosen, not measured: it bounds the size of the page, which a browser draws as a whole.
 VIEWED_TOKENS = 400_000
 """No further rows are shown from this many tokens on; rows of findings are."""
 
 
+# Chosen, not measured: three cases of eight findings on a terminal; a page is scrolled and can hold more.
 MAX_REPORT_ROWS, MAX_PAGE_ROWS = 24, 600
 """Rows of findings that are read again for the token view of a report, and of a page"""
+# A report must not read the file a second time up to its end; a page is asked for, and may.
 NEAR_ROWS, SEQUENTIAL_ROWS = 5_000, 50_000
 """A report has those up to this row; a page has all, those from this row on without reading what stands before them."""
 
@@ -57,6 +61,8 @@ def check(
     Raises SpecError, TokenizerError, DataError or TemplateError where the input itself can't be read.
     """
     limit = spec.max_length if cut else None
+    # A fast path that gives another result than the reference once voids the whole pass: it is then made again
+    # without.
     return with_proof(
         lambda only_reference: _check_data(
             spec, rules, progress, limit, only_reference=only_reference
@@ -84,6 +90,7 @@ def _check_data(
         rules.take_evaluation(
             lambda: _read_rows(spec, spec.eval_data, on_broken=broken.take, on_empty=empty.append)
         )
+    # Evaluation data without one good line are no rows at all: the first line's reason says what they are.
     if broken.first is not None and not rules.evaluation_rows:
         raise DataError(broken.first[1])
     stream = _read_rows(
@@ -158,6 +165,7 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
 
     Raises DataError where there is no such row, TemplateError where it can't be rendered.
     """
+    # Origin with row -1: says afterwards that no row was read at all.
     setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
@@ -187,6 +195,7 @@ def prepare(spec: RunSpec, *, only_reference: bool = False) -> Setup:
     """
     session = prepared(spec)
     if spec.training.special_tokens:
+        # Special tokens that the trainer adds shift ids, so that all that is known of the tokenizer is asked anew.
         session = probes(with_special(session.tokenizer, spec.training.special_tokens), spec)
     session = replace(session, only_reference=only_reference)
     return Setup(spec, session.tokenizer, session, trainer_of_rows(spec))
@@ -214,6 +223,7 @@ def _read_rows(
 def _rows_to_view(
     findings: tuple[Finding, ...], most: int, rows: float = inf, *, each: int = SHOWN_CASES
 ) -> set[Origin]:
+    # In turn: each finding gets its first case shown before any gets its second.
     """Of first cases, then of the others, those before row `rows`; up to `each` of a finding."""
     in_turn = zip_longest(*(finding.cases[:each] for finding in findings))
     places = (
@@ -238,6 +248,7 @@ def _near_views(
             batch = one_batch([row], renderer, encoder, exact=True)
             tokens += len(batch.ids) + (0 if batch.other is None else len(batch.other.ids))
             yield from make_token_views(batch, encoder.vocabulary)
+        # Rows come in the order of the file: behind the last that is wanted there is nothing to wait for.
         if row.origin.row >= last and (row.origin.row + 1 >= first or tokens >= VIEWED_TOKENS):
             return
 

@@ -76,6 +76,7 @@ def judge_environment(
     environment: Environment, spec: RunSpec, started: float | None = None
 ) -> DoctorReport:
     """What the rules say about an environment."""
+    # A caller that gathered the environment itself counts the time for that as well.
     started = time.perf_counter() if started is None else started
     judgement = run_rules(environment, choose_rules(spec, EnvironmentRule))
     subject = Subject(

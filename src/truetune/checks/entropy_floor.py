@@ -77,10 +77,13 @@ def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
     for batch in batches(stream, setup.probes.renderer(), encoder):
         rows += len(batch.rows)
         rules.take(batch)
+        # bincount counts from 0 on: `minlength` keeps the array as long as the one that is added to it.
         counts = np.bincount(batch.ids[batch.supervised], minlength=tokens.size)
         counts[: tokens.size] += tokens
         tokens = counts
         for start, end in zip(batch.offsets[:-1].tolist(), batch.offsets[1:].tolist(), strict=True):
+            # The bytes of an answer's ids: a dictionary needs a key that can be hashed, and a text would be decoded
+            # for it.
             answers[batch.ids[start:end][batch.supervised[start:end]].tobytes()] += 1
     facts = _data_facts(
         rows, tokens, answers, setup.tokenizer.embedding_rows or setup.tokenizer.vocabulary
@@ -112,4 +115,5 @@ def _data_facts(
 def entropy_of_counts(counts: NDArray[np.int64]) -> float:
     """Of a distribution given by counts, in nats (Shannon 1948)."""
     share = counts[counts > 0] / max(1, counts.sum())
+    # abs: the sum of negative terms is -0.0 for a single token, and is printed.
     return float(abs((share * np.log(share)).sum()))

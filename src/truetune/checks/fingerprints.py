@@ -44,6 +44,8 @@ def _fingerprints_of_cases(
 ) -> Iterator[str]:
     for parts in map(_case_contents, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
+        # The count tells two equal places of one file apart: a third that is new is not taken for one of the two
+        # known.
         seen[key] += 1
         yield hashlib.sha256(
             "\0".join((*key, str(seen[key]))).encode("utf-8", "surrogatepass")
@@ -56,6 +58,7 @@ def _case_contents(case: Case) -> tuple[str, ...]:
         _relative_name(name),
         "" if case.turn is None else str(case.turn),
         case.side or "",
+        # Counts and offsets change with every row that is added: with them each edit would make all findings new.
         NUMBER.sub("#", case.text),
     )
 
@@ -64,10 +67,12 @@ def _relative_name(name: str) -> str:
     """Below the working folder, as a repository's own paths are; a path elsewhere by its last two parts."""
     if "://" in name or not name:
         return name
+    # abspath and not resolve: a link to a data set keeps the name that the user gave it.
     path = Path(os.path.abspath(name))
     try:
         return path.relative_to(Path.cwd()).as_posix()
     except ValueError:
+        # Two parts: a home folder differs from machine to machine, the folder of a data set seldom does.
         return "/".join(path.parts[-2:])
 
 

@@ -33,6 +33,7 @@ def _set_pad(probes: Probes) -> str | None:
 
 
 def _set_side(probes: Probes) -> str:
+    # Padding on the left is right where prompts are continued in batches: the comment keeps that from being undone.
     return "tokenizer.padding_side = 'right'  # for training; 'left' where you generate in batches"
 
 

@@ -79,6 +79,7 @@ class _Guard:
         """What a part gives; None where it fails, and then it is not judged."""
         try:
             return work()
+        # Exception and not TruetuneError: the guard runs in a user's script, and a fault of ours must not end it.
         except Exception as error:
             self.judged.append(Judgement(not_judged=(NotJudged(what, describe_error(error)),)))
             return None
@@ -110,6 +111,7 @@ def guard(
     not.
     """
     spec = spec_of(settings, "truetune.guard")
+    # A misspelt rule is told before any work, as an error: it is the user's, and not a fault of the guard.
     choose(spec.select, spec.ignore)
     return _judge_or_raise(LiveObjects(tokenizer, collator, template, model, rows), spec)
 
@@ -132,6 +134,7 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
 
 
 def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
+    # guard=False: nothing is run that could write; the objects are put back as they were instead.
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
         _judge_objects(work)
@@ -152,6 +155,7 @@ def _judge_objects(work: _Guard) -> None:
     rows = work.part("the rows", lambda: read_live_rows(live)) or []
     probes = work.part("the tokenizer", lambda: _prepare_probes(work))
     record: CollatedRows | None = None
+    # Without a collator rows of ids are collated by padding them, which shows what they hold.
     if probes is not None and (
         live.collator is not None or any("input_ids" in row for row in rows)
     ):
@@ -224,6 +228,7 @@ def _place_tokens(record: Record, spec: RunSpec, known: Probes | None) -> Audit:
             for name, value in known.tokenizer.model_config.items()
             if name != "eos_token_id"
         }
+        # Both sources are taken away: either would bring the wrong stop ids back.
         known = probes(replace(known.tokenizer, model_config=config, generation_config=None), spec)
         record.facts["model"] = {**record.facts["model"], "generation_config": None}
     return build_audit([record], spec, known)

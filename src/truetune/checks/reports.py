@@ -122,6 +122,7 @@ class Report:
 
     def lacks(self) -> bool:
         """Is something that was asked for not judged, or was there nothing to judge?"""
+        # A report in which nothing was examined is no clean one, whatever it was about.
         return bool(self.missing()) or not (self.examined or self.findings or self.known)
 
     def exit_code(self) -> int:

@@ -87,6 +87,7 @@ class RowTextRule(DataRule):
             return
         self.faulty += 1
         self.faulty_answers += any(text.is_answer for text, _ in faults)
+        # A set: a row with two faults of one kind is one row of that kind.
         self.kinds.update({fault.kind for _, fault in faults})
         if len(self.cases) < MAX_CASES:
             text, fault = faults[0]
@@ -105,6 +106,7 @@ class RowTextRule(DataRule):
     @property
     def is_more_than_one(self) -> bool:
         """Do several rows have the fault, or all that there are? A single one of many is no fault of the data."""
+        # A single row of many may talk of the fault; a single row that is all there is has it.
         return self.faulty > 1 or 0 < self.faulty == self.rows
 
     def severity_of(self, error_from: float = 2.0) -> Severity:

@@ -37,6 +37,7 @@ TRAINER_ORDER: tuple[TrainerName, ...] = (
     "torch",
 )
 """Of what a script calls, the first that is found counts: each of them calls what stands behind it"""
+# A trainer without a place in the order would never be found in a script.
 assert set(TRAINER_ORDER) == set(TRAINER_NAMES)
 POSITION_COLLATORS = ("transformers.DataCollatorForSeq2Seq", "truetune.collate.*")
 """They pad given labels with -100"""
@@ -102,6 +103,7 @@ class TrainerSightings:
         name = spec.trained_by or (self.names[0] if len(self.names) == 1 else None)
         if name is None:
             return spec
+        # A name that the user gives decides; what a script sets is then still that of this trainer.
         update: dict[str, Any] = {"trained_by": name}
         scripts = [one for one in self.seen if one.training is not None and one.name == name]
         # Two scripts of one trainer may set different things: then none of them is known to train these rows.
@@ -180,6 +182,7 @@ def _pad_masking(
     """How the pads are masked by what a script says of its collator."""
     if (
         next(lm_collator_calls(module), None) is not None
+        # A collator that is known says it; what a trainer does by default says it only where no collator is given.
         or next(masks_by_id(module), None) is not None
     ):
         return "id"
@@ -236,6 +239,7 @@ def with_trainer_defaults(spec: RunSpec) -> RunSpec:
 def trainer_of(spec: RunSpec) -> TrainerFacts:
     """The facts of the run's trainer, as its settings change them."""
     facts, training = facts_of(spec.trained_by), spec.training
+    # A loader of one's own decides over what the trainer would do.
     if training.shuffle is not None:
         facts = replace(facts, shuffles=replace(facts.shuffles, value=training.shuffle))
     if facts.name is None and training.pads_masked_by is None:
