@@ -201,11 +201,11 @@ def lint_module(
         _of_this_file(run_rules(module, choose_rules(spec, SourceRule)), module.path),
         _unparsed_code(module, spec),
         *_judge_settings(module, spec, rows, uses),
-        # A file that holds none of the libraries is judged all the same: a rule may know a place that needs none.
     ]
     commands = read_notebook_commands(module)
     of_commands = _judge_commands(commands, spec, uses) if commands is not None else Judgement()
     judgement = Judgement.of([*parts, of_commands])
+    # A file without any of the libraries applies where a rule has a place in it: such a place may need none.
     applies = bool(of_commands.examined or judgement.findings)
     applies = applies or _uses_a_library(module) or _has_places(judgement)
     if not applies or (module.broken and not module.tree.body):

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from truetune.encoding.fingerprint import EMPTY_SKETCH, HASHES
 
-# Two of the 16 hashes a band: at a similarity of 0.8 a pair shares one with a chance of 1 - 0.36^8 = 0.9997, so that hardly any is missed; those that share one by chance are compared in full.
+# Two of the 16 hashes a band: at a similarity of 0.8 a pair shares one with a chance of 1 - 0.36^8 = 0.9997, so that
+# hardly any is missed; those that share one by chance are compared in full.
 BANDS = 8
 # Chosen, not measured. At 0.6 rows of one template are near copies; at 0.95 one word in twenty hides a copy.
 NEAR = 0.8

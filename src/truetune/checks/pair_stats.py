@@ -97,7 +97,8 @@ def shared_beginnings(
     starts = [side.offsets[:-1] + side.contexts for side in pairs]
     lengths = [side.offsets[1:] - start for side, start in zip(pairs, starts, strict=True)]
     shorter, longer = np.minimum(*lengths), np.maximum(*lengths)
-    # Both answers of all pairs are laid out in one array each, as long as the shorter ones, and compared at once, in place of a loop over pairs.
+    # Both answers of all pairs are laid out in one array each, as long as the shorter ones, and compared at once, in
+    # place of a loop over pairs.
     begins = np.cumsum(shorter) - shorter
     inside = np.arange(int(shorter.sum())) - np.repeat(begins, shorter)
     chosen, rejected = (
