@@ -172,6 +172,7 @@ def _divisor_count(module: Module, mean: Mean) -> tuple[Unit, int] | None:
 
 def _argument_of_len(module: Module, divisor: ast.expr | None) -> ast.expr | None:
     """`x` of `len(x)`; None where the divisor is anything else."""
+    # `len` of a name that the file defines itself is another function: flow knows which.
     if not isinstance(divisor, ast.Call) or len(divisor.args) != 1:
         return None
     return divisor.args[0] if module.flow.name(divisor.func) == "len" else None
@@ -213,6 +214,7 @@ def _is_hundred(node: ast.expr) -> bool:
 
 def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
     size = module.flow.value(loader.argument(1, "batch_size"))
+    # Batches of one row: the mean of a batch is then the loss of a row, and both counts are one.
     return (unit, size) if type(size) is int and size > 1 else None
 
 

@@ -102,6 +102,7 @@ class MetricsUnshifted(SourceRule):
         return None
 
     def findings(self) -> Iterator[Finding]:
+        # All trainers of the file: a script may compare two of them with one function.
         module = self.subject
         for call in trainers_of_causal(module):
             functions = functions_in_argument(module, call)

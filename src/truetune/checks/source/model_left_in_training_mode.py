@@ -65,6 +65,7 @@ class ModelLeftInTrainingMode(SourceRule):
         module = self.subject
         if any(any(part.methods("eval")) for part in module.with_linked):
             return
+        # `model.train(flag)` switches by a value that only the run knows.
         if any(call.args or call.keywords for call in module.methods("train")):
             return
         switched = next(_mode_switches(module), None)
@@ -75,6 +76,8 @@ class ModelLeftInTrainingMode(SourceRule):
             (
                 call
                 for call in module.all_calls
+                # By line: a file of one flow is judged, and a function that is called later is missed rather than
+                # told wrongly.
                 if call.node.lineno > line
                 and _is_evaluation(module, call)
                 and _model_source(module, call) & _model_source(module, switched)

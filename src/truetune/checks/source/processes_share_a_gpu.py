@@ -89,6 +89,7 @@ def _makes_own_device(module: Module) -> bool:
     """Is a device made that may be another in each process: `torch.device("cuda", local_rank)`?"""
     for call in module.calls("torch.device"):
         named = module.flow.value(call.argument(0, "type"))
+        # Two arguments of torch.device: the second is the number of the GPU, which differs between processes.
         if len(call.args) + len(call.keywords) > 1 or named not in (*FIRST, "cpu"):
             return True
     return False

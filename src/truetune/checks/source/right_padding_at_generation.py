@@ -80,6 +80,7 @@ class RightPaddingAtGeneration(SourceRule):
         module = self.subject
         if has_encoder_models_only(module):
             return
+        # Both ways of unsloth pad on the left, whatever the tokenizer's file says.
         if any(module.calls("unsloth.Fast*Model.for_inference")):
             return  # it sets the tokenizer to the left
         for call in generate_calls(module):
@@ -138,4 +139,5 @@ def _padding_side(module: Module, batch: Call) -> str | None:
     }
     if not sides:
         return None
+    # One `left` anywhere is taken for these prompts: scripts switch sides between training and generation.
     return "right" if sides == {"right"} else "left"

@@ -90,6 +90,7 @@ class SeveralGpusInOneProcess(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # unsloth uses one GPU, whatever it is shown.
         if module.imports_unsloth:
             return
         visible = _shown_by_itself(module)
@@ -117,6 +118,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if visible is None and start is None:
             return
         launches = launches_of(Path(module.path))
+        # A launcher that starts one process leaves the others idle as well.
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
@@ -186,6 +188,7 @@ def _shown_by_itself(module: Module) -> ast.Assign | None:
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         is_variable = isinstance(target, ast.Subscript) and VARIABLE in ast.unparse(target.slice)
+        # Under a condition it may be another number in another run.
         is_sure = not any(isinstance(around, ast.If) for around in module.parents(node))
         if is_variable and is_sure and _gpu_count(module, node) > 1:
             return node

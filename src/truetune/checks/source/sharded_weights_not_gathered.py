@@ -96,6 +96,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # A save that is given a state gets the gathered one from the caller.
         saves = [call for call in _saves_inside_wrapper(module) if call.lacks("state_dict")]
         if not saves or module.mentions(*GATHERS):
             return
@@ -124,6 +125,7 @@ class ShardedWeightsNotGathered(SourceRule):
 
 def _is_inside(module: Module, model: ast.expr) -> bool:
     """Is it the model inside a wrapper: `unwrap_model(model)`, `engine.module`, or the model of a trainer?"""
+    # One of these words stands in every file that unwraps: the others need not be followed.
     if not module.mentions("unwrap_model", ".module", "Trainer", "fully_shard"):
         return False
     for origin in module.flow.origins(model):

@@ -49,6 +49,7 @@ from truetune.checks.source.evidence.pad_candidates import pad_advice
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
+# Chosen by the published vocabularies, whose reserved tokens are called so.
 RESERVED = "<|"
 """How tokens begin that many vocabularies hold in reserve"""
 PPO = ("trl.*PPOTrainer", "trl.*RLOOTrainer")

@@ -130,6 +130,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
     package, _, trainer = _class_name(module, call).partition(".")
     of_one_class = len(find_possible_names(module, call.node.func)) == 1
     if (
+        # Of several possible classes one may take the argument.
         package not in ("trl", "transformers")
         or not of_one_class
         or "experimental" in module.text_of(call.node.func)
@@ -138,6 +139,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
     excused = find_guarded_arguments(module, call)
     for name in call.keywords:
         gone = gone_argument(package, trainer, name) if name not in excused else None
+        # A pin to an older release means that the script runs where the argument is there.
         if gone is not None and module.pins.age(package, *gone.taken) != "older":
             yield gone
 

@@ -108,6 +108,7 @@ class TrlNameGone(SourceRule):
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
         severity = severity_of_gone(pins, "trl", changes, self.subject.path)
+        # By version and not as text: 0.10 comes after 0.9.
         newest = max((name.taken.gone for name in gone.values()), key=Version)
         names = list(dict.fromkeys(use.name for use in gone))
         remedies = dict.fromkeys(_name_advice(use.name, name) for use, name in gone.items())
@@ -159,6 +160,7 @@ def _is_tried(module: Module, use: Use) -> bool:
     """Is it used only where it is there: imported in a `try`, or for one release?"""
     node = use.statement or use.node
     if (
+        # An attribute in a try is used for other reasons too; an import there is tried for its release.
         any(isinstance(parent, ast.Try) for parent in module.parents(node))
         and use.statement is not None
     ):

@@ -106,6 +106,7 @@ class UntrainedModelEvaluated(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        # Who loads trained weights somewhere may load them into this model.
         if module.mentions(*TAKES_UP):
             return
         trained = list(trained_models(module))
