@@ -99,6 +99,13 @@ class SeveralGpusInOneProcess(SourceRule):
         if load is not None:
             yield from self._of_spread_model(load, visible, starts)
             return
+        yield from self._of_trainer(visible, starts)
+
+    def _of_trainer(
+        self, visible: ast.Assign | None, starts: list[PlainStart]
+    ) -> Iterator[Finding]:
+        """A trainer that one process runs with several GPUs, so that it copies the model to each of them."""
+        module = self.subject
         trainer = next(module.calls(*TRAINERS), None)
         start = next((start for start in starts if not start.launcher), None)
         is_single_process = visible is not None or start is not None

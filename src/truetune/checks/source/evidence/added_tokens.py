@@ -97,11 +97,13 @@ def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: 
         return max(0, rows - tokens)
     spare = [one.spare_rows for one in known if one is not None and one.spare_rows is not None]
     if known and len(spare) == len(known):
+        # The poorest of several candidates: it is the one that runs out of rows.
         return min(spare)
     return 0 if tokens or all(any(module.calls(pattern)) for pattern in OF_LLAMA) else None
 
 
 def _rows_of_embedding(module: Module, call: Call) -> int | None:
+    # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
         try:
             config = read_json(locate(name) / "config.json", MODEL_FILE)

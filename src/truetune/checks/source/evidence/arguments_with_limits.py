@@ -88,6 +88,8 @@ def training_calls(module: Module) -> Iterator[NamedCall]:
         )
     adapters = list(module.calls(*ADAPTERS))
     is_in_settings = len(adapters) == 1 and adapters[0].named("peft.LoraConfig")
+    # The one LoraConfig of a script with trainer's settings is judged among those: told twice it would be two
+    # findings.
     if is_in_settings and extract_configs(module):
         return
     for call in adapters:
@@ -122,6 +124,7 @@ def generating_calls(module: Module) -> Iterator[NamedCall]:
         )
         named.values["structured"] = STRUCTURED.search(module.text) is not None
         ignores = named.values.get("ignore_eos")
+        # The table compares numbers: a switch that is on is 1.
         named.values["ignore_eos"] = int(ignores) if isinstance(ignores, bool) else None
         yield named
 
@@ -167,6 +170,7 @@ def _adapter_call(module: Module, call: Call) -> NamedCall:
     nodes = {
         "training.lora.lora_alpha": call.keywords.get("lora_alpha"),
         "training.lora.lora_dropout": call.keywords.get("lora_dropout"),
+        # unsloth's first places are those of the model: -1 means by name alone.
         "r": call.argument(-1 if call.named("unsloth.*") else 2, "r"),
     }
     named = _arguments_of_call(module, call, nodes)

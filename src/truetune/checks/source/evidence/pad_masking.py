@@ -54,6 +54,7 @@ def _maskings_of_module(module: Module) -> list[Masking]:
     maskings = [
         Masking(call.node, module, _tokenizer_of(call)) for call in lm_collator_calls(module)
     ]
+    # Nothing masks by the pad id without naming it: the walk over the tree is spared.
     if "pad_token_id" in module.text:
         maskings += [
             Masking(node, module, tokenizer_of_pad_id(module, node)) for node in masks_by_id(module)

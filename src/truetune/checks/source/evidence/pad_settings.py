@@ -106,7 +106,14 @@ def _make_setting(
         isinstance(text, str) and eos is not None and text == module.flow.value(eos)
     )
     return PadSetting(
-        node, value, tokenizer, scopes.of[node], bool(scopes.arms[node]), is_eos, missing
+        # scopes.arms: the branches that a statement stands in.
+        node,
+        value,
+        tokenizer,
+        scopes.of[node],
+        bool(scopes.arms[node]),
+        is_eos,
+        missing,
     )
 
 
@@ -141,6 +148,7 @@ def is_of_tokenizer(
     if setting.tokenizer is None or tokenizer is None:
         return True
     set_on, used = module.flow.calls_passed(setting.tokenizer), home.flow.calls_passed(tokenizer)
+    # Without a call in between the tokenizer is the same object in both places.
     return not set_on or not used or not set_on.isdisjoint(used)
 
 
@@ -154,6 +162,7 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
         if isinstance(node, ast.Attribute)
         else ""
     )
+    # A name alone says it where flow knows nothing: parameters of functions that nobody calls here.
     return not module.flow.types(node) and last in ("tokenizer", "tok", "processing_class")
 
 

@@ -35,6 +35,7 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
         module: The file.
         node: What stands for a number: `3`, `args.epochs`, `config["epochs"]`, `int(args.epochs)`.
     """
+    # `int(args.epochs)`: the default of an option may be a text.
     if isinstance(node, ast.Call) and module.flow.name(node.func) in ("int", "float"):
         node = node.args[0] if node.args else None
     if node is None:
@@ -42,6 +43,7 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
     numbers = (
         value
         for value in _constants_of(module, node)
+        # True is an int, and no count.
         if isinstance(value, int | float) and not isinstance(value, bool)
     )
     return list(dict.fromkeys(numbers))
@@ -60,6 +62,7 @@ def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
     node = origin.node
     if origin.element:
         yield from _list_elements(module, origin)
+    # A path leads into a value that is no plain constant.
     elif origin.path:
         return
     elif isinstance(node, ast.Constant):
@@ -98,6 +101,7 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
     """The default of an argument of the command line, or of a field of a class of settings."""
     for call in module.methods("add_argument"):
         flags = (module.flow.value(flag) for flag in call.args)
+        # argparse makes `--model-name` the attribute model_name.
         written = {flag.lstrip("-").replace("-", "_") for flag in flags if isinstance(flag, str)}
         if name in {*written, module.flow.value(call.keywords.get("dest"))}:
             yield from _single_constant(module, call.keywords.get("default"))

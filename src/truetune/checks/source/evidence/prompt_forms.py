@@ -58,7 +58,9 @@ LOADS = (
 )
 OF_EXPORT = re.compile(r"[-_.](?:merged|full|final|hf|16bit|bf16|fp16|fp8|awq|gptq|gguf)\b.*")
 """What is put behind the name of a folder that was merged or converted"""
+# Chosen, not measured: forty scripts are a large example folder; at double, a repository of examples takes seconds.
 MAX_FILES = 40
+# Chosen, not measured: a notebook with its plots is larger, and then holds little code.
 MAX_BYTES = 300_000
 """Of the files beside a script that are read"""
 FOLDERS = frozenset(
@@ -114,6 +116,7 @@ def prompt_form(module: Module) -> PromptForm | None:
     if chat is not None and not texts:
         return PromptForm(frozenset(), chat)
     if chat is None and texts:
+        # Several marks are one form: each of its prompts ends in one of them.
         return PromptForm(frozenset(mark for mark, _ in texts), texts[0][1])
     return None
 
@@ -190,6 +193,7 @@ def scripts_beside(module: Module) -> Iterator[Module]:
     count = 0
     for place in dict.fromkeys(places):
         for path in sorted(_scripts_in(place)):
+            # Sorted and counted, so that the same files are read on each machine.
             if path == own or count >= MAX_FILES:
                 continue
             count += 1
@@ -233,6 +237,7 @@ def _form_of_settings(config: Config) -> tuple[str, frozenset[str]] | None:
     types = {str(one.get("type")) for one in sets if isinstance(one, dict)}
     if len(types) != 1:
         return None
+    # Axolotl's types have a variant behind a dot or a colon: `alpaca.load_open_orca`.
     name = types.pop().partition(".")[0].partition(":")[0]
     is_known = name in ("alpaca", "chat_template")
     return (f"type: {name}", _of_name(name)) if is_known else None
@@ -331,6 +336,7 @@ def _read_module(path: Path) -> Module | None:
         return None
 
 
+# By the time of the last change: a script that is edited while a session lasts is read again.
 @lru_cache(maxsize=64)
 def _parse_cached(path: str, _changed: int) -> Module:
     return read_module(Path(path))

@@ -77,12 +77,17 @@ def _are_equal(module: Module, origin: Origin, depth: int = 0) -> bool:
         return False
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _is_list_of_one(node.left) or _is_list_of_one(node.right)
-    if not isinstance(node, ast.ListComp) or len(node.generators) != 1:
+    if not isinstance(node, ast.ListComp) or not _is_repeatable(module, node.elt):
         return False
-    if not _is_repeatable(module, node.elt):
+    return _is_repeated_by(module, node, depth)
+
+
+def _is_repeated_by(module: Module, comprehension: ast.ListComp, depth: int) -> bool:
+    """Does a comprehension give one element several times: without its loop's name, or from a list of equal ones?"""
+    loop, *others = comprehension.generators
+    if others:
         return False
-    loop = node.generators[0]
-    if _names_in(loop.target).isdisjoint(_names_in(node.elt)):
+    if _names_in(loop.target).isdisjoint(_names_in(comprehension.elt)):
         return True
     return all(_are_equal(module, source, depth + 1) for source in module.flow.origins(loop.iter))
 
