@@ -40,8 +40,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from truetune.checks.config.evidence.setting_places import is_value_untold, setting_case
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import ConfigRule
+
+DECIDING_FIELDS = ("save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps")
+"""Where one of them is not known, the two rhythms cannot be compared"""
 
 
 class BestModelCannotBePicked(ConfigRule):
@@ -59,15 +62,10 @@ class BestModelCannotBePicked(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        if (
-            config.stack == "axolotl"
-            or not training.load_best_model_at_end
-            or training.save_strategy == "best"
-        ):
+        if config.stack == "axolotl" or not training.load_best_model_at_end:
             return
-        if is_value_untold(
-            config, "save_strategy", "eval_strategy", "save_steps", "eval_steps", "logging_steps"
-        ):
+        # With `best`, transformers saves when it evaluates, whatever the steps say.
+        if training.save_strategy == "best" or is_value_untold(config, *DECIDING_FIELDS):
             return
         saves, evaluates = training.save_strategy or "steps", training.eval_strategy or "no"
         cases = [
@@ -81,12 +79,18 @@ class BestModelCannotBePicked(ConfigRule):
                 f"set both to {evaluates if evaluates != 'no' else saves}",
                 cases=cases,
             )
-            return
+        elif evaluates == "steps":
+            yield from self._of_steps(cases)
+
+    def _of_steps(self, cases: list[Case]) -> Iterator[Finding]:
+        """Saves at steps of which some are not evaluated; shares of the run below 1 are not judged."""
+        config, training = self.subject, self.subject.spec.training
         every, saved = training.eval_steps or training.logging_steps, training.save_steps
-        if evaluates == "steps" and every and saved and every >= 1 and saved >= 1 and saved % every:
-            yield self.finding(
-                f"the best model cannot be loaded: save_steps {saved:g} is no multiple of"
-                f" eval_steps {every:g}",
-                f"set save_steps to {every:g}",
-                cases=[setting_case(config, f"{saved:g}", "training.save_steps"), *cases],
-            )
+        if not every or not saved or every < 1 or saved < 1 or saved % every == 0:
+            return
+        yield self.finding(
+            f"the best model cannot be loaded: save_steps {saved:g} is no multiple of"
+            f" eval_steps {every:g}",
+            f"set save_steps to {every:g}",
+            cases=[setting_case(config, f"{saved:g}", "training.save_steps"), *cases],
+        )

@@ -118,7 +118,6 @@ class BestModelDirectionInverted(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         metric = training.metric_for_best_model
-        used = training.load_best_model_at_end or training.save_strategy == "best"
         if is_value_untold(config, "metric_for_best_model", "greater_is_better"):
             return
         if metric is None and not training.load_best_model_at_end:
@@ -127,29 +126,25 @@ class BestModelDirectionInverted(ConfigRule):
         words = _directed_words(name)
         if not words:
             return
-        lower = words[-1] in LOWER
+        is_lower_better = words[-1] in LOWER
         greater = training.greater_is_better
-        guessed = greater is None
-        if guessed:
+        cases = [setting_case(config, name, "training.metric_for_best_model")]
+        evidence = []
+        if greater is None:
+            # The rule of transformers where the setting is left out.
             greater = not name.endswith("loss")
-        if greater is not lower:
-            return
-        yield self.finding(
-            f"the best model is the one with the {'highest' if lower else 'lowest'} {name}",
-            f"set greater_is_better: {str(not lower).lower()}",
-            severity="error" if used else "warning",
-            evidence=(
-                ["transformers takes the greater one, as the name does not end in loss"]
-                if guessed
-                else []
-            ),
-            cases=[setting_case(config, name, "training.metric_for_best_model")]
-            + (
-                []
-                if guessed
-                else [setting_case(config, bool(greater), "training.greater_is_better")]
-            ),
-        )
+            evidence.append("transformers takes the greater one, as the name does not end in loss")
+        else:
+            cases.append(setting_case(config, bool(greater), "training.greater_is_better"))
+        if greater is is_lower_better:
+            used = training.load_best_model_at_end or training.save_strategy == "best"
+            yield self.finding(
+                f"the best model is the one with the {'highest' if is_lower_better else 'lowest'} {name}",
+                f"set greater_is_better: {str(not is_lower_better).lower()}",
+                severity="error" if used else "warning",
+                evidence=evidence,
+                cases=cases,
+            )
 
 
 def _directed_words(metric: str) -> list[str]:

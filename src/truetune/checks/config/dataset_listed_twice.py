@@ -109,22 +109,24 @@ class DatasetListedTwice(ConfigRule):
                     count=train.count(name),
                 )
         shared = [name for name in names if eval_key and name in _entries(config, eval_key)]
-        same_split = config.raw.get("dataset_test_split") and (
-            config.raw.get("dataset_test_split") == config.raw.get("dataset_train_split", "train")
-        )
         if shared and eval_key:
             yield self.finding(
                 f"{', '.join(map(_shown, shared))} is trained and evaluated on",
                 "evaluate on rows that are not trained",
                 cases=[setting_case(config, ", ".join(map(_shown, shared)), eval_key)],
             )
-        elif config.stack == "trl" and same_split:
+        elif config.stack == "trl":
+            yield from self._of_splits()
+
+    def _of_splits(self) -> Iterator[Finding]:
+        """One split of TRL's data set that is trained and evaluated on."""
+        config = self.subject
+        split = config.raw.get("dataset_test_split")
+        if split and split == config.raw.get("dataset_train_split", "train"):
             yield self.finding(
-                f"the split {config.raw['dataset_test_split']} is trained and evaluated on",
+                f"the split {split} is trained and evaluated on",
                 "name another dataset_test_split",
-                cases=[
-                    setting_case(config, config.raw["dataset_test_split"], "dataset_test_split")
-                ],
+                cases=[setting_case(config, split, "dataset_test_split")],
             )
 
 

@@ -63,12 +63,9 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
         if training.method not in ("dpo", "kto"):
             return
         model = raw.get("model_name_or_path") or raw.get("base_model") or config.spec.model
-        reference, adapter = training.reference, training.adapter
-        if (
-            reference is not None
-            and model is not None
-            and reference not in (model, config.spec.model)
-        ):
+        reference = training.reference
+        is_another = reference is not None and reference not in (model, config.spec.model)
+        if is_another and model is not None:
             yield self.finding(
                 f"the reference is {reference}, and the policy starts from {model}",
                 "leave the reference out: it is then made of the policy as it starts",
@@ -77,11 +74,17 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                     setting_case(config, model, "model"),
                 ],
             )
+        elif config.stack == "llama-factory" and training.lora is not None:
+            yield from self._of_adapter(str(model))
+
+    def _of_adapter(self, model: str) -> Iterator[Finding]:
+        """A reference of LLaMA-Factory that lacks the adapter which the policy starts with."""
+        config, training, raw = self.subject, self.subject.spec.training, self.subject.raw
+        reference, adapter = training.reference, training.adapter
+        if adapter is None:
             return
-        if config.stack != "llama-factory" or adapter is None or training.lora is None:
-            return
-        fresh, of_reference = raw.get("create_new_adapter"), raw.get("ref_model_adapters")
-        if reference is None and not fresh:
+        of_reference = raw.get("ref_model_adapters")
+        if reference is None and not raw.get("create_new_adapter"):
             yield self.finding(
                 f"the reference is {model} without the adapter {adapter} that training starts from",
                 "set create_new_adapter: true, or ref_model and ref_model_adapters to the same two",
@@ -91,10 +94,9 @@ class DpoReferenceIsNotTheSftPolicy(ConfigRule):
                 ],
             )
         elif reference is not None and of_reference != raw.get("adapter_name_or_path"):
+            has = f"the adapter {of_reference}" if of_reference else "no adapter"
             yield self.finding(
-                f"the reference {reference} has "
-                + (f"the adapter {of_reference}" if of_reference else "no adapter")
-                + f", and the policy starts with {adapter}",
+                f"the reference {reference} has {has}, and the policy starts with {adapter}",
                 f"set ref_model_adapters: {adapter}",
                 cases=[
                     setting_case(config, adapter, "training.adapter"),

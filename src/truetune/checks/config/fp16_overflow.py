@@ -80,9 +80,6 @@ class Fp16Overflow(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        half = training.fp16 or (
-            training.dtype == "float16" and not training.bf16 and not training.load_in
-        )
         if training.fp16 and training.dtype == "bfloat16":
             yield self.finding(
                 "the weights are loaded as bfloat16 and trained under float16, whose largest number"
@@ -93,32 +90,37 @@ class Fp16Overflow(ConfigRule):
                     setting_case(config, "bfloat16", "training.dtype"),
                 ],
             )
-        elif half and stored_dtype(config) is None:
-            family = overflowing_family(_model_name(config))
-            if family is None:
-                return
-            field = "training.fp16" if training.fp16 else "training.dtype"
+        elif _trains_in_float16(config):
+            yield from self._of_stored_dtype()
+
+    def _of_stored_dtype(self) -> Iterator[Finding]:
+        """A model that was trained in bfloat16, by its config.json or, where that is not here, by its name."""
+        config, training = self.subject, self.subject.spec.training
+        field = "training.fp16" if training.fp16 else "training.dtype"
+        switch = setting_case(config, training.fp16 or training.dtype, field)
+        stored = stored_dtype(config)
+        if stored == "bfloat16":
+            path = f"{config.spec.model or config.spec.tokenizer}/config.json"
+            yield self.finding(
+                "a model that was trained in bfloat16 is trained in float16, whose largest number"
+                " is 65,504",
+                "set bf16: true and fp16: false",
+                cases=[switch, Case("dtype: bfloat16", file=path)],
+            )
+            return
+        family = overflowing_family(_model_name(config)) if stored is None else None
+        if family is not None:
             yield self.finding(
                 f"{family} overflows in float16, whose largest number is 65,504: gradients become NaN,"
                 " and steps are skipped",
                 "set bf16: true and fp16: false; on a GPU without bfloat16 load the weights as"
                 " float32 (torch_dtype), and train without fp16",
-                cases=[
-                    setting_case(config, training.fp16 or training.dtype, field),
-                    setting_case(config, _model_name(config), "model", "tokenizer"),
-                ],
+                cases=[switch, setting_case(config, _model_name(config), "model", "tokenizer")],
             )
-        elif half and stored_dtype(config) == "bfloat16":
-            field = "training.fp16" if training.fp16 else "training.dtype"
-            yield self.finding(
-                "a model that was trained in bfloat16 is trained in float16, whose largest number"
-                " is 65,504",
-                "set bf16: true and fp16: false",
-                cases=[
-                    setting_case(config, training.fp16 or training.dtype, field),
-                    Case(
-                        "dtype: bfloat16",
-                        file=f"{config.spec.model or config.spec.tokenizer}/config.json",
-                    ),
-                ],
-            )
+
+
+def _trains_in_float16(config: Config) -> bool:
+    """Does a run compute in float16: by fp16, or by weights of that dtype that nothing quantizes?"""
+    training = config.spec.training
+    is_dtype = training.dtype == "float16" and not training.bf16 and not training.load_in
+    return bool(training.fp16 or is_dtype)

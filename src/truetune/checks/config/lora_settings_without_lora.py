@@ -46,6 +46,7 @@ from truetune.checks.config.evidence.other_program_settings import keeps_its_def
 from truetune.checks.config.evidence.setting_places import setting_case
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
 
 SWITCH = {"axolotl": "adapter", "trl": "use_peft", "llama-factory": "finetuning_type"}
 MEANT = {
@@ -83,11 +84,7 @@ class LoraSettingsWithoutLora(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config = self.subject
         switch = SWITCH.get(config.stack)
-        if switch is None or config.spec.training.lora is not None:
-            return
-        if config.stack == "axolotl" and config.raw.get("adapter"):
-            return
-        if not keeps_its_defaults(config) and switch not in config.raw:
+        if switch is None or not _may_lack_lora(config, switch):
             return
         given = [key for key in KEYS if config.raw.get(key) not in (None, False, 0, "", [])]
         if given:
@@ -103,3 +100,12 @@ class LoraSettingsWithoutLora(ConfigRule):
                 ],
                 count=len(given),
             )
+
+
+def _may_lack_lora(config: Config, switch: str) -> bool:
+    """Is no adapter trained, and is it known that nothing else than the settings switches one on?"""
+    if config.spec.training.lora is not None:
+        return False
+    if config.stack == "axolotl" and config.raw.get("adapter"):
+        return False
+    return keeps_its_defaults(config) or switch in config.raw

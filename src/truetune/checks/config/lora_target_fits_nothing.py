@@ -132,22 +132,23 @@ class LoraTargetFitsNothing(ConfigRule):
             for name in names
             if not PATTERN_SIGN.search(name)
         }
-        lasts = {
-            module.rpartition(".")[2]
-            for module in there
-            if not module.rpartition(".")[2].isdecimal()
-        }
-        lost = {}
+        parts = {module.rpartition(".")[2] for module in there}
+        lasts = {part for part in parts if not part.isdecimal()}
+        # What is saved whole may be any module; LoRA fits only what the checkpoint has, where that is here.
+        candidates = lasts | known if field == SAVED else lasts or known
+        lost: dict[str, str | None] = {}
         for name, count in counts.items():
-            likely = likely_module_name(name, lasts | known if field == SAVED else lasts or known)
-            if not count and name not in trusted and name != "all-linear" and (there or likely):
+            likely = likely_module_name(name, candidates)
+            # Without the weights, a name that resembles no known one may be right.
+            is_judged = bool(there) or bool(likely)
+            if not count and name not in trusted and name != "all-linear" and is_judged:
                 lost[name] = likely
+        others = [f"{name}: {count:,} modules" for name, count in counts.items() if count and there]
         for name, likely in lost.items():
-            others = [f"{n}: {count:,} modules" for n, count in counts.items() if count and there]
+            where = " of the model" if there else ""
+            hint = f"; {likely} was meant?" if likely else ""
             yield self.finding(
-                f"{name} fits no module"
-                + (" of the model" if there else "")
-                + (f"; {likely} was meant?" if likely else ""),
+                f"{name} fits no module{where}{hint}",
                 f"write {likely} for {name}" if likely else f"correct {name}, or leave it out",
                 evidence=others
                 or ["the model's weights are not here: judged by the names of published models"],

@@ -79,42 +79,17 @@ class PretokenizedRowsBypassMasking(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        if (
-            config.stack != "trl"
-            or training.method != "sft"
-            or is_value_untold(config, "completion_only_loss")
-        ):
+        if config.stack != "trl" or training.method != "sft":
+            return
+        if is_value_untold(config, "completion_only_loss"):
             return
         there = training_columns(config)
         shown = Case(f"columns: {name_list(sorted(there))}")
         for option, mask in MASKS.items():
-            field = f"training.{option}"
-            if not getattr(training, option):
-                continue
-            if "input_ids" in there and not there & {"labels", mask}:
-                yield self.finding(
-                    f"{option} does nothing: the rows have input_ids, and every token of them is"
-                    " supervised",
-                    f"give the rows labels, or a column {mask}; or text and messages in place of"
-                    " input_ids",
-                    cases=[setting_case(config, True, field), shown],
-                )
-            elif training.skip_prepare_dataset and there and not there & {"labels", mask}:
-                yield self.finding(
-                    f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
-                    "give the rows labels, or leave skip_prepare_dataset out",
-                    severity="warning",
-                    cases=[
-                        setting_case(config, True, "training.skip_prepare_dataset"),
-                        setting_case(config, True, field),
-                        shown,
-                    ],
-                )
-        if (
-            {"input_ids", "completion_mask"} <= there
-            and not {"labels"} & there
-            and not training.completion_only_loss
-        ):
+            if getattr(training, option) and not there & {"labels", mask}:
+                yield from self._of_option(option, mask, there, shown)
+        has_unread_mask = {"input_ids", "completion_mask"} <= there and "labels" not in there
+        if has_unread_mask and not training.completion_only_loss:
             yield self.finding(
                 "the column completion_mask is not read: completion_only_loss is off for rows with"
                 " input_ids",
@@ -123,6 +98,32 @@ class PretokenizedRowsBypassMasking(ConfigRule):
                     setting_case(
                         config, training.completion_only_loss, "training.completion_only_loss"
                     ),
+                    shown,
+                ],
+            )
+
+    def _of_option(
+        self, option: str, mask: str, there: frozenset[str], shown: Case
+    ) -> Iterator[Finding]:
+        """An option that masks, over rows without labels and without its own column."""
+        config, training = self.subject, self.subject.spec.training
+        field = f"training.{option}"
+        if "input_ids" in there:
+            yield self.finding(
+                f"{option} does nothing: the rows have input_ids, and every token of them is"
+                " supervised",
+                f"give the rows labels, or a column {mask}; or text and messages in place of"
+                " input_ids",
+                cases=[setting_case(config, True, field), shown],
+            )
+        elif training.skip_prepare_dataset and there:
+            yield self.finding(
+                f"{option} does nothing: skip_prepare_dataset leaves the rows as they are",
+                "give the rows labels, or leave skip_prepare_dataset out",
+                severity="warning",
+                cases=[
+                    setting_case(config, True, "training.skip_prepare_dataset"),
+                    setting_case(config, True, field),
                     shown,
                 ],
             )

@@ -109,28 +109,25 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate = training.learning_rate
-        if (
-            not rate
-            or not _pure(config)
-            or str(training.optim or PLAIN[0]) not in PLAIN
-            or has_special_optimizer(config)
-        ):
+        if not rate or not _pure(config):
+            return
+        if str(training.optim or PLAIN[0]) not in PLAIN or has_special_optimizer(config):
             return
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
         few = _half_step_of(TYPICAL) < rate if lost is None else lost < 0.5
-        if few or (config.stack == "axolotl" and not _sure(config, rate, lost)):
+        is_sure = _sure(config, rate, lost)
+        # Axolotl has no setting like pure_bf16: there only what is sure is said.
+        if few or (config.stack == "axolotl" and not is_sure):
             return
+        of_what = (
+            f"{lost:.0%} of the weights" if lost is not None else f"weights of {TYPICAL} and more"
+        )
         yield self.finding(
-            f"steps of {rate:g} are rounded away in bfloat16"
-            + (
-                f" for {lost:.0%} of the weights"
-                if lost is not None
-                else f" for weights of {TYPICAL} and more"
-            ),
+            f"steps of {rate:g} are rounded away in bfloat16 for {of_what}",
             "train float32 weights with bf16 autocast, or take an optimizer that rounds"
             " stochastically",
-            severity="warning" if _sure(config, rate, lost) else "info",
+            severity="warning" if is_sure else "info",
             evidence=[
                 f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at"
                 f" {TYPICAL}, {_half_step_of(1.0):.1e} at 1"
@@ -148,31 +145,28 @@ def _sure(config: Config, rate: float, lost: float | None) -> bool:
 
 def _pure(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
-    training = config.spec.training
-    if config.freezes_by_hand:
+    training, raw = config.spec.training, config.raw
+    if config.freezes_by_hand or is_value_untold(config, "optim") or _is_sharded(config):
         return False
-    if is_value_untold(config, "optim") or any(
-        config.raw.get(key, None) is not None for key in ("fsdp", "deepspeed")
-    ):
-        return False
-    if (
-        training.lora
-        or training.adapter
-        or training.load_in
-        or training.fsdp
-        or training.deepspeed_stage is not None
-    ):
+    if training.lora or training.adapter or training.load_in:
         return False
     if config.stack == "llama-factory":
-        return bool(config.raw.get("pure_bf16")) and config.raw.get("finetuning_type") == "full"
+        return bool(raw.get("pure_bf16")) and raw.get("finetuning_type") == "full"
     if config.stack == "axolotl":
-        sharded = (
-            config.raw.get("fsdp_config") or config.raw.get("fsdp") or config.raw.get("deepspeed")
-        )
-        return training.dtype == "bfloat16" and not sharded and not config.raw.get("adapter")
+        return training.dtype == "bfloat16" and not raw.get("adapter")
     return training.dtype == "bfloat16" or (
         training.dtype == "auto" and stored_dtype(config) == "bfloat16"
     )
+
+
+def _is_sharded(config: Config) -> bool:
+    """Is the run sharded by FSDP or DeepSpeed? Both may keep a float32 copy of the weights."""
+    training, raw = config.spec.training, config.raw
+    if raw.get("fsdp") is not None or raw.get("deepspeed") is not None:
+        return True
+    if config.stack == "axolotl" and raw.get("fsdp_config"):
+        return True
+    return bool(training.fsdp) or training.deepspeed_stage is not None
 
 
 def _why(config: Config) -> list[Case]:

@@ -56,6 +56,7 @@ from truetune.checks.config.evidence.step_counts import training_bytes, training
 from truetune.checks.findings import Finding
 from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
 
 REAL_BATCHES = (None, "sdpa", "eager")
 """Attention implementations for which Axolotl makes batches of packed rows; others get one long row."""
@@ -78,42 +79,23 @@ class SamplePackingTrainsNoStep(ConfigRule):
 
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
-        real = config.raw.get("multipack_real_batches")
-        if (
-            config.stack != "axolotl"
-            or not training.packing
-            or real is False
-            or (training.attn_implementation not in REAL_BATCHES and not real)
-        ):
+        if not _packs_real_batches(config):
             return
-        data, size, length = (
-            training_rows(config),
-            training.per_device_train_batch_size,
-            config.spec.max_length,
-        )
+        data, size = training_rows(config), training.per_device_train_batch_size
+        length = config.spec.max_length
         if data is None or size is None or size < 2 or not length:
             return
         text = training_bytes(config)
-        if data.count < size:
-            sure, packed = True, data.count
-        elif text is not None:
-            sure = 2 * text / length + 1 < size
-            packed = (
-                math.ceil(2 * text / length + 1)
-                if sure
-                else math.ceil(text / BYTES_A_TOKEN / length)
-            )
-        else:
+        packed, is_sure = _packed_rows(data.count, text, length, size)
+        if packed is None or packed >= size:
             return
-        if packed >= size:
-            return
-        about = "at most" if sure else "about"
+        about, effect = ("at most", "no step") if is_sure else ("about", "perhaps no step")
         yield self.finding(
-            f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}"
-            + (": no step is made" if sure else ": perhaps no step is made"),
+            f"{about} {packed:,} packed rows of {length:,} tokens do not fill a batch of {size}:"
+            f" {effect} is made",
             f"set micro_batch_size to 1 and gradient_accumulation_steps to {size}, or leave"
             " sample_packing out",
-            severity="error" if sure else "warning",
+            severity="error" if is_sure else "warning",
             evidence=[data.why] + ([f"{text:,} bytes"] if text is not None else []),
             cases=[
                 setting_case(config, size, "training.per_device_train_batch_size"),
@@ -121,3 +103,34 @@ class SamplePackingTrainsNoStep(ConfigRule):
                 setting_case(config, length, "max_length"),
             ],
         )
+
+
+def _packs_real_batches(config: Config) -> bool:
+    """Does Axolotl pack, and make a batch of several packed rows?"""
+    training = config.spec.training
+    if config.stack != "axolotl" or not training.packing:
+        return False
+    real = config.raw.get("multipack_real_batches")
+    if real is False:
+        return False
+    return bool(real) or training.attn_implementation in REAL_BATCHES
+
+
+def _packed_rows(rows: int, text: int | None, length: int, batch: int) -> tuple[int | None, bool]:
+    """How many packed rows there are, and whether there are certainly no more; None where nothing says it.
+
+    Args:
+        rows: The rows before packing.
+        text: Bytes of the files; None where they are no text.
+        length: Tokens of a packed row.
+        batch: Packed rows of a batch.
+    """
+    if rows < batch:
+        return rows, True
+    if text is None:
+        return None, False
+    # A token has a byte at least. First fit leaves every row but one at least half full: twice the tokens bound it.
+    most = 2 * text / length + 1
+    if most < batch:
+        return math.ceil(most), True
+    return math.ceil(text / BYTES_A_TOKEN / length), False

@@ -79,6 +79,7 @@ from truetune.checks.judgement import Unmet
 from truetune.checks.rule import ConfigRule
 from truetune.checks.weight_uses import is_within
 from truetune.parsing.modelfile import is_modelfile
+from truetune.spec.config import WeightUse
 
 KEYS = {"axolotl": "chat_template", "llama-factory": "template"}
 
@@ -115,32 +116,34 @@ class ServedTemplateDiffers(ConfigRule):
         yield from self._of_servers(key, name, marker)
         if own is None or marker in own:
             return
-        cut = [
-            token
-            for token in CONTROL_TOKEN.findall(marker)
-            if tokenizer_has_token(config, token) is False
-        ]
-        added = {*config.spec.training.added_tokens, *config.spec.training.special_tokens.values()}
-        cut = [token for token in cut if token not in added]
+        unknown = self._unknown_tokens(marker)
         lost = config.stack == "llama-factory" and name not in SAVED_TEMPLATES
+        evidence = [
+            f"the tokenizer's template begins a question with {own[-60:]!r}",
+            f"the tokenizer is saved with {'its own template' if lost else 'the named one'}",
+        ]
+        if unknown:
+            evidence.append(f"no token of the tokenizer: {', '.join(unknown)}")
         yield self.finding(
             f"{key} {name} writes {marker}, and the tokenizer's template does not",
             "name the family of the tokenizer's own template",
-            severity="warning" if lost or cut else "info",
-            evidence=[
-                f"the tokenizer's template begins a question with {own[-60:]!r}",
-                (
-                    "the tokenizer is saved with its own template"
-                    if lost
-                    else "the tokenizer is saved with the named one"
-                ),
-                *([f"no token of the tokenizer: {', '.join(cut)}"] if cut else []),
-            ],
+            severity="warning" if lost or unknown else "info",
+            evidence=evidence,
             cases=[
                 setting_case(config, name, key),
                 Case("the tokenizer's template", file=str(config.spec.tokenizer)),
             ],
         )
+
+    def _unknown_tokens(self, marker: str) -> list[str]:
+        """The control tokens of a mark that the tokenizer cuts into several, and the settings do not add."""
+        config, training = self.subject, self.subject.spec.training
+        added = {*training.added_tokens, *training.special_tokens.values()}
+        return [
+            token
+            for token in CONTROL_TOKEN.findall(marker)
+            if tokenizer_has_token(config, token) is False and token not in added
+        ]
 
     def _of_servers(self, key: str, name: str, marker: str) -> Iterator[Finding]:
         """Files given beside the settings that ask the trained weights with another template."""
@@ -149,10 +152,7 @@ class ServedTemplateDiffers(ConfigRule):
         by_file = {use.file: use for use in reversed(config.uses) if use.template}
         for use in by_file.values():
             mark = mark_of_template(use.template)
-            is_gguf = all(Path(folder).suffix == ".gguf" for folder in use.folders)
-            of_run = is_modelfile(Path(use.file)) or (use.folders and is_gguf)
-            of_run = of_run or any(output and is_within(folder, output) for folder in use.folders)
-            if mark is None or not of_run or mark == first_mark(marker):
+            if mark is None or mark == first_mark(marker) or not _asks_trained_weights(use, output):
                 continue
             yield self.finding(
                 f"trained with the template {name} ({first_mark(marker)}), and"
@@ -163,3 +163,12 @@ class ServedTemplateDiffers(ConfigRule):
                     Case(use.text, file=use.file, line=use.line),
                 ],
             )
+
+
+def _asks_trained_weights(use: WeightUse, output: str) -> bool:
+    """Does a file ask what the run writes: its output folder, or weights that were converted to GGUF?"""
+    if is_modelfile(Path(use.file)):
+        return True
+    if use.folders and all(Path(folder).suffix == ".gguf" for folder in use.folders):
+        return True
+    return any(output and is_within(folder, output) for folder in use.folders)

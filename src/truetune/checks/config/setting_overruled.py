@@ -50,6 +50,7 @@ from truetune.checks.config.evidence.setting_places import is_value_untold, sett
 from truetune.checks.config.evidence.step_counts import steps_of_run
 from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
+from truetune.spec.config import Config
 
 MOST_OF_A_RUN = 0.5
 """Share of the epochs' steps: a limit above it hardly changes the run, and is often set on purpose"""
@@ -72,13 +73,37 @@ class SettingOverruled(ConfigRule):
     )
 
     def findings(self) -> Iterator[Finding]:
+        yield from self._warmup_set_twice()
+        yield from self._epochs_cut_short()
         config, training = self.subject, self.subject.spec.training
-        places = config.places
-        if (
-            training.warmup_steps
-            and training.warmup_ratio
-            and {"training.warmup_ratio", "training.warmup_steps"} <= {*places}
-        ):
+        if not _evaluates_never(config):
+            return
+        is_switched_off = (
+            "training.eval_strategy" in config.places
+            or OLD_NAME in config.raw
+            or config.raw.get("do_eval") is False
+        )
+        # Steps say nothing where the file itself switches evaluation off; rows that are held out are lost even then.
+        if not is_switched_off:
+            yield from self._not_evaluated(
+                "training.eval_steps",
+                training.eval_steps,
+                "evaluation steps are set",
+                "set eval_strategy: steps",
+            )
+        yield from self._not_evaluated(
+            "training.val_size",
+            training.val_size,
+            "rows are held out",
+            "set eval_strategy: steps, or hold no rows out",
+        )
+
+    def _warmup_set_twice(self) -> Iterator[Finding]:
+        """A share of warm-up beside a number of steps, which decides."""
+        config, training = self.subject, self.subject.spec.training
+        if not {"training.warmup_ratio", "training.warmup_steps"} <= {*config.places}:
+            return
+        if training.warmup_steps and training.warmup_ratio:
             yield self.finding(
                 f"warmup_ratio {training.warmup_ratio:g} does nothing: warmup_steps"
                 f" {training.warmup_steps:g} decides",
@@ -88,39 +113,21 @@ class SettingOverruled(ConfigRule):
                     setting_case(config, f"{training.warmup_steps:g}", "training.warmup_steps"),
                 ],
             )
-        yield from self._epochs_cut_short()
-        if (
-            config.stack == "axolotl"
-            or (training.eval_strategy or "no") != "no"
-            or is_value_untold(config, "eval_strategy")
-            or config.raw.get("do_eval")
-            or not ("training.eval_strategy" in places or keeps_its_defaults(config))
-            or config.raw.get(OLD_NAME) not in (None, False, "no")
-        ):
-            return
-        switched_off = (
-            "training.eval_strategy" in places
-            or OLD_NAME in config.raw
-            or config.raw.get("do_eval") is False
-        )
-        for field, value, what in (
-            (
-                "training.eval_steps",
-                None if switched_off else training.eval_steps,
-                "evaluation steps are set",
-            ),
-            ("training.val_size", training.val_size, "rows are held out"),
-        ):
-            if value and field in places:
-                yield self.finding(
-                    f"{what}, and nothing is evaluated: eval_strategy is no",
-                    "set eval_strategy: steps"
-                    + (", or hold no rows out" if field.endswith("size") else ""),
-                    cases=[
-                        setting_case(config, f"{value:g}", field),
-                        setting_case(config, "no", "training.eval_strategy"),
-                    ],
-                )
+
+    def _not_evaluated(
+        self, field: str, value: float | None, what: str, remedy: str
+    ) -> Iterator[Finding]:
+        """A setting of the evaluation that the file sets, while nothing is evaluated."""
+        config = self.subject
+        if value and field in config.places:
+            yield self.finding(
+                f"{what}, and nothing is evaluated: eval_strategy is no",
+                remedy,
+                cases=[
+                    setting_case(config, f"{value:g}", field),
+                    setting_case(config, "no", "training.eval_strategy"),
+                ],
+            )
 
     def _epochs_cut_short(self) -> Iterator[Finding]:
         """A limit of steps that ends the run long before the epochs that are asked for."""
@@ -145,3 +152,15 @@ class SettingOverruled(ConfigRule):
                 setting_case(config, limit, "training.max_steps"),
             ],
         )
+
+
+def _evaluates_never(config: Config) -> bool:
+    """Is nothing evaluated, as far as the settings say? Axolotl evaluates wherever rows are held out."""
+    training = config.spec.training
+    if config.stack == "axolotl" or (training.eval_strategy or "no") != "no":
+        return False
+    if is_value_untold(config, "eval_strategy") or config.raw.get("do_eval"):
+        return False
+    if "training.eval_strategy" not in config.places and not keeps_its_defaults(config):
+        return False
+    return config.raw.get(OLD_NAME) in (None, False, "no")

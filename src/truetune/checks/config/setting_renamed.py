@@ -64,7 +64,7 @@ class SettingRenamed(ConfigRule):
     code = "CFG002"
     severity = "error"
     stability = "stable"
-    removed_since = "0.1.0"
+    since = "0.1.0"
 
     def figure(self) -> Measurement:
         return count_measurement(
@@ -72,22 +72,25 @@ class SettingRenamed(ConfigRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        harmless = []
-        for old in self.subject.renamed:
-            if self.subject.raw.get(old.place.key, ...) is None or self._age(old) == "older":
-                continue
-            if not self._is_lost(old):
-                harmless += [old] if old.now else []
-            elif self._may_be_another_programs(old):
-                harmless.append(old)
-            else:
+        harmless: list[Renamed] = []
+        for old in self._in_use():
+            is_lost = self._is_lost(old)
+            if is_lost and not self._may_be_another_programs(old):
                 yield self._one(old, self._severity(old))
+            elif is_lost or old.now:
+                harmless.append(old)
         if is_mostly_another_programs(self.subject):
             harmless = [old for old in harmless if not self._is_lost(old)]
         if len(harmless) == 1 and not self._is_lost(harmless[0]):
             yield self._one(harmless[0], "info")
         elif harmless:
             yield self._together(harmless)
+
+    def _in_use(self) -> Iterator[Renamed]:
+        """Old names that have a value, under a release that is not from before the change."""
+        for old in self.subject.renamed:
+            if self.subject.raw.get(old.place.key, ...) is not None and self._age(old) != "older":
+                yield old
 
     def _is_lost(self, old: Renamed) -> bool:
         """Is the value of the old name not taken: is it dropped, or does the stack stop at it?"""

@@ -117,18 +117,22 @@ class TrainedAdapterNotUsed(ConfigRule):
         of_start = [use for use in uses if _names_one_of(use, start)]
         if is_of_program(config) and len(of_start) < len(uses):
             # A script may save under another name than that of its output folder.
-            if not all(_is_of_an_earlier_run(use, output) for use in uses):
-                return
-        elif not of_start and not _is_beside(uses, output):
-            return
-        use = (of_start or list(uses))[0]
+            is_of_this_run = all(_is_of_an_earlier_run(use, output) for use in uses)
+        else:
+            is_of_this_run = bool(of_start) or _is_beside(uses, output)
+        if is_of_this_run:
+            yield self._of_other_weights((of_start or list(uses))[0], output, bool(of_start))
+
+    def _of_other_weights(self, use: WeightUse, output: str, is_start: bool) -> Finding:
+        """A file that uses other weights than those of this run; `is_start`: those that it started from."""
+        config = self.subject
         past = {"merges": "merged", "converts": "converted", "serves": "served", "loads": "loaded"}
-        from_it = ", which it started from" if of_start else ""
-        yield self.finding(
+        from_it = ", which it started from" if is_start else ""
+        behind = " (behind the adapter of the start)" if _is_new_adapter(config) else ""
+        return self.finding(
             f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
             f" {use.verb} {', '.join(use.folders)}{from_it}",
-            f"name {output} there"
-            + (" (behind the adapter of the start)" if _is_new_adapter(config) else ""),
+            f"name {output} there{behind}",
             cases=[setting_case(config, output, "output_dir"), _case(use)],
         )
 

@@ -82,38 +82,46 @@ class WarmupLongerThanRun(ConfigRule):
         )
 
     def findings(self) -> Iterator[Finding]:
-        config, training = self.subject, self.subject.spec.training
+        training = self.subject.spec.training
         if str(training.lr_scheduler_type) == "constant":
             return
         field = "training.warmup_steps" if training.warmup_steps else "training.warmup_ratio"
         wanted = training.warmup_steps or training.warmup_ratio or 0
         if wanted <= 0:
             return
+        # Since transformers 5, warmup_steps below 1 is a share as well.
         if wanted < 1 or field == "training.warmup_ratio":
-            if MOST < wanted <= 1:
-                yield self.finding(
-                    f"the warm-up takes {wanted:.0%} of the run",
-                    "a warm-up of 3 to 10 % is usual",
-                    severity="warning" if wanted < 1 else "error",
-                    cases=[setting_case(config, wanted, field)],
-                )
-            return
+            yield from self._of_share(wanted, field)
+        else:
+            yield from self._of_steps(wanted, field)
+
+    def _of_share(self, share: float, field: str) -> Iterator[Finding]:
+        """A warm-up that is given as a share of the run."""
+        if MOST < share <= 1:
+            yield self.finding(
+                f"the warm-up takes {share:.0%} of the run",
+                "a warm-up of 3 to 10 % is usual",
+                severity="warning" if share < 1 else "error",
+                cases=[setting_case(self.subject, share, field)],
+            )
+
+    def _of_steps(self, wanted: float, field: str) -> Iterator[Finding]:
+        """A warm-up that is given in steps, beside the steps that the run makes at most."""
+        config, training = self.subject, self.subject.spec.training
         run = steps_of_run(config)
         if run is None or wanted <= run.most * MOST or run.most < 2:
             return
+        # The first step has rate 0: at the last one, most - 1 steps of the warm-up are made.
         reached = min(1.0, (run.most - 1) / wanted)
         rate = f" of {training.learning_rate:g}" if training.learning_rate else ""
+        end = f": the learning rate ends at {reached:.1%}{rate}" if wanted >= run.most else ""
+        relation = "takes most of"
+        if wanted > run.most:
+            relation = "is longer than"
+        elif wanted == run.most:
+            relation = "is as long as"
         yield self.finding(
-            f"the warm-up of {wanted:,.0f} steps "
-            + (
-                "is longer than"
-                if wanted > run.most
-                else "is as long as"
-                if wanted == run.most
-                else "takes most of"
-            )
-            + f" the run of at most {run.most:,} steps"
-            + (f": the learning rate ends at {reached:.1%}{rate}" if wanted >= run.most else ""),
+            f"the warm-up of {wanted:,.0f} steps {relation} the run of at most {run.most:,} steps{end}",
             "set the warm-up as a share of the run: 0.03 to 0.1",
             severity="error" if reached < MOST else "warning",
             evidence=[run.why],

@@ -71,28 +71,15 @@ class AccumulatedLossNotDivided(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
+        if module.mentions("accumulate(") or _accelerator_divides(module):
+            return
         for call, _ in optimizer_steps(module):
-            loop = next(
-                (
-                    node
-                    for node in module.parents(call.node)
-                    if isinstance(node, (ast.For, ast.While))
-                ),
-                None,
-            )
-            count = _every(module, call.node, loop) if loop is not None else None
-            if (
-                loop is None
-                or count in (None, "1")
-                or module.mentions("accumulate(")
-                or _accelerator_divides(module)
-            ):
+            loop = _loop_around(module, call.node)
+            count = _batches_of_a_step(module, call.node, loop) if loop is not None else None
+            if loop is None or count in (None, "1"):
                 continue
-            backward = next(
-                (n for n in ast.walk(loop) if is_backward(n) and not _inside(module, n, call.node)),
-                None,
-            )
-            if backward is not None and not _divided(loop, count):
+            backward = _backward_of_each_batch(module, loop, call.node)
+            if backward is not None and not _divides_something(loop):
                 yield self.finding(
                     f"gradients are summed over {count} batches, and the loss is not divided by it",
                     f"divide the loss by {count} before backward()",
@@ -100,7 +87,23 @@ class AccumulatedLossNotDivided(SourceRule):
                 )
 
 
-def _every(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
+def _loop_around(module: Module, node: ast.AST) -> ast.For | ast.While | None:
+    """The innermost loop around a place; None where there is none."""
+    for parent in module.parents(node):
+        if isinstance(parent, (ast.For, ast.While)):
+            return parent
+    return None
+
+
+def _backward_of_each_batch(module: Module, loop: ast.AST, step: ast.AST) -> ast.AST | None:
+    """The first backward pass of a loop that does not stand under the condition of the step."""
+    for node in ast.walk(loop):
+        if is_backward(node) and not _is_under_same_condition(module, node, step):
+            return node
+    return None
+
+
+def _batches_of_a_step(module: Module, node: ast.AST, loop: ast.AST) -> str | None:
     """The number of batches between two steps: what stands behind `%` in the condition around it."""
     for parent in module.parents(node):
         if parent is loop:
@@ -122,20 +125,22 @@ def _accelerator_divides(module: Module) -> bool:
     )
 
 
-def _inside(module: Module, node: ast.AST, step: ast.AST) -> bool:
+def _is_under_same_condition(module: Module, node: ast.AST, step: ast.AST) -> bool:
     """Do both stand under the same condition? Then nothing is accumulated."""
     guard = next((parent for parent in module.parents(step) if isinstance(parent, ast.If)), None)
     return guard is not None and guard in set(module.parents(node))
 
 
-def _divided(loop: ast.AST, count: str) -> bool:
-    """Is anything in the loop divided by that number, or by a count of tokens?"""
-    return any(
-        (
-            isinstance(node, ast.BinOp)
-            and isinstance(node.op, ast.Div)
-            and ast.unparse(node.right) != "1"
-        )
-        or (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div))
-        for node in ast.walk(loop)
-    )
+def _divides_something(loop: ast.AST) -> bool:
+    """Is anything in the loop divided?
+
+    By whatever it is: a count of tokens is as good as the number of batches, and which value is the loss is often not
+    seen. A loop that divides only a metric is missed for it.
+    """
+    for node in ast.walk(loop):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            if ast.unparse(node.right) != "1":
+                return True
+        elif isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div):
+            return True
+    return False

@@ -35,12 +35,15 @@ Safe: the adapter's own layers are the same.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import calls_of
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.calls import Call
+from truetune.source.module import Module
 
 HEADS = ("transformers.*ForSequenceClassification*", "transformers.*ForTokenClassification*")
 CAUSAL = ("CAUSAL_LM", "peft.TaskType.CAUSAL_LM")
@@ -55,20 +58,29 @@ class AdapterLeavesHeadOut(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in module.calls("peft.get_peft_model"):
-            model, given = call.argument(0, "model"), call.argument(1, "peft_config")
-            loaded = {o.node for o in module.flow.origins(model)} if model is not None else set()
-            configs = {o.node for o in module.flow.origins(given)} if given is not None else set()
+            loaded = _origin_nodes(module, call.argument(0, "model"))
+            configs = _origin_nodes(module, call.argument(1, "peft_config"))
+            heads = [head for head in module.calls(*HEADS) if head.node in loaded]
             for config in module.calls("peft.LoraConfig"):
-                kind = config.keywords.get("task_type")
-                named = (
-                    kind is not None
-                    and (module.flow.name(kind) or module.flow.value(kind)) in CAUSAL
-                )
-                heads = [one for one in module.calls(*HEADS) if one.node in loaded]
-                if config.node in configs and heads and named and config.lacks("modules_to_save"):
+                if config.node not in configs or not heads or not config.lacks("modules_to_save"):
+                    continue
+                if _is_for_causal_model(module, config):
                     yield self.finding(
                         "an adapter for CAUSAL_LM on a classifier: the head is trained, and not"
                         " saved",
                         'set task_type="SEQ_CLS" (TOKEN_CLS for token classification)',
                         cases=[case_at(module, config.node), case_at(module, heads[0].node)],
                     )
+
+
+def _origin_nodes(module: Module, value: ast.expr | None) -> set[ast.AST]:
+    """What a value comes from; empty where it is not given."""
+    if value is None:
+        return set()
+    return {origin.node for origin in module.flow.origins(value)}
+
+
+def _is_for_causal_model(module: Module, config: Call) -> bool:
+    """Does a config of LoRA name the task of a causal language model?"""
+    task = config.keywords.get("task_type")
+    return task is not None and (module.flow.name(task) or module.flow.value(task)) in CAUSAL

@@ -69,22 +69,28 @@ class AdapterLoadedFrozen(SourceRule):
         loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
         if not loads or _thawed(module):
             return
-        trained = list(_trained(module))
+        trained = [*_models_of_trainers(module), *_models_of_optimizers(module)]
         for node, call in loads.items():
             merges = _merges_of(module, node)
-            merged = next((u for u, given in trained if _is_merged(module, u, given, merges)), None)
-            user = next((user for user, given in trained if _stands_for(module, given, node)), None)
+            merged = next(
+                (user for user, model in trained if _is_merged(module, user, model, merges)), None
+            )
+            user = next((user for user, model in trained if _stands_for(module, model, node)), None)
             if merged is not None:
                 yield self._merged(node, merged, merges)
             elif user is not None and not _may_be_merged(module, user, merges):
-                yield self.finding(
-                    "the adapter is loaded frozen and given to training: no parameter will be"
-                    " trained",
-                    "load it with is_trainable=True",
-                    evidence=["is_trainable is False by default"],
-                    cases=[case_at(module, node), case_at(module, user)],
-                    fix=fix_of_changes(module, set_keyword(module, call, "is_trainable", "True")),
-                )
+                yield self._given_to_training(call, user)
+
+    def _given_to_training(self, load: Call, user: ast.AST) -> Finding:
+        """The finding on an adapter that is trained as it was loaded."""
+        module = self.subject
+        return self.finding(
+            "the adapter is loaded frozen and given to training: no parameter will be trained",
+            "load it with is_trainable=True",
+            evidence=["is_trainable is False by default"],
+            cases=[case_at(module, load.node), case_at(module, user)],
+            fix=fix_of_changes(module, set_keyword(module, load, "is_trainable", "True")),
+        )
 
     def _frozen_again(self) -> Iterator[Finding]:
         """Adapters that the preparation for k-bit training freezes with their base."""
@@ -210,23 +216,24 @@ def _thawed(module: Module) -> bool:
     return any(module.methods("set_adapter", "requires_grad_", "add_adapter", "load_adapter"))
 
 
-def _trained(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
-    """Models that a trainer is given which trains, and those whose parameters an optimizer gets."""
+def _models_of_trainers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The trainers of which `train` is called, each with the model that it is given."""
     trains = [call.receiver for call in module.methods("train") if call.receiver is not None]
     for call in module.calls("transformers.*Trainer", "trl.*Trainer"):
         model = call.argument(0, "model")
-        if model is not None and any(
-            _stands_for(module, receiver, call.node) for receiver in trains
-        ):
+        is_started = any(_stands_for(module, receiver, call.node) for receiver in trains)
+        if model is not None and is_started:
             yield call.node, model
+
+
+def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
+    """The optimizers, each with the model whose `parameters()` it is given."""
     for call in module.all_calls:
-        if call.args and "optimizer" in module.flow.types(call.node):
-            parameters = module.flow.producing_call(call.args[0])
-            if (
-                parameters is not None
-                and parameters.method == "parameters"
-                and parameters.receiver is not None
-            ):
+        if not call.args or "optimizer" not in module.flow.types(call.node):
+            continue
+        parameters = module.flow.producing_call(call.args[0])
+        if parameters is not None and parameters.method == "parameters":
+            if parameters.receiver is not None:
                 yield call.node, parameters.receiver
 
 

@@ -43,7 +43,7 @@ import ast
 from collections.abc import Iterator
 
 from truetune.checks.code_places import CodePlaces
-from truetune.checks.findings import Finding
+from truetune.checks.findings import Case, Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.adapter_guards import is_kept_from_adapters
 from truetune.checks.source.evidence.cases_and_fixes import case_at
@@ -71,38 +71,45 @@ class AdapterRewrapped(SourceRule):
         for call in _wraps(module):
             model = call.argument(0, "model")
             config = call.keywords.get("peft_config")
-            trainer = not call.named("peft.*")
-            if model is None or (trainer and config is not None and not _certain(module, config)):
-                continue
-            if trainer and why_before(module, call, SECOND_ADAPTER_HARMLESS):
-                continue
-            if config is not None and not _holds_with(module, config, call.node):
-                continue
-            if any(
-                is_kept_from_adapters(module, node)
-                for node in (call.node, config)
-                if node is not None
-            ):
+            is_trainer = not call.named("peft.*")
+            if model is None or not _surely_wraps(module, call, config, is_trainer=is_trainer):
                 continue
             adapted = [origin.node for origin in module.flow.origins(model)]
             if adapted and all("peft-model" in module.flow.types(node) for node in adapted):
-                yield self.finding(
-                    (
-                        "peft_config is given together with a model that has an adapter already"
-                        if trainer
-                        else "get_peft_model wraps a model that has an adapter already"
-                    ),
-                    (
-                        "leave peft_config out, and train the adapter that is there, or merge it"
-                        " first (merge_and_unload())"
-                        if trainer
-                        else (
-                            "train the adapter that is there (is_trainable=True), or merge it first"
-                            " (merge_and_unload())"
-                        )
-                    ),
-                    cases=[case_at(module, call.node), case_at(module, adapted[0])],
-                )
+                cases = [case_at(module, call.node), case_at(module, adapted[0])]
+                yield self._of_trainer(cases) if is_trainer else self._of_peft(cases)
+
+    def _of_trainer(self, cases: list[Case]) -> Finding:
+        """The finding on a trainer that is given an adapter and a config."""
+        return self.finding(
+            "peft_config is given together with a model that has an adapter already",
+            "leave peft_config out, and train the adapter that is there, or merge it first"
+            " (merge_and_unload())",
+            cases=cases,
+        )
+
+    def _of_peft(self, cases: list[Case]) -> Finding:
+        """The finding on `get_peft_model` around a model that has an adapter."""
+        return self.finding(
+            "get_peft_model wraps a model that has an adapter already",
+            "train the adapter that is there (is_trainable=True), or merge it first"
+            " (merge_and_unload())",
+            cases=cases,
+        )
+
+
+def _surely_wraps(module: Module, call: Call, config: ast.expr | None, *, is_trainer: bool) -> bool:
+    """Does a call certainly put an adapter on its model, under no condition that asks for one?"""
+    if is_trainer:
+        if config is not None and not _certain(module, config):
+            return False
+        # Releases up to 0.26.2 of TRL leave the second adapter out, or merge the first: nothing is wrapped twice.
+        if why_before(module, call, SECOND_ADAPTER_HARMLESS):
+            return False
+    if config is not None and not _holds_with(module, config, call.node):
+        return False
+    places = (node for node in (call.node, config) if node is not None)
+    return not any(is_kept_from_adapters(module, node) for node in places)
 
 
 def _certain(module: Module, config: ast.expr) -> bool:

@@ -76,15 +76,21 @@ class AnswersBesideOtherReferences(SourceRule):
             return
         order = RowOrder(module)
         for pair in row_pairs(module):
-            traces = [order.of(side) for side in pair.sides]
-            if not all(trace.begins_as(traces[0]) for trace in traces):
-                continue
-            changes = [trace.changes for trace in traces]
-            for side, own in zip(pair.sides, changes, strict=True):
-                alone = [node for node in own if not all(node in other for other in changes)]
-                if alone and is_generated(module, pair):
-                    yield self._finding(pair, side, min(alone, key=_line))
-                    break
+            finding = self._of_pair(order, pair)
+            if finding is not None:
+                yield finding
+
+    def _of_pair(self, order: RowOrder, pair: Pair) -> Finding | None:
+        """The finding on the first side whose order is changed alone; None where both keep one order."""
+        traces = [order.of(side) for side in pair.sides]
+        if not all(trace.begins_as(traces[0]) for trace in traces):
+            return None
+        changes = [trace.changes for trace in traces]
+        for side, own in zip(pair.sides, changes, strict=True):
+            alone = [node for node in own if not all(node in other for other in changes)]
+            if alone and is_generated(self.subject, pair):
+                return self._finding(pair, side, min(alone, key=_line))
+        return None
 
     def _of_several_answers(self) -> Iterator[Finding]:
         """Several answers for each prompt, in one list, which is paired with a list of one reference for each."""

@@ -73,48 +73,35 @@ class ApplyChatTemplateReturnsDict(SourceRule):
         ]
         if not calls or module.pins.before("transformers", "5.0.0"):
             return
-        asked = module.pins.of("transformers")
-        told = (
-            []
-            if asked
-            else [
-                "no file here says which release of transformers runs; before 5 it is a list of ids"
-            ]
-        )
         used = [_Used(call, tuple(uses_of_result(module, call.node))) for call in calls]
-        for together in _by_statement(
-            module, [one for one in used if one.of("silent") or one.of("loud")]
-        ):
-            silent = [node for one in together for node in one.of("silent")]
-            loud = [node for one in together for node in one.of("loud")]
-            yield self.finding(
-                (
-                    "apply_chat_template returns a dictionary since transformers 5; here it is used"
-                    " as a list of ids"
-                    if silent
-                    else (
-                        "apply_chat_template returns a dictionary since transformers 5; here it is"
-                        " used as a tensor"
-                    )
-                ),
-                'give return_dict=False, or take ["input_ids"] of the result',
-                severity="error" if silent else "warning",
-                evidence=[
-                    (
-                        "len() of it is 2, whatever the prompt"
-                        if silent
-                        else "this stops with an error"
-                    ),
-                    *told,
-                ],
-                cases=[
-                    case_at(module, node)
-                    for node in (*silent, *loud)[:2] + tuple(one.call.node for one in together)
-                ],
-                fix=fix_of_changes(
-                    module, tuple(change for one in together for change in _corrected(module, one))
-                ),
+        misused = [one for one in used if one.of("silent") or one.of("loud")]
+        for together in _by_statement(module, misused):
+            yield self._finding(together)
+
+    def _finding(self, together: list[_Used]) -> Finding:
+        """The finding on the results that one statement uses; silent uses are the graver ones."""
+        module = self.subject
+        silent = [node for one in together for node in one.of("silent")]
+        loud = [node for one in together for node in one.of("loud")]
+        meant = "a list of ids" if silent else "a tensor"
+        effect = "len() of it is 2, whatever the prompt" if silent else "this stops with an error"
+        evidence = [effect]
+        if not module.pins.of("transformers"):
+            evidence.append(
+                "no file here says which release of transformers runs; before 5 it is a list of ids"
             )
+        # Two uses show the fault; more places would hide the calls that have to change.
+        places = [*(*silent, *loud)[:2], *(one.call.node for one in together)]
+        return self.finding(
+            f"apply_chat_template returns a dictionary since transformers 5; here it is used as {meant}",
+            'give return_dict=False, or take ["input_ids"] of the result',
+            severity="error" if silent else "warning",
+            evidence=evidence,
+            cases=[case_at(module, node) for node in places],
+            fix=fix_of_changes(
+                module, tuple(change for one in together for change in _corrected(module, one))
+            ),
+        )
 
 
 class _Used(NamedTuple):

@@ -47,7 +47,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,8 +134,10 @@ def _of_another_script(module: Module) -> Iterator[Question]:
     """What a script asks that trains nothing, where a training beside it has another form."""
     for form in _form_of_prompts(module):
         trained = _trained(module)
-        if trained is not None and not form.marks & trained.marks and (form.marks or trained.marks):
-            yield Question(form.words, form.node, trained)
+        # Without marks on either side, both are bare texts.
+        if trained is not None and (form.marks or trained.marks):
+            if not form.marks & trained.marks:
+                yield Question(form.words, form.node, trained)
     if asks_a_model(module) and prompt_form(module) is None and not _writes_prompts(module):
         text = next((text for _, text in questions_without_template(module)), None)
         trained = _trained(module) if text is not None else None
@@ -153,12 +155,11 @@ def _of_this_file(module: Module) -> Iterator[Question]:
     places = list(training_places(module))
     if not places:
         return
-    start = min(place.lineno for place in places if isinstance(place, ast.expr | ast.stmt))
-    hand = list(prompts_by_hand(module))
+    start = min(_line(place) for place in places)
     trained = _trained_before(module, start)
     if trained is None or any(_line(node) > start for node in chat_nodes(module)):
         return
-    later = [(mark, node) for mark, node in hand if _line(node) > start]
+    later = [(mark, node) for mark, node in prompts_by_hand(module) if _line(node) > start]
     if later:
         is_asked = any(_runs_after(module, call.node, places) for call in generate_calls(module))
         # No marks: the training is on the chat template.
@@ -354,27 +355,28 @@ def _trained(module: Module) -> Trained | None:
     """What trained the model that a file asks; None where that is not sure."""
     names = loaded_names(module) | served_folders(module)
     others = list(trainings_beside(module))
-    makers = [
-        other for other in others if any(is_written(name, written_folders(other)) for name in names)
-    ]
-    files = [
-        one
-        for one in settings_beside(module)
-        if any(is_written(name, frozenset((one.output,))) for name in names)
-    ]
+    makers = [other for other in others if _is_any_written(names, written_folders(other))]
+    files = [one for one in settings_beside(module) if _is_any_written(names, {one.output})]
     if not makers and len(files) == 1:
-        return Trained(files[0].path, files[0].form, Case(files[0].key, file=files[0].path, line=1))
+        settings = files[0]
+        place = Case(settings.key, file=settings.path, line=1)
+        return Trained(settings.path, settings.form, place)
     if not makers and len(others) == 1 and any(_is_tuned_here(name, others[0]) for name in names):
         makers = others
-    forms = [(other, prompt_form(other)) for other in makers]
     if not names and any(engine_prompts(module)):
         return _only_training(module, others)
-    found = [
-        Trained(other.path, form.marks, case_at(other, form.node))
-        for other, form in forms
-        if form is not None
-    ]
-    return found[0] if len(found) == len(makers) == 1 and not files else None
+    # Two trainings that write the same folder: which one ran last is not known.
+    if len(makers) != 1 or files:
+        return None
+    form = prompt_form(makers[0])
+    if form is None:
+        return None
+    return Trained(makers[0].path, form.marks, case_at(makers[0], form.node))
+
+
+def _is_any_written(names: Iterable[str], folders: Iterable[str]) -> bool:
+    """Is any of the names one of the folders that a training writes, or in one?"""
+    return any(is_written(name, frozenset(folders)) for name in names)
 
 
 def _only_training(module: Module, others: list[Module]) -> Trained | None:

@@ -72,28 +72,11 @@ class AttentionMaskUsedAsLossMask(SourceRule):
         module = self.subject
         for row in module.nodes(ast.Dict):
             for key, value in zip(row.keys, row.values, strict=True):
-                if (
-                    isinstance(key, ast.Constant)
-                    and key.value == "attention_mask"
-                    and _hides(value)
-                ):
+                is_mask = isinstance(key, ast.Constant) and key.value == "attention_mask"
+                if is_mask and _hides(value):
                     yield self._hidden(value)
         for node in module.nodes(ast.Assign):
-            target = node.targets[0]
-            if not isinstance(target, ast.Subscript):
-                continue
-            zeros = module.flow.value(node.value) in (0, False) or ast.unparse(
-                node.value
-            ).startswith("[0] * ")
-            if not zeros:
-                continue
-            parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-            head = (
-                isinstance(parts[-1], ast.Slice)
-                and parts[-1].lower is None
-                and parts[-1].upper is not None
-            )
-            if head and _is_mask(target.value) and "prompt" in ast.unparse(parts[-1]).lower():
+            if _zeroes_prompt(module, node):
                 yield self._hidden(node)
 
     def _hidden(self, node: ast.AST) -> Finding:
@@ -102,6 +85,22 @@ class AttentionMaskUsedAsLossMask(SourceRule):
             "set the labels of the prompt to -100, and leave the attention mask alone",
             cases=[case_at(self.subject, node)],
         )
+
+
+def _zeroes_prompt(module: Module, node: ast.Assign) -> bool:
+    """`attention_mask[:prompt_length] = 0`, `mask[i, :len(prompt)] = [0] * len(prompt)`"""
+    target = node.targets[0]
+    if not isinstance(target, ast.Subscript) or not _is_mask(target.value):
+        return False
+    is_zeros = ast.unparse(node.value).startswith("[0] * ")
+    if module.flow.value(node.value) not in (0, False) and not is_zeros:
+        return False
+    parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    last = parts[-1]
+    if not isinstance(last, ast.Slice) or last.lower is not None or last.upper is None:
+        return False
+    # The first tokens of a row padded on the left are pads, which a mask hides rightly: only a prompt counts.
+    return "prompt" in ast.unparse(last).lower()
 
 
 def _hides(value: ast.expr) -> bool:

@@ -273,27 +273,45 @@ def _not_strict(module: Module) -> Instead | None:
 
 def _plain_base(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
-    models = list(module.calls(*PLAIN))
-    others = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
-    if others or "adapter" in module.text.lower().replace("load_adapter", ""):
+    has_adapter = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
+    if has_adapter or "adapter" in module.text.lower().replace("load_adapter", ""):
         return None
-    pipelines = list(module.calls(PIPELINE))
-    given = [call.argument(0, "pretrained_model_name_or_path") for call in models]
-    given += [call.argument(1, "model") for call in pipelines]
-    loaded = [
-        call.argument(0, "pretrained_model_name_or_path") for call in module.calls(*TOKENIZERS)
+    models = _plain_models(module)
+    names = [text for _, given in models for text in possible_texts(module, given)]
+    tokenizers = [
+        text for given in _tokenizer_names(module) for text in possible_texts(module, given)
     ]
-    loaded += [call.keywords.get("tokenizer") for call in pipelines]
-    names = [text for node in given for text in possible_texts(module, node)]
-    read = [text for node in loaded for text in possible_texts(module, node)]
-    for training in trainings_beside(module) if len(names) == 1 and read else ():
+    if len(names) != 1 or not tokenizers:
+        return None
+    for training in trainings_beside(module):
         folders = written_folders(training)
-        if all(is_written(text, folders) for text in read) and not is_written(names[0], folders):
+        if is_written(names[0], folders):
+            continue
+        if all(is_written(text, folders) for text in tokenizers):
+            trained = tokenizers[0]
             return Instead(
-                (models + pipelines)[0].node,
-                f"the tokenizer is that of the training ({read[0]}), and the model is {names[0]}: the base"
+                models[0][0],
+                f"the tokenizer is that of the training ({trained}), and the model is {names[0]}: the base"
                 " answers",
-                f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{read[0]}"), or put the'
+                f'load the trained model: AutoPeftModelForCausalLM.from_pretrained("{trained}"), or put the'
                 " adapter on the base with PeftModel.from_pretrained",
             )
     return None
+
+
+def _plain_models(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
+    """The calls that load a model without an adapter, pipelines last, each with what names the model."""
+    loads = [
+        (call.node, call.argument(0, "pretrained_model_name_or_path"))
+        for call in module.calls(*PLAIN)
+    ]
+    pipelines = [(call.node, call.argument(1, "model")) for call in module.calls(PIPELINE)]
+    return [*loads, *pipelines]
+
+
+def _tokenizer_names(module: Module) -> Iterator[ast.expr | None]:
+    """What names the tokenizers of a file, those of pipelines last."""
+    for call in module.calls(*TOKENIZERS):
+        yield call.argument(0, "pretrained_model_name_or_path")
+    for call in module.calls(PIPELINE):
+        yield call.keywords.get("tokenizer")

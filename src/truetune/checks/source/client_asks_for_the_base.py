@@ -94,20 +94,22 @@ class ClientAsksForTheBase(SourceRule):
             return
         for one in servers:
             node = next((node for node, name in named if name in one.bases), None)
-            if node is None:
-                continue
-            adapters = ", ".join(sorted(one.adapters))
-            yield self.finding(
-                f"requests name the base {module.flow.value(node)}, and the server has the adapter"
-                f" {adapters} under that name: it answers none of them",
-                f'ask for the adapter: model="{min(one.adapters)}"',
-                cases=[
-                    case_at(module, node),
-                    Case(
-                        one.server.command.text.strip(),
-                        file=one.path,
-                        line=one.server.command.line,
-                    ),
-                ],
-            )
-            return
+            if node is not None:
+                # One server is enough: a second one says the same of the same requests.
+                yield self._finding(one, node)
+                return
+
+    def _finding(self, one: AdapterServer, node: ast.expr) -> Finding:
+        """The finding on the first request that names the base of a server with adapters."""
+        module = self.subject
+        adapters = ", ".join(sorted(one.adapters))
+        command = one.server.command
+        return self.finding(
+            f"requests name the base {module.flow.value(node)}, and the server has the adapter"
+            f" {adapters} under that name: it answers none of them",
+            f'ask for the adapter: model="{min(one.adapters)}"',
+            cases=[
+                case_at(module, node),
+                Case(command.text.strip(), file=one.path, line=command.line),
+            ],
+        )

@@ -93,40 +93,44 @@ class CustomLossBreaksGradientAccumulation(SourceRule):
         if module.pins.before("transformers", COUNTS_ITEMS):
             return
         for owner, method in custom_loss_methods(module):
-            if says_whether_it_is_scaled(owner):
-                continue
             arguments = method.args
-            taken = ITEM_COUNT in [a.arg for a in (*arguments.args, *arguments.kwonlyargs)]
-            if arguments.vararg is not None or uses_item_count(method) or divides_by_steps(method):
+            if says_whether_it_is_scaled(owner) or arguments.vararg is not None:
                 continue
-            missing = not taken and arguments.kwarg is None
+            if uses_item_count(method) or divides_by_steps(method):
+                continue
+            names = [one.arg for one in (*arguments.args, *arguments.kwonlyargs)]
+            missing = ITEM_COUNT not in names and arguments.kwarg is None
             unscaled = not never_accumulates(module) and batch_may_have_labels(module, method)
-            if not missing and not unscaled:
-                continue
-            changes: Changes = (
-                insert_before(module, _first(owner), f"{LOSS_KWARGS_FLAG} = False", "")
-                if unscaled
-                else ()
+            if missing or unscaled:
+                yield self._finding(owner, method, missing=missing, unscaled=unscaled)
+
+    def _finding(
+        self, owner: ast.ClassDef, method: ast.FunctionDef, *, missing: bool, unscaled: bool
+    ) -> Finding:
+        """The finding on one loss: a parameter that is missing, gradients that are not scaled, or both."""
+        module = self.subject
+        changes: Changes = ()
+        if unscaled:
+            changes = insert_before(module, _first(owner), f"{LOSS_KWARGS_FLAG} = False", "")
+        if missing:
+            changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
+        if missing:
+            fault = f"compute_loss does not take {ITEM_COUNT}: the Trainer stops"
+        else:
+            fault = (
+                f"compute_loss never reads {ITEM_COUNT}: with gradient accumulation its"
+                " gradients are too large"
             )
-            if missing:
-                changes = (*changes, *insert_parameter(module, method, f"{ITEM_COUNT}=None"))
-            yield self.finding(
-                (
-                    f"compute_loss does not take {ITEM_COUNT}: the Trainer stops"
-                    if missing
-                    else (
-                        f"compute_loss never reads {ITEM_COUNT}: with gradient accumulation its"
-                        " gradients are too large"
-                    )
-                ),
-                _remedy(missing=missing, unscaled=unscaled),
-                evidence=[
-                    "the Trainer divides by the accumulation steps only where the model takes no"
-                    " loss arguments"
-                ],
-                cases=[case_at(module, method, f"class {owner.name}: def compute_loss")],
-                fix=fix_of_changes(module, changes),
-            )
+        return self.finding(
+            fault,
+            _remedy(missing=missing, unscaled=unscaled),
+            evidence=[
+                "the Trainer divides by the accumulation steps only where the model takes no"
+                " loss arguments"
+            ],
+            cases=[case_at(module, method, f"class {owner.name}: def compute_loss")],
+            fix=fix_of_changes(module, changes),
+        )
 
 
 def _remedy(*, missing: bool, unscaled: bool) -> str:

@@ -88,39 +88,45 @@ class DeviceMapInADistributedScript(SourceRule):
         module = self.subject
         if not any(_maps_of_several(module)):
             return
-        sign = next(
-            (module.text_of(node) for node in signs_of_several_processes(module)), None
-        ) or launch_command(module)
+        signs = (module.text_of(node) for node in signs_of_several_processes(module))
+        sign = next(signs, None) or launch_command(module)
         trains = any(
             {"trainer", "optimizer"} & module.flow.types(call.node) for call in module.all_calls
         )
         if sign is None or not trains or refuses_several_processes(module):
             return
-        is_the_only = len(list(_mapped_models(module))) == 1
-        for call in _mapped_models(module):
+        mapped = list(_mapped_models(module))
+        for call in mapped:
             value = call.keywords["device_map"]
-            given = module.flow.value(value)
-            if given not in SPREADING_DEVICE_MAPS and not (is_the_only and _names_one_gpu(given)):
-                continue  # of several models, one may have a GPU of its own
-            if any(
-                is_under_process_count(module, node)
-                for node in (call.node, *_spellings(module, value))
-            ):
+            device_map = module.flow.value(value)
+            # Of several models, one may have a GPU of its own.
+            is_on_one_gpu = len(mapped) == 1 and _names_one_gpu(device_map)
+            if device_map not in SPREADING_DEVICE_MAPS and not is_on_one_gpu:
                 continue
-            if _names_one_gpu(given):
-                yield self.finding(
-                    f"device_map={given!r} puts the model of every process on GPU {_gpu_of(given)}",
-                    'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or PartialState().process_index)',
-                    evidence=[f"several processes: {sign}"],
-                    cases=[case_at(module, call.node)],
-                )
-                continue
-            yield self.finding(
-                f'device_map="{given}" in a script that runs as several processes',
-                'leave device_map out, or give {"": local_rank}',
-                evidence=[f"several processes: {sign}"],
-                cases=[case_at(module, call.node)],
+            spellings = (call.node, *_spellings(module, value))
+            if not any(is_under_process_count(module, node) for node in spellings):
+                yield self._finding(call, device_map, sign)
+
+    def _finding(self, call: Call, device_map: object, sign: str) -> Finding:
+        """The finding on one model; `sign` is what starts several processes."""
+        if _names_one_gpu(device_map):
+            message = (
+                f"device_map={device_map!r} puts the model of every process on GPU"
+                f" {_gpu_of(device_map)}"
             )
+            remedy = (
+                'give {"": local_rank} (int(os.environ["LOCAL_RANK"]), or'
+                " PartialState().process_index)"
+            )
+        else:
+            message = f'device_map="{device_map}" in a script that runs as several processes'
+            remedy = 'leave device_map out, or give {"": local_rank}'
+        return self.finding(
+            message,
+            remedy,
+            evidence=[f"several processes: {sign}"],
+            cases=[case_at(self.subject, call.node)],
+        )
 
 
 def _gpu_of(given: object) -> str:

@@ -69,26 +69,16 @@ class EmbeddingShrunkByResize(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(
-            name in part.text.replace("add_special_tokens=", "")
-            for part in module.with_linked
-            for name in ADDS
-        ):
+        if any(_adds_tokens(part) for part in module.with_linked):
             return
         for call in module.methods("resize_token_embeddings"):
-            length = call.argument(0, "new_num_tokens")
-            guarded = any(
+            is_guarded = any(
                 isinstance(node, (ast.If, ast.IfExp)) for node in module.parents(call.node)
             )
-            if (
-                call.lacks("pad_to_multiple_of", 1)
-                and not guarded
-                and isinstance(length, ast.Call)
-                and module.flow.name(length.func) == "len"
-                and length.args
-                and "tokenizer" in module.flow.types(length.args[0])
-                and _is_padded(module, length.args[0])
-            ):
+            if is_guarded or not call.lacks("pad_to_multiple_of", 1):
+                continue
+            tokenizer = _tokenizer_measured(module, call.argument(0, "new_num_tokens"))
+            if tokenizer is not None and _is_padded(module, tokenizer):
                 yield self.finding(
                     "the embedding is resized to len(tokenizer) though no token is added: padded"
                     " rows are cut off",
@@ -96,6 +86,20 @@ class EmbeddingShrunkByResize(SourceRule):
                     " embedding",
                     cases=[case_at(module, call.node)],
                 )
+
+
+def _adds_tokens(module: Module) -> bool:
+    """May a file add tokens? `add_special_tokens=` of a tokenizer's call adds none to the vocabulary."""
+    text = module.text.replace("add_special_tokens=", "")
+    return any(name in text for name in ADDS)
+
+
+def _tokenizer_measured(module: Module, length: ast.expr | None) -> ast.expr | None:
+    """`tokenizer` of `len(tokenizer)`; None of any other length."""
+    if not isinstance(length, ast.Call) or not length.args:
+        return None
+    is_len = module.flow.name(length.func) == "len"
+    return length.args[0] if is_len and "tokenizer" in module.flow.types(length.args[0]) else None
 
 
 def _is_padded(module: Module, tokenizer: ast.expr) -> bool:

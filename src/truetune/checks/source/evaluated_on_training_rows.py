@@ -103,23 +103,27 @@ def _overlapping_slices(module: Module, train: ast.expr, held: ast.expr) -> tupl
     loads = [_load(module, node) for node in (train, held)]
     if loads[0] is None or loads[1] is None:
         return None
-    splits = [module.flow.value(load.keywords.get("split")) for load in loads if load is not None]
-    others = [
-        ast.dump(
-            ast.Call(
-                load.node.func, load.node.args, [k for k in load.node.keywords if k.arg != "split"]
-            )
-        )
-        for load in loads
-        if load is not None
-    ]
-    texts = [split for split in splits if isinstance(split, str)]
-    ranges = [_range(text) for text in texts]
-    if len(texts) < 2 or others[0] != others[1] or ranges[0] is None or ranges[1] is None:
+    if _dump_without_split(loads[0]) != _dump_without_split(loads[1]):
         return None
-    (split, unit, first, last), (other, other_unit, begin, end) = ranges[0], ranges[1]
-    shares = split == other and unit == other_unit and max(first, begin) < min(last, end)
-    return (texts[0], texts[1]) if shares else None
+    texts = [module.flow.value(load.keywords.get("split")) for load in loads if load is not None]
+    first, second = texts
+    if not isinstance(first, str) or not isinstance(second, str):
+        return None
+    ranges = (_range(first), _range(second))
+    if ranges[0] is None or ranges[1] is None:
+        return None
+    split, unit, begin, end = ranges[0]
+    other_split, other_unit, other_begin, other_end = ranges[1]
+    # Percent against rows cannot be compared without the number of rows.
+    is_comparable = split == other_split and unit == other_unit
+    shares = is_comparable and max(begin, other_begin) < min(end, other_end)
+    return (first, second) if shares else None
+
+
+def _dump_without_split(load: Call) -> str:
+    """A call of `load_dataset` as text, but for the split that it asks for."""
+    keywords = [keyword for keyword in load.node.keywords if keyword.arg != "split"]
+    return ast.dump(ast.Call(load.node.func, load.node.args, keywords))
 
 
 def _load(module: Module, node: ast.expr) -> Call | None:

@@ -135,18 +135,17 @@ class EvaluationBuildsGraphs(SourceRule):
 
 def _is_of_callback(module: Module, node: ast.Call) -> bool:
     """Is it the model that the Trainer gives a method of a callback, called there?"""
+    if not isinstance(node.func, ast.Name) or node.func.id != "model":
+        return False
     function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
-    if not isinstance(node.func, ast.Name) or not isinstance(function, ast.FunctionDef):
+    if not isinstance(function, ast.FunctionDef) or not function.name.startswith("on_"):
         return False
-    around = module.scopes.parent.get(function)
-    if not isinstance(around, ast.ClassDef) or not function.name.startswith("on_"):
+    parameters = [*function.args.args, *function.args.kwonlyargs]
+    if not any(parameter.arg == "model" for parameter in parameters):
         return False
-    bases = [module.flow.name(base) or "" for base in around.bases]
-    given = [*function.args.args, *function.args.kwonlyargs]
-    return (
-        any(base.endswith("TrainerCallback") for base in bases)
-        and node.func.id == "model"
-        and any(argument.arg == "model" for argument in given)
+    owner = module.scopes.parent.get(function)
+    return isinstance(owner, ast.ClassDef) and any(
+        (module.flow.name(base) or "").endswith("TrainerCallback") for base in owner.bases
     )
 
 
@@ -193,18 +192,20 @@ def _evaluates(module: Module, node: ast.Call) -> bool:
         return False
     if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):
         return False
-    switches = [
-        call for call in module.methods("eval") if call.receiver is not None and not call.args
-    ]
-    own = ast.unparse(node.func)
     trains = any(module.methods("backward")) or _is_of_callback(module, node)
-    return trains and any(
-        ast.unparse(call.receiver) == own
-        and _is_in(scope, call.node)
-        and call.node.lineno < node.lineno
-        for call in switches
-        if call.receiver is not None
-    )
+    return trains and _is_in_eval_mode(module, node, scope)
+
+
+def _is_in_eval_mode(module: Module, node: ast.Call, scope: ast.AST) -> bool:
+    """Is the model that is called put into eval mode above the call, in its function or loop?"""
+    model = ast.unparse(node.func)
+    for call in module.methods("eval"):
+        # `pandas.eval("...")` has arguments.
+        if call.receiver is None or call.args or ast.unparse(call.receiver) != model:
+            continue
+        if _is_in(scope, call.node) and call.node.lineno < node.lineno:
+            return True
+    return False
 
 
 def _is_in(scope: ast.AST, node: ast.AST) -> bool:
@@ -241,22 +242,30 @@ def _without_moves(module: Module, model: ast.expr) -> Call | None:
 
 def _trained(module: Module) -> set[ast.AST]:
     """Where the models come from whose parameters an optimizer has; empty where one of them is not seen."""
-    found: set[ast.AST] = set()
-    for step in module.calls(*OPTIMIZERS):
-        given = step.argument(0, "params")
-        reads = [
-            part
-            for part in (ast.walk(given) if given is not None else ())
-            if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
-        ]
+    sources: set[ast.AST] = set()
+    for optimizer in module.calls(*OPTIMIZERS):
+        reads = _parameter_reads(optimizer)
         if not reads:
             return set()
         for read in reads:
             origins = {origin.node for origin in module.flow.origins(read.value)}
             if not any(isinstance(node, ast.Call) for node in origins):
                 return set()
-            found |= origins
-            made = module.flow.producing_call(read.value)
-            if made is not None and made.args:
-                found |= {origin.node for origin in module.flow.origins(made.args[0])}
-    return found
+            sources |= origins
+            # `get_peft_model(base, config)` trains its base as well.
+            wrapper = module.flow.producing_call(read.value)
+            if wrapper is not None and wrapper.args:
+                sources |= {origin.node for origin in module.flow.origins(wrapper.args[0])}
+    return sources
+
+
+def _parameter_reads(optimizer: Call) -> list[ast.Attribute]:
+    """`model.parameters` and the like in what an optimizer is given."""
+    given = optimizer.argument(0, "params")
+    if given is None:
+        return []
+    return [
+        part
+        for part in ast.walk(given)
+        if isinstance(part, ast.Attribute) and part.attr in ("parameters", "named_parameters")
+    ]

@@ -50,6 +50,7 @@ from truetune.checks.code_places import calls_with
 from truetune.checks.findings import Finding
 from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
+from truetune.source.calls import Call
 from truetune.source.module import Module
 
 
@@ -132,12 +133,30 @@ def _has_messages(module: Module, data: ast.expr) -> ast.AST | None:
         if not isinstance(origin.node, ast.Call):
             continue
         call = module.flow.call(origin.node)
+        place: ast.AST | None = None
         if call.named("datasets.*Dataset.from_list", "datasets.*Dataset.from_dict") and call.args:
-            for literal in ast.walk(next(iter(module.flow.origins(call.args[0]))).node):
-                if isinstance(literal, ast.Constant) and literal.value == "messages":
-                    return literal
-        elif call.method == "map" and (given := call.argument(0, "function")) is not None:
-            for value in module.flow.returns.get(module.flow.function(given) or given, []):
-                if "messages" in module.flow.entries(value)[0]:
-                    return value
+            place = _messages_in_literal(module, call.args[0])
+        elif call.method == "map":
+            place = _messages_of_map(module, call)
+        if place is not None:
+            return place
+    return None
+
+
+def _messages_in_literal(module: Module, rows: ast.expr) -> ast.AST | None:
+    """The key `messages` in rows that the file spells; None where it has none."""
+    for part in ast.walk(next(iter(module.flow.origins(rows))).node):
+        if isinstance(part, ast.Constant) and part.value == "messages":
+            return part
+    return None
+
+
+def _messages_of_map(module: Module, call: Call) -> ast.AST | None:
+    """What the function of a `map` returns, where that has the key `messages`; None otherwise."""
+    given = call.argument(0, "function")
+    if given is None:
+        return None
+    for value in module.flow.returns.get(module.flow.function(given) or given, []):
+        if "messages" in module.flow.entries(value)[0]:
+            return value
     return None

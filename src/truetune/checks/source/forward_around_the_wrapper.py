@@ -113,18 +113,10 @@ class ForwardAroundTheWrapper(SourceRule):
         bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
         if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
             return
-        seen: set[ast.AST] = set()
-        for backward in backward_calls(module):
-            parts = (
-                part for loss in possible_losses(backward) for part in backward_slice(module, loss)
-            )
-            for part in parts:
-                if part in seen or not isinstance(part, ast.Call):
-                    continue
-                seen.add(part)
-                inside = called_inside(module, part, bare)
-                if inside is not None and records_gradient(module, part):
-                    yield self._finding(part, backward.node, inside)
+        for backward, part in _calls_behind_losses(module):
+            inside = called_inside(module, part, bare)
+            if inside is not None and records_gradient(module, part):
+                yield self._finding(part, backward, inside)
 
     def _never_synchronised(self) -> Iterator[Finding]:
         """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
@@ -165,6 +157,17 @@ class ForwardAroundTheWrapper(SourceRule):
             f"call {wrapper}(...) itself in training, not the module inside it",
             cases=[case_at(module, forward), case_at(module, backward)],
         )
+
+
+def _calls_behind_losses(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """Each call that a loss is computed by, once, with the first backward pass of that loss."""
+    seen: set[ast.AST] = set()
+    for backward in backward_calls(module):
+        for loss in possible_losses(backward):
+            for part in backward_slice(module, loss):
+                if isinstance(part, ast.Call) and part not in seen:
+                    seen.add(part)
+                    yield backward.node, part
 
 
 def _no_sync(module: Module, node: ast.AST) -> ast.expr | None:

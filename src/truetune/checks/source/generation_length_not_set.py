@@ -103,11 +103,9 @@ class GenerationLengthNotSet(SourceRule):
             return
         with_options = _scopes_with_options(module)
         for call in calls:
-            if module.cells and not any(
-                isinstance(around, AGAIN) for around in module.parents(call.node)
-            ):
+            if _is_tried_in_notebook(module, call) or _in_test(module, call):
                 continue
-            if _in_test(module, call) or module.scopes.of[call.node] in with_options:
+            if module.scopes.of[call.node] in with_options:
                 continue
             causal = call.receiver is not None and is_causal_model(module, call.receiver)
             yield self.finding(
@@ -186,6 +184,12 @@ def _sets_generation_config(module: Module) -> bool:
         isinstance(target, ast.Attribute) and target.attr == "generation_config"
         for target in targets
     )
+
+
+def _is_tried_in_notebook(module: Module, call: Call) -> bool:
+    """Is it a call of a notebook's cell that runs once? Its short answer is seen below it."""
+    is_again = any(isinstance(around, AGAIN) for around in module.parents(call.node))
+    return bool(module.cells) and not is_again
 
 
 def _in_test(module: Module, call: Call) -> bool:

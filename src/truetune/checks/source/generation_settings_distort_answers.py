@@ -72,20 +72,24 @@ class StopString(NamedTuple):
 
 def stop_strings(module: Module) -> Iterator[StopString]:
     """`stop=["\\n"]` of a call, and `"stop"` of a request's body or options."""
-    given: list[tuple[ast.expr | None, ast.expr]] = [
-        (call.keywords.get(name), call.node) for call in module.all_calls for name in STOPS
-    ]
-    for node in module.nodes(ast.Dict):
-        pairs = zip(node.keys, node.values, strict=True)
-        given += [
-            (value, node)
-            for key, value in pairs
-            if isinstance(key, ast.Constant) and key.value in STOPS
-        ]
-    for stops, place in given:
-        value = module.flow.value(stops) if stops is not None else None
+    for stops, place in _stop_settings(module):
+        value = module.flow.value(stops)
         texts = value if isinstance(value, list) else [value]
-        yield from (StopString(text, place) for text in texts if isinstance(text, str) and text)
+        for text in texts:
+            if isinstance(text, str) and text:
+                yield StopString(text, place)
+
+
+def _stop_settings(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What stop strings are set to, and the call or dictionary that sets them."""
+    for call in module.all_calls:
+        for name in STOPS:
+            if name in call.keywords:
+                yield call.keywords[name], call.node
+    for node in module.nodes(ast.Dict):
+        for key, value in zip(node.keys, node.values, strict=True):
+            if isinstance(key, ast.Constant) and key.value in STOPS:
+                yield value, node
 
 
 STOPS = ("stop", "stop_strings", "stop_sequences")

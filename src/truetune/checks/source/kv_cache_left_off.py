@@ -110,26 +110,8 @@ class KvCacheLeftOff(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        calls = list(generate_calls(module))
-        off = [
-            call.keywords["use_cache"]
-            for call in calls
-            if "use_cache" in call.keywords and _repeats(module, call)
-        ]
-        if any("use_cache" not in call.keywords for call in calls):
-            off += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
-        for value in off:
-            if module.flow.value(value) is False:
-                yield self.finding(
-                    "generation runs without the key-value cache",
-                    "set use_cache = True for generation; training alone does without it",
-                    cases=[case_at(module, module.statement(value) or value)],
-                    fix=(
-                        fix_of_changes(module, replace_expression(module, value, "True"))
-                        if isinstance(value, ast.Constant)
-                        else None
-                    ),
-                )
+        for value in _switched_off(module):
+            yield self._of_switch(value)
         for called, grown in _decoding_loops(module):
             yield self.finding(
                 "a decoding loop runs the whole text through the model again for each token: it keeps no"
@@ -147,6 +129,19 @@ class KvCacheLeftOff(SourceRule):
                 cases=[case_at(module, trained.call), case_at(module, trained.switch)],
             )
 
+    def _of_switch(self, value: ast.expr) -> Finding:
+        """The finding on a cache that the code switches off; only a literal is replaced."""
+        module = self.subject
+        fix = None
+        if isinstance(value, ast.Constant):
+            fix = fix_of_changes(module, replace_expression(module, value, "True"))
+        return self.finding(
+            "generation runs without the key-value cache",
+            "set use_cache = True for generation; training alone does without it",
+            cases=[case_at(module, module.statement(value) or value)],
+            fix=fix,
+        )
+
     def _of_callbacks(self) -> Iterator[Finding]:
         """Callbacks that generate while the model trains."""
         module = self.subject
@@ -160,6 +155,20 @@ class KvCacheLeftOff(SourceRule):
             )
 
 
+def _switched_off(module: Module) -> Iterator[ast.expr]:
+    """Where `use_cache` is False: in calls of `generate`, and in a generation config that one of them reads."""
+    calls = list(generate_calls(module))
+    values = [
+        call.keywords["use_cache"]
+        for call in calls
+        if "use_cache" in call.keywords and _repeats(module, call)
+    ]
+    # A call that says nothing itself takes the value of the generation config.
+    if any("use_cache" not in call.keywords for call in calls):
+        values += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
+    yield from (value for value in values if module.flow.value(value) is False)
+
+
 def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
     """Callbacks of a trainer that generate while the model trains, where checkpointing is on and nothing ends the mode.
 
@@ -169,17 +178,21 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
     if switch is None or module.imports_unsloth:
         return
     for owner in module.nodes(ast.ClassDef):
-        if not any(ast.unparse(base).endswith("TrainerCallback") for base in owner.bases):
-            continue
-        for method in owner.body:
-            if not isinstance(method, ast.FunctionDef) or method.name not in WHILE_TRAINING:
-                continue
-            calls = [node for node in ast.walk(owner) if isinstance(node, ast.Call)]
-            named = {one.func.attr: one for one in calls if isinstance(one.func, ast.Attribute)}
-            generate = named.get("generate")
-            if generate is not None and named.keys().isdisjoint(ENDS_TRAINING_MODE):
+        if any(ast.unparse(base).endswith("TrainerCallback") for base in owner.bases):
+            generate = _generates_while_training(owner)
+            if generate is not None:
                 yield StillTraining(generate, switch)
-                break
+
+
+def _generates_while_training(owner: ast.ClassDef) -> ast.Call | None:
+    """The `generate` of a callback that runs in training mode; None where it has none, or ends the mode anywhere."""
+    methods = [one.name for one in owner.body if isinstance(one, ast.FunctionDef)]
+    if not any(name in WHILE_TRAINING for name in methods):
+        return None
+    calls = [node for node in ast.walk(owner) if isinstance(node, ast.Call)]
+    # The whole class is read: a method may call another of its own that generates.
+    named = {one.func.attr: one for one in calls if isinstance(one.func, ast.Attribute)}
+    return named.get("generate") if named.keys().isdisjoint(ENDS_TRAINING_MODE) else None
 
 
 def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
@@ -214,18 +227,21 @@ def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
 def _still_in_training_mode(module: Module) -> StillTraining | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
     switch = next(_checkpointing(module), None)
-    places = list(training_places(module)) if switch is not None else []
     # Unsloth's generate puts the model into eval mode itself.
-    if switch is None or not places or module.imports_unsloth or _may_end_in_eval_mode(module):
+    if switch is None or module.imports_unsloth:
         return None
-    early = [route for place in places for route in routes_to(module, place)]
+    places = list(training_places(module))
+    if not places or _may_end_in_eval_mode(module):
+        return None
     start = min(getattr(place, "lineno", 0) for place in places)
     if any(call.node.lineno > start for call in module.calls(*OTHER_MODELS)):
         return None  # what generates may be loaded anew
+    early = [route for place in places for route in routes_to(module, place)]
     for call in generate_calls(module):
         # A helper that is called before the training too is slow in the calls after it.
-        if any(runs_after(way, one) for way in routes_to(module, call.node) for one in early):
-            return StillTraining(call.node, switch)
+        for late in routes_to(module, call.node):
+            if any(runs_after(late, one) for one in early):
+                return StillTraining(call.node, switch)
     return None
 
 

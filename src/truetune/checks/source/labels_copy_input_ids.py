@@ -104,34 +104,40 @@ class LabelsCopyInputIds(SourceRule):
         if only_evaluates(module):
             yield from self._of_evaluation()
             return
-        calls = [call for part in module.with_linked for call in part.all_calls]
-        trained = any({"trainer", "optimizer"} & module.flow.types(call.node) for call in calls)
-        told: set[ast.AST] = set()
+        reported: set[ast.AST] = set()
         for node, value in _labels(module):
             copied = copied_padded_ids(module, value)
             around = function_around(module, node)
-            if copied is None or copied.call.node in told or _masks_pads(module, around, copied):
+            if copied is None or copied.call.node in reported:
                 continue
-            told.add(copied.call.node)
-            pads = f"line {module.place(copied.call.node)[0]} pads"
-            by_position = around is not module.tree and holds_ignored_label(module, around)
-            yield self.finding(
-                "labels are a copy of padded input_ids: pads are learned"
-                + ("" if trained else ", unless the collator of the training makes labels anew"),
-                "set labels to -100 where attention_mask is 0",
-                severity=self.severity if trained else "info",
-                evidence=(
-                    [pads, "the -100 here is on the first tokens, and on no pad"]
-                    if by_position
-                    else [pads]
-                ),
-                cases=[case_at(module, node), case_at(module, copied.call.node)],
-                fix=(
-                    fix_of_changes(module, _masked(module, value, copied, around))
-                    if copied.plain and not by_position
-                    else None
-                ),
-            )
+            if not _masks_pads(module, around, copied):
+                reported.add(copied.call.node)
+                yield self._of_training(node, value, copied, around)
+
+    def _of_training(
+        self, node: ast.AST, value: ast.expr, copied: CopiedIds, around: ast.AST
+    ) -> Finding:
+        """The finding on one place that sets labels; `around` is its function or the module."""
+        module = self.subject
+        message = "labels are a copy of padded input_ids: pads are learned"
+        trained = _trains(module)
+        if not trained:
+            message += ", unless the collator of the training makes labels anew"
+        evidence = [f"line {module.place(copied.call.node)[0]} pads"]
+        by_position = around is not module.tree and holds_ignored_label(module, around)
+        if by_position:
+            evidence.append("the -100 here is on the first tokens, and on no pad")
+        fix = None
+        if copied.plain and not by_position:
+            fix = fix_of_changes(module, _masked(module, value, copied, around))
+        return self.finding(
+            message,
+            "set labels to -100 where attention_mask is 0",
+            severity=self.severity if trained else "info",
+            evidence=evidence,
+            cases=[case_at(module, node), case_at(module, copied.call.node)],
+            fix=fix,
+        )
 
     def _of_evaluation(self) -> Iterator[Finding]:
         """Losses of a file that evaluates alone, over labels that hold the pads of a batch."""
@@ -174,6 +180,15 @@ def _masks_pads(module: Module, around: ast.AST, copied: CopiedIds) -> bool:
         return False
     return ignores_beyond_prompt(module, around, copied.encoding) or masks_by_attention_elsewhere(
         module, around
+    )
+
+
+def _trains(module: Module) -> bool:
+    """Does the file, or one that is judged with it, make a trainer or an optimizer?"""
+    return any(
+        {"trainer", "optimizer"} & module.flow.types(call.node)
+        for part in module.with_linked
+        for call in part.all_calls
     )
 
 

@@ -125,31 +125,35 @@ def _moved(node: ast.AST) -> ast.AST | None:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         return node if MASKED_SHORT.match(ast.unparse(node)) else _moved(node.left)
     if isinstance(node, ast.Call):
-        joined = node.args[0] if node.args else None
-        if ast.unparse(node.func).endswith((".cat", ".concat")) and isinstance(
-            joined, (ast.List, ast.Tuple)
-        ):
-            return _moved(joined.elts[0]) if joined.elts else None
-        func, rest = ast.unparse(node.func), [ast.unparse(a) for a in node.args[1:]]
-        rest += [ast.unparse(k.value) for k in node.keywords if k.arg == "shifts"]
-        if func.endswith("roll") and rest and rest[0] == "-1":
-            return node
-        return (
-            _moved(node.func.value)
-            if isinstance(node.func, ast.Attribute) and not node.args
-            else None
-        )
-    if isinstance(node, ast.Subscript):
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        last = parts[-1]
-        if (
-            isinstance(last, ast.Slice)
-            and last.lower is not None
-            and ast.unparse(last.lower) == "1"
-            and not last.upper
-        ):
-            return node
+        return _moved_by_call(node)
+    if isinstance(node, ast.Subscript) and _begins_at_second(node):
+        return node
     return None
+
+
+def _moved_by_call(node: ast.Call) -> ast.AST | None:
+    """`cat([x[1:], filler])`, `roll(x, -1)`, and a method without arguments of what is moved: `x[1:].clone()`."""
+    function = ast.unparse(node.func)
+    joined = node.args[0] if node.args else None
+    if function.endswith((".cat", ".concat")) and isinstance(joined, (ast.List, ast.Tuple)):
+        return _moved(joined.elts[0]) if joined.elts else None
+    if function.endswith("roll"):
+        shifts = [ast.unparse(argument) for argument in node.args[1:]]
+        shifts += [ast.unparse(one.value) for one in node.keywords if one.arg == "shifts"]
+        if shifts[:1] == ["-1"]:
+            return node
+    if isinstance(node.func, ast.Attribute) and not node.args:
+        return _moved(node.func.value)
+    return None
+
+
+def _begins_at_second(node: ast.Subscript) -> bool:
+    """Does a slice leave out the first token alone: `x[1:]`, `x[:, 1:]`?"""
+    parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+    last = parts[-1]
+    if not isinstance(last, ast.Slice) or last.lower is None or last.upper:
+        return False
+    return ast.unparse(last.lower) == "1"
 
 
 def _cut(module: Module, ids: ast.expr) -> bool:

@@ -117,15 +117,19 @@ def _mended(module: Module, call: Call) -> Changes:
     if isinstance(function, ast.Attribute):
         end = module.span(function)[1]
         return (*padding, Change(end - len(function.attr), end, name))
-    imports = (
-        [b.node for b in module.scopes.reaching(function) if isinstance(b.node, ast.ImportFrom)]
-        if isinstance(function, ast.Name)
-        else []
-    )
-    if not imports:
+    statement = _import_of(module, function)
+    if statement is None:
         return ()
     changes = (*padding, *replace_expression(module, function, name))
-    if name in {alias.name for alias in imports[0].names}:
+    if name in {alias.name for alias in statement.names}:
         return changes
-    added = insert_after(module, imports[0], f"from transformers import {name}")
+    added = insert_after(module, statement, f"from transformers import {name}")
     return (*added, *changes) if added else ()
+
+
+def _import_of(module: Module, name: ast.expr) -> ast.ImportFrom | None:
+    """The first `from ... import` that a name comes from; None where it comes from none."""
+    if not isinstance(name, ast.Name):
+        return None
+    nodes = (binding.node for binding in module.scopes.reaching(name))
+    return next((node for node in nodes if isinstance(node, ast.ImportFrom)), None)

@@ -109,14 +109,24 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
         return None
     if _is_softmax(module, node):
         return node
+    owner = _class_of_model(module, node)
+    if owner is None:
+        return None
+    returned = [_returned_softmax(module, back) for back in _returns(owner)]
+    return returned[0] if returned and None not in returned else None
+
+
+def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
+    """The one class of the file that a called model is of, behind moves such as `.cuda()`; None if not seen."""
     model = module.flow.producing_call(node.func)
     while model is not None and model.method in PLACES and model.receiver is not None:
         model = module.flow.producing_call(model.receiver)
-    owners = [one.node for one in module.flow.origins(model.node.func)] if model is not None else []
+    if model is None:
+        return None
+    owners = [one.node for one in module.flow.origins(model.node.func)]
     if len(owners) != 1 or not isinstance(owners[0], ast.ClassDef):
         return None
-    returned = [_returned_softmax(module, back) for back in _returns(owners[0])]
-    return returned[0] if returned and None not in returned else None
+    return owners[0]
 
 
 def _returns(owner: ast.ClassDef) -> Iterator[ast.Return]:

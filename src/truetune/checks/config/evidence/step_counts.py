@@ -36,25 +36,29 @@ class TrainingRows:
 
 
 def steps_of_run(config: Config) -> OptimizerSteps | None:
-    """None where neither a limit nor the rows are known. It is an upper bound: rows that are dropped or packed make it
-    smaller."""
+    """How many optimizer steps a run makes at most; None where neither a limit nor the rows are known.
+
+    It is an upper bound: rows that are dropped or packed make it smaller.
+    """
     training = config.spec.training
     if training.max_steps is not None and training.max_steps > 0:
         why = f"max_steps: {training.max_steps:,}"
         return OptimizerSteps(training.max_steps, why, is_limit=True)
     if is_value_untold(config, "max_steps"):
         return None
-    found = training_rows(config)
+    rows = training_rows(config)
     size, epochs = training.per_device_train_batch_size, training.num_train_epochs
-    if found is None or size is None or size < 1 or epochs is None or not 0 < epochs < MAX_EPOCHS:
+    if rows is None or size is None or size < 1:
+        return None
+    if epochs is None or not 0 < epochs < MAX_EPOCHS:
         return None
     processes, command = training.devices, ""
     if processes == 1 and config.path:
         # A script, or settings that an option of the launcher completes, say nothing of the processes themselves.
         processes, command = launched_processes(Path(config.path)) or (1, "")
     return count_steps(
-        found.count,
-        f"{found.why}; {processes} processes: {command}" if command else found.why,
+        rows.count,
+        f"{rows.why}; {processes} processes: {command}" if command else rows.why,
         batch=size,
         accumulation=max(1, training.gradient_accumulation_steps or 1),
         processes=processes,
@@ -63,20 +67,10 @@ def steps_of_run(config: Config) -> OptimizerSteps | None:
 
 
 def training_rows(config: Config) -> TrainingRows | None:
-    """None where a data set is not at hand, or where a row may become several examples."""
-    training, raw = config.spec.training, config.raw
-    splits = (
-        (config.stack == "truetune" and config.spec.history != "single")
-        or training.method in ("pretrain", "grpo")
-        or (training.packing and training.packing_strategy in ("wrapped", "bfd_split"))
-        or bool(raw.get("streaming"))
-        or any(
-            "completion" in str(item.get("type")) for _, item in table_entries(config, "datasets")
-        )
-    )
-    files = config.spec.data or config.row_files
-    if splits or training.other.get("datasets"):
+    """The rows of a run with their arithmetic; None where a data set is not at hand, or a row may become several."""
+    if _may_split_rows(config) or config.spec.training.other.get("datasets"):
         return None
+    files = config.spec.data or config.row_files
     if not files:
         printed = config.printed_rows
         return (
@@ -84,7 +78,7 @@ def training_rows(config: Config) -> TrainingRows | None:
             if printed is None
             else TrainingRows(printed, f"the output prints {printed:,} rows")
         )
-    limit = raw.get("max_samples") if config.stack == "llama-factory" else None
+    limit = config.raw.get("max_samples") if config.stack == "llama-factory" else None
     total, parts = 0, []
     for name in files:
         count = count_rows(name)
@@ -92,18 +86,36 @@ def training_rows(config: Config) -> TrainingRows | None:
             return None
         used = min(count, limit) if isinstance(limit, int) and limit > 0 else count
         total += used
-        parts.append(
-            f"{Path(name).name} holds {count:,} rows"
-            + (f", max_samples {used:,}" if used < count else "")
-        )
+        part = f"{Path(name).name} holds {count:,} rows"
+        parts.append(f"{part}, max_samples {used:,}" if used < count else part)
     if config.row_limit is not None and config.row_limit < total:
         total = config.row_limit
         parts.append(f"the code keeps {total:,} of them")
-    held = training.val_size or 0
-    out = math.ceil(total * held) if 0 < held < 1 else int(held) if 1 <= held < total else 0
-    if out:
-        parts.append(f"{out:,} held out")
-    return TrainingRows(total - out, "; ".join(parts))
+    held_out = _held_out_rows(config.spec.training.val_size or 0, total)
+    if held_out:
+        parts.append(f"{held_out:,} held out")
+    return TrainingRows(total - held_out, "; ".join(parts))
+
+
+def _may_split_rows(config: Config) -> bool:
+    """May one row become several examples, or is the number of rows not that of the files?"""
+    training = config.spec.training
+    if config.stack == "truetune" and config.spec.history != "single":
+        return True
+    if training.method in ("pretrain", "grpo") or config.raw.get("streaming"):
+        return True
+    if training.packing and training.packing_strategy in ("wrapped", "bfd_split"):
+        return True
+    return any(
+        "completion" in str(item.get("type")) for _, item in table_entries(config, "datasets")
+    )
+
+
+def _held_out_rows(held: float, total: int) -> int:
+    """How many of the rows are held out: a share below 1, rounded up as train_test_split does, or a number of rows."""
+    if 0 < held < 1:
+        return math.ceil(total * held)
+    return int(held) if 1 <= held < total else 0
 
 
 def count_rows(name: str) -> int | None:

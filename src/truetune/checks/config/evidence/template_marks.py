@@ -92,15 +92,24 @@ def first_mark(marker: str) -> str:
 def mark_of_template(template: str) -> str | None:
     """The first mark before a question of a template, given by its text or its name; None where it is unknown."""
     if "{" in template:
-        marks = {first_mark(marker) for marker in MARKERS.values()}
-        inside = [mark for mark in marks if mark in template and mark != MARKERS["vicuna"]]
-        return max(inside, key=len) if inside else None
+        return _mark_in_text(template)
     name = template.lower().replace("-", "_").replace("llama_", "llama")
+    if name in MARKERS:
+        return first_mark(MARKERS[name])
     parts = [
         key for key in MARKERS if len(key) >= MIN_NAME_CHARS and key != "default" and key in name
     ]
-    key = name if name in MARKERS else max(parts, key=len, default=None)
+    # `llama3_tool` names `llama3` more closely than `llama`: the longest name decides.
+    key = max(parts, key=len, default=None)
     return first_mark(MARKERS[key]) if key is not None else None
+
+
+def _mark_in_text(template: str) -> str | None:
+    """The longest mark that stands in a template's text; None where none does."""
+    marks = {first_mark(marker) for marker in MARKERS.values()}
+    # Vicuna's mark is a plain word, which any system prompt may hold.
+    inside = [mark for mark in marks if mark in template and mark != MARKERS["vicuna"]]
+    return max(inside, key=len) if inside else None
 
 
 def mark_of_model(name: str) -> str | None:

@@ -63,6 +63,7 @@ def kept_losses(module: Module) -> Iterator[KeptLoss]:
 def _appends_and_additions(
     module: Module,
 ) -> Iterator[tuple[ast.Call | ast.stmt, ast.expr, ast.expr]]:
+    """`losses.append(x)`, `losses += [x]`, `total += x` and `total = total + x`: the place, the holder and x."""
     for call in module.methods("append"):
         if call.receiver is not None and len(call.args) == 1:
             yield call.node, call.receiver, call.args[0]
@@ -73,11 +74,18 @@ def _appends_and_additions(
                 item = item.elts[0]
             yield added, added.target, item
     for assigned in module.nodes(ast.Assign):
-        total, target = assigned.value, assigned.targets[0]
-        if isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add):
-            for one, other in ((total.left, total.right), (total.right, total.left)):
-                if ast.unparse(one) == ast.unparse(target):
-                    yield assigned, target, other
+        target = assigned.targets[0]
+        for item in _items_added_to(target, assigned.value):
+            yield assigned, target, item
+
+
+def _items_added_to(target: ast.expr, total: ast.expr) -> Iterator[ast.expr]:
+    """`x` of `total + x` and of `x + total`."""
+    if not isinstance(total, ast.BinOp) or not isinstance(total.op, ast.Add):
+        return
+    for one, other in ((total.left, total.right), (total.right, total.left)):
+        if ast.unparse(one) == ast.unparse(target):
+            yield other
 
 
 def _loop_of_steps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | None:
@@ -172,10 +180,8 @@ def _has_graph_of_loss(module: Module, value: ast.AST, losses: set[str], depth: 
     if depth > MAX_STEPS:
         return False
     if isinstance(value, ast.BinOp):
-        return any(
-            _has_graph_of_loss(module, side, losses, depth + 1)
-            for side in (value.left, value.right)
-        )
+        sides = (value.left, value.right)
+        return any(_has_graph_of_loss(module, side, losses, depth + 1) for side in sides)
     if _is_model_loss(module, value):
         return not _is_computed_without_graph(module, value)
     if isinstance(value, ast.Call):
@@ -185,11 +191,18 @@ def _has_graph_of_loss(module: Module, value: ast.AST, losses: set[str], depth: 
         return _has_graph_of_loss(module, function.value, losses, depth + 1)
     if not isinstance(value, ast.Name | ast.Attribute):
         return False
-    origins = [origin.node for origin in module.flow.origins(value)]
-    if ast.unparse(value) in losses and not any(_is_detached(origin) for origin in origins):
+    return _has_name_graph(module, value, losses, depth)
+
+
+def _has_name_graph(
+    module: Module, name: ast.Name | ast.Attribute, losses: set[str], depth: int
+) -> bool:
+    """Has what a name stands for the graph of a loss, whichever way was taken?"""
+    origins = [origin.node for origin in module.flow.origins(name)]
+    if ast.unparse(name) in losses and not any(_is_detached(origin) for origin in origins):
         return True
     return all(
-        origin is not value and _has_graph_of_loss(module, origin, losses, depth + 1)
+        origin is not name and _has_graph_of_loss(module, origin, losses, depth + 1)
         for origin in origins
     )
 
@@ -231,15 +244,9 @@ def _is_recorded(module: Module, node: ast.AST) -> bool:
     if module.mentions("requires_grad", "set_grad_enabled", "torch.autograd.grad_mode"):
         return False
     for _ in range(MAX_STEPS):
-        function: ast.AST | None = None
-        for around in module.parents(node):
-            if isinstance(around, ast.With) and any(
-                _turns_gradients_off(item.context_expr) for item in around.items
-            ):
-                return False
-            if isinstance(around, FUNCTIONS):
-                function = around
-                break
+        if _is_in_block_without_gradients(module, node):
+            return False
+        function = next((one for one in module.parents(node) if isinstance(one, FUNCTIONS)), None)
         if function is None:
             return True
         if any(map(_turns_gradients_off, getattr(function, "decorator_list", ()))):
@@ -248,6 +255,17 @@ def _is_recorded(module: Module, node: ast.AST) -> bool:
         if len(callers) != 1:
             return bool(callers) and all(_is_recorded(module, caller) for caller in callers)
         node = callers[0]
+    return False
+
+
+def _is_in_block_without_gradients(module: Module, node: ast.AST) -> bool:
+    """Does a `with torch.no_grad()` of the same function stand around a place?"""
+    for around in module.parents(node):
+        if isinstance(around, FUNCTIONS):
+            return False
+        if isinstance(around, ast.With):
+            if any(_turns_gradients_off(item.context_expr) for item in around.items):
+                return True
     return False
 
 
@@ -265,22 +283,29 @@ def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     }
     names.add(ast.unparse(kept.holder))
     for node in ast.walk(kept.loop):
-        if node is kept.node:
-            continue
-        if isinstance(node, ast.Assign | ast.AnnAssign | ast.Delete | ast.For):
-            targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else [node.target]
-            written = (part for target in targets for part in ast.walk(target))
-            if any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written):
-                return True
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in RENEWED_BY
-        ):
-            if ast.unparse(node.func.value) in names:
-                return True
-    made = (origin.node for origin in module.flow.origins(kept.holder))
-    return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in made)
+        if node is not kept.node and (_binds(node, names) or _empties(node, names)):
+            return True
+    makers = (origin.node for origin in module.flow.origins(kept.holder))
+    return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in makers)
+
+
+def _binds(node: ast.AST, names: set[str]) -> bool:
+    """Does a statement bind or delete one of these names, or an entry of it?"""
+    if isinstance(node, ast.Assign | ast.Delete):
+        targets = node.targets
+    elif isinstance(node, ast.AnnAssign | ast.For):
+        targets = [node.target]
+    else:
+        return False
+    written = (part for target in targets for part in ast.walk(target))
+    return any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written)
+
+
+def _empties(node: ast.AST, names: set[str]) -> bool:
+    """`losses.clear()`, `losses.pop(0)`"""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    return node.func.attr in RENEWED_BY and ast.unparse(node.func.value) in names
 
 
 def reaches_backward(module: Module, holder: ast.expr) -> bool:

@@ -64,11 +64,10 @@ def kept_outputs(module: Module) -> Iterator[KeptOutput]:
 
 
 def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, ast.expr]]:
+    """`kept.append(x)`, `kept += [x]` and `kept[i] = x`: the place, the holder and each x."""
     for call in module.methods("append"):
         if call.receiver is not None and len(call.args) == 1:
-            kept = call.args[0]
-            parts = kept.values if isinstance(kept, ast.Dict) else [kept]
-            for value in kept.elts if isinstance(kept, ast.Tuple) else parts:
+            for value in _parts_of_item(call.args[0]):
                 yield call.node, call.receiver, value
     for added in module.nodes(ast.AugAssign):
         if isinstance(added.op, ast.Add) and isinstance(added.value, ast.List):
@@ -76,8 +75,16 @@ def _appends_and_entries(module: Module) -> Iterator[tuple[ast.AST, ast.expr, as
                 yield added, added.target, value
     for assigned in module.nodes(ast.Assign):
         target = assigned.targets[0]
+        # `outputs["logits"] = x` is written again in each step; only a key that varies collects.
         if isinstance(target, ast.Subscript) and not isinstance(target.slice, ast.Constant):
             yield assigned, target.value, assigned.value
+
+
+def _parts_of_item(item: ast.expr) -> list[ast.expr]:
+    """What one item of a list holds: the values of a dictionary, the elements of a tuple, or the item itself."""
+    if isinstance(item, ast.Dict):
+        return item.values
+    return item.elts if isinstance(item, ast.Tuple) else [item]
 
 
 def _large_part(module: Module, value: ast.expr) -> tuple[str, ast.Call] | None:
@@ -108,10 +115,7 @@ def _same_size_source(module: Module, value: ast.expr) -> ast.expr | None:
         # One layer of a tuple, one row of a batch of one; a slice of tokens is small.
         return None if isinstance(value.slice, ast.Slice | ast.Tuple) else value.value
     if isinstance(value, ast.Name):
-        origins = module.flow.origins(value)
-        is_one = len(origins) == 1 and not origins[0].path and not origins[0].element
-        made = origins[0].node if is_one else None
-        return made if isinstance(made, ast.expr) and made is not value else None
+        return _only_value_of_name(module, value)
     if not isinstance(value, ast.Call):
         return None
     call = module.flow.call(value)
@@ -119,8 +123,17 @@ def _same_size_source(module: Module, value: ast.expr) -> ast.expr | None:
         return call.args[0]
     if call.receiver is None or call.method not in SIZE_KEEPING_METHODS | RESHAPING_METHODS:
         return None
-    given = [*call.args, *call.keywords.values()]
-    return None if any("cpu" in ast.unparse(one) for one in given) else call.receiver
+    arguments = [*call.args, *call.keywords.values()]
+    return None if any("cpu" in ast.unparse(one) for one in arguments) else call.receiver
+
+
+def _only_value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
+    """The one expression that a name stands for; None where there are several, or a part of one."""
+    origins = module.flow.origins(name)
+    if len(origins) != 1 or origins[0].path or origins[0].element:
+        return None
+    value = origins[0].node
+    return value if isinstance(value, ast.expr) and value is not name else None
 
 
 def _constant_key(value: ast.expr) -> str | None:
@@ -176,26 +189,41 @@ def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
 
 def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: ast.AST) -> bool:
     """Is the list renewed in the loop, is the step one of a few, or a condition in the way?"""
-    inner = node
-    for parent in module.parents(node):
-        if parent is loop:
-            break
-        if isinstance(parent, ast.If) and inner is not parent.test:
-            return True
-        inner = parent
+    if _is_under_condition(module, node, loop):
+        return True
     if isinstance(loop, ast.For) and _has_few_steps(module, loop.iter):
         return True
     name = ast.unparse(holder)
     for part in ast.walk(loop):
-        if part is not node and isinstance(part, ast.Assign | ast.AnnAssign | ast.Delete):
-            targets = [part.target] if isinstance(part, ast.AnnAssign) else part.targets
-            if any(ast.unparse(target).partition("[")[0] == name for target in targets):
-                return True
+        if part is not node and _rebinds(part, name):
+            return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
             if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
                 return True
     made = module.flow.producing_call(holder)
     return made is not None and "deque" in ast.unparse(made.node.func)
+
+
+def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:
+    """Does an `if` inside of the loop decide whether a place is reached?"""
+    inner = node
+    for parent in module.parents(node):
+        if parent is loop:
+            return False
+        if isinstance(parent, ast.If) and inner is not parent.test:
+            return True
+        inner = parent
+    return False
+
+
+def _rebinds(statement: ast.AST, name: str) -> bool:
+    """Does a statement bind or delete a name, or an entry of it?"""
+    targets: list[ast.expr] = []
+    if isinstance(statement, ast.AnnAssign):
+        targets = [statement.target]
+    elif isinstance(statement, ast.Assign | ast.Delete):
+        targets = statement.targets
+    return any(ast.unparse(target).partition("[")[0] == name for target in targets)
 
 
 def _has_few_steps(module: Module, iterated: ast.expr) -> bool:

@@ -103,22 +103,28 @@ def answer_readers(module: Module) -> Iterator[AnswerReader]:
     """The functions of a file that read answers out of two columns of rows or more."""
     if not module.mentions("re"):
         return
-    searches: dict[Function, list[Call]] = {}
-    for call in module.all_calls:
-        if call.named(*(f"re.{name}" for name in SEARCH_METHODS)) or call.method in SEARCH_METHODS:
-            around = next((p for p in module.parents(call.node) if isinstance(p, Function)), None)
-            if around is not None and around.args.args:
-                searches.setdefault(around, []).append(call)
-    for function, calls in searches.items():
+    for function, calls in _searches_by_function(module).items():
         patterns = [_pattern_of(module, call) for call in calls]
         columns = tuple(dict.fromkeys(_columns_passed(module, function)))
         known = tuple(pattern for pattern in patterns if pattern is not None)
-        if (
-            len(columns) > 1
-            and len(known) == len(patterns)
-            and not _returns_something_else(function, calls)
-        ):
+        # One pattern that is not known may be the one that finds what the others miss.
+        if len(columns) < 2 or len(known) < len(patterns):
+            continue
+        if not _returns_something_else(function, calls):
             yield AnswerReader(known, columns, calls[0].node)
+
+
+def _searches_by_function(module: Module) -> dict[Function, list[Call]]:
+    """The searches by a pattern in each function that has parameters."""
+    names = tuple(f"re.{name}" for name in SEARCH_METHODS)
+    searches: dict[Function, list[Call]] = {}
+    for call in module.all_calls:
+        if not call.named(*names) and call.method not in SEARCH_METHODS:
+            continue
+        around = next((p for p in module.parents(call.node) if isinstance(p, Function)), None)
+        if around is not None and around.args.args:
+            searches.setdefault(around, []).append(call)
+    return searches
 
 
 def _pattern_of(module: Module, call: Call) -> re.Pattern[str] | None:
@@ -191,20 +197,24 @@ def _returns_something_else(function: Function, calls: list[Call]) -> bool:
 def _names_holding_matches(function: Function, nodes: set[ast.Call]) -> set[str]:
     """Names that hold what a search gives, directly or by another name."""
     names: set[str] = set()
+    # Each pass follows one more name; scripts have one or two, such as `match` and `text = match.group(1)`.
     for _ in range(3):
         for node in ast.walk(function):
-            if isinstance(node, ast.Assign) and _holds_match(node.value, nodes, names):
-                names |= {
-                    part.id
-                    for target in node.targets
-                    for part in ast.walk(target)
-                    if isinstance(part, ast.Name)
-                }
-            elif isinstance(node, ast.NamedExpr) and _holds_match(node.value, nodes, names):
-                names.add(node.target.id)
-            elif isinstance(node, ast.For) and _holds_match(node.iter, nodes, names):
-                names |= {part.id for part in ast.walk(node.target) if isinstance(part, ast.Name)}
+            for value, target in _bindings(node):
+                if _holds_match(value, nodes, names):
+                    names |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
     return names
+
+
+def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+    """What a statement or a walrus binds, and to which target."""
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            yield node.value, target
+    elif isinstance(node, ast.NamedExpr):
+        yield node.value, node.target
+    elif isinstance(node, ast.For):
+        yield node.iter, node.target
 
 
 def _holds_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:

@@ -67,31 +67,31 @@ NodeByKey = dict[str, ast.AST]
 
 def columns_read_by_collator(module: Module, collator: ast.expr) -> NodeByKey:
     """Keys that a collator of the file reads from its rows; nothing where it is not in the file."""
-    function: ast.AST | None = module.flow.function(collator)
-    if function is None:
-        function = next(
-            (
-                item
-                for origin in module.flow.origins(collator)
-                if isinstance(origin.node, ast.Call)
-                for made in module.flow.origins(origin.node.func)
-                if isinstance(made.node, ast.ClassDef)
-                for item in made.node.body
-                if isinstance(item, ast.FunctionDef) and item.name in ("__call__", "torch_call")
-            ),
-            None,
-        )
+    function = module.flow.function(collator) or _call_method_of_object(module, collator)
     parameters = _parameter_names(function)
     if function is None or not parameters:
         return {}
-    return {
-        key: node
-        for base, key, node in _key_reads(function)
-        for origin in module.flow.origins(base)
-        if isinstance(base, ast.Name)
-        and origin.element
-        and _is_parameter(module, origin.node, parameters[0])
-    }
+    keys: NodeByKey = {}
+    for base, key, node in _key_reads(function):
+        # The parameter is the list of rows: only what an element of it is asked for is a column.
+        for origin in module.flow.origins(base):
+            if not isinstance(base, ast.Name) or not origin.element:
+                continue
+            if _is_parameter(module, origin.node, parameters[0]):
+                keys[key] = node
+    return keys
+
+
+def _call_method_of_object(module: Module, collator: ast.expr) -> ast.FunctionDef | None:
+    """The `__call__` of the class of the file whose object a collator is; None where it is not in the file."""
+    for origin in module.flow.origins(collator):
+        if not isinstance(origin.node, ast.Call):
+            continue
+        for made in module.flow.origins(origin.node.func):
+            for item in made.node.body if isinstance(made.node, ast.ClassDef) else ():
+                if isinstance(item, ast.FunctionDef) and item.name in ("__call__", "torch_call"):
+                    return item
+    return None
 
 
 def columns_read_by_loss(module: Module, trainer: Call) -> NodeByKey:

@@ -19,6 +19,8 @@ ANSWER_NAME = re.compile(
 )
 """Names under which answers are kept; not `output` or `generated_text`, which name the whole as often"""
 METRIC_METHODS = ("add", "add_batch", "compute")
+PREDICTION_ARGUMENTS = ("prediction", "predictions", "hypotheses")
+"""Arguments of metrics that are given answers"""
 TRIMMING_METHODS = ("strip", "rstrip", "lstrip", "lower", "upper")
 """Methods of a text that leave the prompt in it"""
 PROMPT_WORD = re.compile(
@@ -191,27 +193,25 @@ def _uses_of_text(module: Module, text: ast.expr, steps: int = 0) -> Iterator[as
         or _is_comprehension_of(parent, text)
     ):
         text, parent = parent, module.scopes.parent.get(parent)
-    if isinstance(parent, ast.keyword) and (parent.arg or "") in (
-        "prediction",
-        "predictions",
-        "hypotheses",
-    ):
+    if isinstance(parent, ast.keyword) and parent.arg in PREDICTION_ARGUMENTS:
         yield text
     elif isinstance(parent, ast.Dict):
-        keys = [
-            key
-            for key, value in zip(parent.keys, parent.values, strict=True)
-            if value is text and key is not None
-        ]
-        if any(
-            isinstance(name := module.flow.value(key), str) and ANSWER_NAME.search(name)
-            for key in keys
-        ):
+        if _is_entry_of_answer(module, parent, text):
             yield parent
     elif isinstance(parent, ast.Compare):
         yield parent
     elif steps < MAX_STEPS:
         yield from _uses_further_on(module, text, parent, steps + 1)
+
+
+def _is_entry_of_answer(module: Module, row: ast.Dict, text: ast.expr) -> bool:
+    """Does the key of a text in a dictionary name an answer: `{"prediction": text}`?"""
+    for key, value in zip(row.keys, row.values, strict=True):
+        if value is text and key is not None:
+            name = module.flow.value(key)
+            if isinstance(name, str) and ANSWER_NAME.search(name):
+                return True
+    return False
 
 
 def _uses_further_on(
@@ -227,25 +227,30 @@ def _uses_further_on(
             yield from _uses_of_text(module, call, steps)
     elif isinstance(parent, ast.Assign):
         for target in parent.targets:
-            if isinstance(target, ast.Subscript) and isinstance(
-                key := module.flow.value(target.slice), str
-            ):
-                yield from (target,) if ANSWER_NAME.search(key) else ()
-            elif isinstance(target, ast.Name):
-                for read in _reads_of_name(module, target.id, parent.value):
-                    yield from _uses_of_text(module, read, steps)
+            yield from _uses_of_target(module, target, parent.value, steps)
+
+
+def _uses_of_target(
+    module: Module, target: ast.expr, value: ast.expr, steps: int
+) -> Iterator[ast.AST]:
+    """The uses of a text that is bound to a name, or kept under a key: `row["answer"] = text`."""
+    if isinstance(target, ast.Subscript):
+        key = module.flow.value(target.slice)
+        if isinstance(key, str) and ANSWER_NAME.search(key):
+            yield target
+    elif isinstance(target, ast.Name):
+        for read in _reads_of_name(module, target.id, value):
+            yield from _uses_of_text(module, read, steps)
 
 
 def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
     """Where the texts of a list are read one by one: `for row, text in zip(rows, texts)`."""
     path: tuple[int, ...] = ()
     parent = module.scopes.parent.get(texts)
-    while (
-        isinstance(parent, ast.Call)
-        and texts in parent.args
-        and module.flow.name(parent.func) in ITERATING_CALLS
-    ):
+    while isinstance(parent, ast.Call) and texts in parent.args:
         name = module.flow.name(parent.func)
+        if name not in ITERATING_CALLS:
+            break
         if name == "zip":
             path = (parent.args.index(texts), *path)
         elif name == "enumerate":
@@ -253,15 +258,21 @@ def _reads_of_elements(module: Module, texts: ast.expr) -> Iterator[ast.Name]:
         texts, parent = parent, module.scopes.parent.get(parent)
     if not isinstance(parent, ast.For | ast.comprehension) or parent.iter is not texts:
         return
-    for target in ast.walk(parent.target):
-        if isinstance(target, ast.Name):
-            for read in module.name_reads.get(target.id, ()):
-                bound = module.scopes.reaching(read)
-                if (
-                    all(b.kind == "element" and b.value is texts and b.path == path for b in bound)
-                    and bound
-                ):
-                    yield read
+    targets = (target for target in ast.walk(parent.target) if isinstance(target, ast.Name))
+    for target in targets:
+        for read in module.name_reads.get(target.id, ()):
+            if _is_always_element(module, read, texts, path):
+                yield read
+
+
+def _is_always_element(
+    module: Module, read: ast.Name, texts: ast.expr, path: tuple[int, ...]
+) -> bool:
+    """Is a name, wherever it was bound, this part of an element of the texts?"""
+    bindings = module.scopes.reaching(read)
+    return bool(bindings) and all(
+        one.kind == "element" and one.value is texts and one.path == path for one in bindings
+    )
 
 
 def _is_comprehension_of(parent: ast.AST | None, text: ast.AST) -> TypeGuard[ast.expr]:

@@ -110,18 +110,24 @@ def encoding_calls(module: Module, value: ast.expr) -> Iterator[Call]:
         node, depth = waiting.pop(0)
         bare = _without_moves(node) if isinstance(node, ast.expr) else node
         for origin in module.flow.origins(bare):
-            made = origin.node
-            if isinstance(made, ast.DictComp) and depth < MAX_STEPS:
-                waiting += [(whole, depth + 1) for whole in _dictionaries_iterated(made)]
-            elif origin.element:
-                collated = _collator_results(module, origin) if depth < MAX_STEPS else []
-                waiting += [(one, depth + 1) for one in collated]
-            elif not isinstance(made, ast.Call):
-                continue
-            elif _without_moves(made) is not made:
-                waiting += [(made, depth + 1)] if depth < MAX_STEPS else []
-            elif module.flow.types(made) & {"encoding", "chat"}:
-                yield module.flow.call(made)
+            inner = _dictionaries_inside(module, origin)
+            if inner is not None:
+                waiting += [(one, depth + 1) for one in inner if depth < MAX_STEPS]
+            elif isinstance(origin.node, ast.Call):
+                if module.flow.types(origin.node) & {"encoding", "chat"}:
+                    yield module.flow.call(origin.node)
+
+
+def _dictionaries_inside(module: Module, origin: Origin) -> list[ast.AST] | None:
+    """The dictionaries that one is a copy, a move or a batch of; None where it is made here, or is no dictionary."""
+    made = origin.node
+    if isinstance(made, ast.DictComp):
+        return list(_dictionaries_iterated(made))
+    if origin.element:
+        return _collator_results(module, origin)
+    if isinstance(made, ast.Call) and _without_moves(made) is not made:
+        return [made]
+    return None
 
 
 def _dictionaries_iterated(made: ast.DictComp) -> Iterator[ast.expr]:

@@ -89,20 +89,23 @@ def may_labels_be_changed(module: Module, function: ast.AST, copied: CopiedIds) 
     """
     if copied.plain:
         return False
-    makers = {
-        around
-        for node in (copied.encoding, copied.call.node)
-        if (around := _function_around(module, node))
-    }
-    for node in (part for maker in {function, *makers} for part in ast.walk(maker)):
-        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            if not isinstance(module.flow.value(node.slice), str) and not _is_prompt_mask(
-                module, node, copied.encoding
-            ):
-                return True
-        elif isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
-            if any(_is_copy_of_ids(module, argument, copied) for argument in node.args):
-                return True
+    functions = {function}
+    for node in (copied.encoding, copied.call.node):
+        around = _function_around(module, node)
+        if around is not None:
+            functions.add(around)
+    parts = (part for one in functions for part in ast.walk(one))
+    return any(_may_write_labels(module, part, copied) for part in parts)
+
+
+def _may_write_labels(module: Module, node: ast.AST, copied: CopiedIds) -> bool:
+    """Is it an entry that is written and masks no prompt, or a call of the file's functions that gets the labels?"""
+    if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+        # `row["labels"] = ...` sets the whole column, which has been followed.
+        is_column = isinstance(module.flow.value(node.slice), str)
+        return not is_column and not _is_prompt_mask(module, node, copied.encoding)
+    if isinstance(node, ast.Call) and module.flow.function(node.func) is not None:
+        return any(_is_copy_of_ids(module, argument, copied) for argument in node.args)
     return False
 
 
@@ -179,18 +182,18 @@ def _expressions_behind(module: Module, name: ast.Name, origin: Origin) -> Itera
         if row is not None:
             yield row
     elif isinstance(source, ast.List) and not source.elts:
-        appended = (
-            call
-            for call in module.methods("append")
-            if isinstance(call.receiver, ast.Name) and call.args
-        )
-        yield from (
-            call.args[0]
-            for call in appended
-            if any(made.node is source for made in module.flow.origins(call.receiver or name))
-        )
+        yield from _items_appended(module, source)
     elif isinstance(source, ast.expr) and source is not name and not origin.path:
         yield source
+
+
+def _items_appended(module: Module, empty: ast.List) -> Iterator[ast.expr]:
+    """What is appended to the list that was made empty here."""
+    for call in module.methods("append"):
+        if not isinstance(call.receiver, ast.Name) or not call.args:
+            continue
+        if any(made.node is empty for made in module.flow.origins(call.receiver)):
+            yield call.args[0]
 
 
 def _batch_looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> ast.expr | None:
@@ -208,10 +211,10 @@ def _batch_looped_over(module: Module, loop: ast.AST, path: tuple[int, ...]) -> 
 def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bool:
     """Is this -100 put on the first tokens of a row: `x[:n] = -100`, or `[-100] * n + ids`?"""
     parent = module.scopes.parent.get(ignored)
-    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-        return True  # a name for -100 is no mask
     if isinstance(parent, ast.Assign):
-        return _selects_first_tokens(module, parent.targets[0], encoding)
+        target = parent.targets[0]
+        # A name for -100 is no mask.
+        return isinstance(target, ast.Name) or _selects_first_tokens(module, target, encoding)
     if not isinstance(parent, ast.List) or len(parent.elts) != 1:
         return False
     times = module.scopes.parent.get(parent)
@@ -221,10 +224,9 @@ def _on_first_tokens(module: Module, ignored: ast.AST, encoding: ast.expr) -> bo
     whole = module.scopes.parent.get(times)
     if isinstance(whole, ast.Assign):
         return _selects_first_tokens(module, whole.targets[0], encoding)
-    added_first = (
-        isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.Add) and whole.left is times
-    )
-    return added_first and not _depends_on_pads(module, number, encoding)
+    if not isinstance(whole, ast.BinOp) or not isinstance(whole.op, ast.Add):
+        return False
+    return whole.left is times and not _depends_on_pads(module, number, encoding)
 
 
 def _selects_first_tokens(module: Module, target: ast.expr, encoding: ast.expr) -> bool:
@@ -264,28 +266,25 @@ def _counts_from_first(module: Module, index: ast.Name, encoding: ast.expr) -> b
 
 def _depends_on_pads(module: Module, bound: ast.expr, encoding: ast.expr) -> bool:
     """May a number of tokens count pads: by the mask of the padded batch, by a name with `pad`, or from the end?"""
-    whole = module.text_of(encoding)
     if isinstance(bound, ast.UnaryOp):
         return True
     origins = (origin.node for origin in module.flow.origins(bound))
-    for expression in (bound, *(node for node in origins if isinstance(node, ast.expr))):
-        for node in ast.walk(expression):
-            place = column_read(module, node)
-            if (
-                place is not None
-                and place[1] == "attention_mask"
-                and module.text_of(place[0]) == whole
-            ):
-                return True
-            if "pad" in getattr(node, "id", getattr(node, "attr", "")):
-                return True
-            if (
-                isinstance(node, ast.BinOp)
-                and isinstance(node.op, ast.Sub)
-                and not _is_known_number(module, node.right)
-            ):
-                return True
-    return False
+    expressions = (bound, *(node for node in origins if isinstance(node, ast.expr)))
+    parts = (part for expression in expressions for part in ast.walk(expression))
+    return any(_may_count_pads(module, part, encoding) for part in parts)
+
+
+def _may_count_pads(module: Module, node: ast.AST, encoding: ast.expr) -> bool:
+    """Is it the mask of the padded batch, a name with `pad`, or a difference of two lengths?"""
+    place = column_read(module, node)
+    if place is not None and place[1] == "attention_mask":
+        if module.text_of(place[0]) == module.text_of(encoding):
+            return True
+    if "pad" in getattr(node, "id", getattr(node, "attr", "")):
+        return True
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Sub):
+        return False
+    return not _is_known_number(module, node.right)
 
 
 def _is_known_number(module: Module, node: ast.expr) -> bool:

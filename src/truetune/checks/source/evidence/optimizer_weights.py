@@ -91,16 +91,16 @@ def _weights_of_another_model(
     trained = [
         use for use in uses if not use.without_gradient and records_gradient(module, use.call)
     ]
-    made = [model_source(module, use.model) for use in trained]
-    if not trained or any(one is None or one == held for one in made):
+    sources = [model_source(module, use.model) for use in trained]
+    if not trained or any(source is None or source == held for source in sources):
         return None
-    name = module.text_of(owner)
-    frozen = [use for use in uses if use not in trained and model_source(module, use.model) == held]
-    if frozen:
+    name, name_of_trained = module.text_of(owner), module.text_of(trained[0].model)
+    others = (use for use in uses if use not in trained)
+    if any(model_source(module, use.model) == held for use in others):
         return OtherWeights(
             f"the optimizer holds the weights of {name}, which computes without gradients: those of"
-            f" {module.text_of(trained[0].model)} are never updated",
-            f"give it {module.text_of(trained[0].model)}.parameters()",
+            f" {name_of_trained} are never updated",
+            f"give it {name_of_trained}.parameters()",
             trained[0].call,
         )
     again = next(_loaded_again(module, optimizer, owner, trained), None)

@@ -71,21 +71,36 @@ def _texts_given_to_models(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     yield from completion_prompts(module)
     yield from engine_prompts(module)
     for call in generate_calls(module):
-        given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
-        given += [ids for ids in (generate_ids(call),) if ids is not None]
-        for value in given:
-            for encoding in encoding_calls_of_input(module, value):
-                text = encoding.argument(0, "text")
-                if encoding.method != "apply_chat_template" and text is not None:
-                    yield call, text
-    for call in module.all_calls:
-        is_engine = call.method in VLLM_METHODS[:1] and call.receiver is not None
-        made = module.flow.producing_call(call.receiver if is_engine else call.node.func)
-        if made is None or not made.named(VLLM_ENGINE if is_engine else TRANSFORMERS_PIPELINE):
-            continue
-        text = call.argument(0, "prompts" if is_engine else "text_inputs")
-        if text is not None:
+        for text in _texts_encoded_for(module, call):
             yield call, text
+    for call in module.all_calls:
+        given = _text_of_engine(module, call)
+        if given is not None:
+            yield call, given
+
+
+def _texts_encoded_for(module: Module, call: Call) -> Iterator[ast.expr]:
+    """The texts that a tokenizer encodes for a call of `generate`, without those that its template renders."""
+    given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
+    ids = generate_ids(call)
+    if ids is not None:
+        given.append(ids)
+    for value in given:
+        for encoding in encoding_calls_of_input(module, value):
+            text = encoding.argument(0, "text")
+            if encoding.method != "apply_chat_template" and text is not None:
+                yield text
+
+
+def _text_of_engine(module: Module, call: Call) -> ast.expr | None:
+    """What vLLM's `generate` or a pipeline is given; None of any other call. vLLM's `chat` renders the template."""
+    if call.method in VLLM_METHODS[:1] and call.receiver is not None:
+        engine = module.flow.producing_call(call.receiver)
+        is_vllm = engine is not None and engine.named(VLLM_ENGINE)
+        return call.argument(0, "prompts") if is_vllm else None
+    pipeline = module.flow.producing_call(call.node.func)
+    is_pipeline = pipeline is not None and pipeline.named(TRANSFORMERS_PIPELINE)
+    return call.argument(0, "text_inputs") if is_pipeline else None
 
 
 def _is_bare(module: Module, node: ast.AST, depth: int) -> bool:

@@ -154,18 +154,22 @@ def _text_argument(module: Module, call: Call) -> ast.expr | None:
     if call.named(*CLIENT_FUNCTIONS):
         return call.keywords.get("messages") or call.keywords.get("prompt")
     if call.method is None or call.receiver is None:
-        made = module.flow.producing_call(call.node.func)
-        is_pipeline = made is not None and made.named(TRANSFORMERS_PIPELINE)
+        pipeline = module.flow.producing_call(call.node.func)
+        is_pipeline = pipeline is not None and pipeline.named(TRANSFORMERS_PIPELINE)
         return call.argument(0, "text_inputs") if is_pipeline else None
     if call.method in VLLM_METHODS:
-        made = module.flow.producing_call(call.receiver)
-        if made is not None and made.named(VLLM_ENGINE):
+        engine = module.flow.producing_call(call.receiver)
+        if engine is not None and engine.named(VLLM_ENGINE):
             return call.argument(0, "prompts") or call.argument(0, "messages")
-    if call.method in CLIENT_METHODS:
-        made = module.flow.producing_call(_client_of(call.receiver))
-        if made is not None and made.named(*OPENAI_CLIENTS):
-            return call.keywords.get("messages") or call.keywords.get("prompt")
+    if call.method in CLIENT_METHODS and _is_openai_client(module, call.receiver):
+        return call.keywords.get("messages") or call.keywords.get("prompt")
     return None
+
+
+def _is_openai_client(module: Module, receiver: ast.expr) -> bool:
+    """Is it a client of an OpenAI server, or a part of one such as `client.chat.completions`?"""
+    client = module.flow.producing_call(_client_of(receiver))
+    return client is not None and client.named(*OPENAI_CLIENTS)
 
 
 def generation_request_body(module: Module, call: Call) -> ast.expr | None:
@@ -190,19 +194,27 @@ def completion_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
     """What is sent to a server as a finished prompt, around which it puts no chat template: `/v1/completions`."""
     texts = [node.value for node in module.nodes(ast.Constant) if isinstance(node.value, str)]
     addresses = [text for text in texts if text.rstrip("/").endswith("/completions")]
+    # The address of a request is often put together elsewhere: all addresses of the file have to be of this kind.
     is_raw = bool(addresses) and not any("/chat/" in text for text in addresses)
     for call in module.all_calls:
-        prompt = call.keywords.get("prompt")
-        receiver = call.receiver
-        if call.method in CLIENT_METHODS and receiver is not None and prompt is not None:
-            if isinstance(receiver, ast.Attribute) and receiver.attr == "completions":
-                made = module.flow.producing_call(_client_of(receiver))
-                if made is not None and made.named(*OPENAI_CLIENTS):
-                    yield call, prompt
+        prompt = _prompt_of_client(module, call)
+        if prompt is not None:
+            yield call, prompt
         body = call.keywords.get("json") if is_raw and _is_post(call) else None
         sent = module.flow.entries(body)[0].get("prompt") if body is not None else None
         if sent is not None:
             yield call, sent
+
+
+def _prompt_of_client(module: Module, call: Call) -> ast.expr | None:
+    """The prompt of `client.completions.create(prompt=...)`; None of any other call."""
+    receiver = call.receiver
+    if call.method not in CLIENT_METHODS or not isinstance(receiver, ast.Attribute):
+        return None
+    prompt = call.keywords.get("prompt")
+    if prompt is None or receiver.attr != "completions":
+        return None
+    return prompt if _is_openai_client(module, receiver) else None
 
 
 def engine_prompts(module: Module) -> Iterator[tuple[Call, ast.expr]]:
@@ -267,22 +279,24 @@ def is_one_row(module: Module, node: ast.expr, depth: int = 0) -> bool:
     """Is it certainly one text or one chat, and no list of them?"""
     if depth > MAX_STEPS:
         return False
-    if isinstance(node, ast.JoinedStr):
-        return True
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, str)
+    if isinstance(node, ast.JoinedStr | ast.Constant):
+        return isinstance(node, ast.JoinedStr) or isinstance(node.value, str)
     if isinstance(node, ast.BinOp):
         return any(is_one_row(module, side, depth + 1) for side in (node.left, node.right))
     if isinstance(node, ast.List):
+        # A list of one text is one row as well; a list with a dictionary is one chat.
         return len(node.elts) == 1 or any(isinstance(element, ast.Dict) for element in node.elts)
     if isinstance(node, ast.Call):
         return _returns_one_row(module, module.flow.call(node), depth)
     if isinstance(node, ast.Subscript | ast.Attribute):
         return _is_field_of_one(module, node, depth)
-    if not isinstance(node, ast.Name):
-        return False
-    origins = [origin for origin in module.flow.origins(node) if origin.node is not node]
-    return bool(origins) and all(_is_name_of_one_row(module, node, one, depth) for one in origins)
+    return isinstance(node, ast.Name) and _is_one_row_on_every_way(module, node, depth)
+
+
+def _is_one_row_on_every_way(module: Module, name: ast.Name, depth: int) -> bool:
+    """Is all that a name may stand for one row?"""
+    origins = [origin for origin in module.flow.origins(name) if origin.node is not name]
+    return bool(origins) and all(_is_name_of_one_row(module, name, one, depth) for one in origins)
 
 
 def _returns_one_row(module: Module, call: Call, depth: int) -> bool:
@@ -294,10 +308,9 @@ def _returns_one_row(module: Module, call: Call, depth: int) -> bool:
     if call.method == "apply_chat_template" and call.args:
         return is_one_row(module, call.args[0], depth + 1)
     origins = [one for one in module.flow.origins(call.node) if one.node is not call.node]
+    values = [one.node for one in origins if not one.element]
     return bool(origins) and all(
-        isinstance(one.node, ast.expr) and is_one_row(module, one.node, depth + 1)
-        for one in origins
-        if not one.element
+        isinstance(value, ast.expr) and is_one_row(module, value, depth + 1) for value in values
     )
 
 
@@ -311,13 +324,7 @@ def _is_field_of_one(module: Module, node: ast.Subscript | ast.Attribute, depth:
 def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: int) -> bool:
     """Is a name one row by what it stands for: an element of a loop over rows, or a parameter of a mapped function?"""
     if origin.element:
-        text = f"{name.id} {ast.unparse(origin.node)}".lower()
-        calls = (part for part in ast.walk(origin.node) if isinstance(part, ast.Call))
-        splits = (ast.unparse(part.func).rpartition(".")[2] for part in calls)
-        is_split = any(
-            one.lower().startswith(tuple(map(str.lower, SEVERAL_ROWS_CALLS))) for one in splits
-        )
-        return not is_split and not any(part in text for part in SEVERAL_ROWS_WORDS)
+        return _is_element_one_row(name, origin.node)
     if isinstance(origin.node, ast.arg):
         return any(
             is_mapped_per_row(module, function)
@@ -328,6 +335,17 @@ def _is_name_of_one_row(module: Module, name: ast.Name, origin: Origin, depth: i
         if read.named("json.loads") and read.args:
             return is_one_row(module, read.args[0], depth + 1)
     return isinstance(origin.node, ast.expr) and is_one_row(module, origin.node, depth + 1)
+
+
+def _is_element_one_row(name: ast.Name, iterated: ast.AST) -> bool:
+    """Does a loop give one row at a time, as far as the names in it say?"""
+    calls = (part for part in ast.walk(iterated) if isinstance(part, ast.Call))
+    functions = (ast.unparse(part.func).rpartition(".")[2].lower() for part in calls)
+    splitters = tuple(splitter.lower() for splitter in SEVERAL_ROWS_CALLS)
+    if any(function.startswith(splitters) for function in functions):
+        return False
+    text = f"{name.id} {ast.unparse(iterated)}".lower()
+    return not any(word in text for word in SEVERAL_ROWS_WORDS)
 
 
 def _function_of_parameter(module: Module, parameter: ast.arg) -> Iterator[ast.AST]:
