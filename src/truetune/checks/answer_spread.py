@@ -96,6 +96,7 @@ class AnswerSpread:
 
     @property
     def _covers_nearly_all(self) -> bool:
+        """Do the common answers make nearly all rows?"""
         return sum(rows for _, rows in self.common) >= NEARLY_ALL * self.total
 
     @property

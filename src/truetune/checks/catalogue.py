@@ -169,6 +169,7 @@ def _is_named_by(rule: type[Rule[Any]], wanted: str) -> bool:
 
 
 def _suggestion(wanted: str) -> str:
+    """` (did you mean ...?)` with the nearest name or code; empty where none is near."""
     names = [name for rule in rules() for name in (rule.name(), rule.code)]
     close = difflib.get_close_matches(wanted, names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""

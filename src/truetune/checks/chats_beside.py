@@ -80,6 +80,7 @@ def answers_with(chats: Chats, stop: str) -> int:
 
 
 def _chat_files(folder: Path) -> Iterator[Path]:
+    """The files beside a path whose names and sizes let them be training data."""
     places = (folder / name for name in FOLDERS)
     files = (path for place in places if place.is_dir() for path in sorted(place.iterdir()))
     named = (

@@ -78,6 +78,7 @@ def _check_data(
     *,
     only_reference: bool,
 ) -> DataReport:
+    """One pass of `check`, with fast paths or, where `only_reference`, without."""
     started = time.perf_counter()
     spec = with_trainer_defaults(spec)
     setup = prepare(spec, only_reference=only_reference)
@@ -137,6 +138,7 @@ def _check_data(
 
 
 def _empty_file(path: str) -> NotJudged:
+    """A file without a row, which is not judged."""
     return NotJudged(path, "the file holds no row", unlock="name the file that holds the data")
 
 
@@ -208,6 +210,7 @@ def _read_rows(
     on_broken: OnBroken | None = None,
     on_empty: Callable[[str], None] | None = None,
 ) -> Iterator[Conversation]:
+    """The rows of these paths, as the settings say."""
     if not paths:
         return iter(())
     return read_conversations(
@@ -258,6 +261,7 @@ def _told_before(*_: object) -> None:
 
 
 def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[TokenView]:
+    """Token views of rows far behind in the file, each read alone."""
     renderer = setup.probes.renderer()
     for row in rows_at(setup.spec, wanted):
         yield from make_token_views(
@@ -266,6 +270,7 @@ def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[
 
 
 def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
+    """Short facts on the tokenizer, by name."""
     facts = {
         name: f"{t.token} ({t.id})"
         for name in ("bos", "eos", "pad", "unk")

@@ -92,6 +92,7 @@ class PathsCheck:
     """What the paths merge, serve or load"""
 
     def add(self, report: Report) -> None:
+        """Add what a report says to what was judged so far."""
         self.subjects += report.subjects
         self.judged.append(Judgement(report.findings, report.examined, report.not_judged))
 
@@ -616,6 +617,7 @@ def kinds_of(path: str, trained_by: TrainerName | None = None) -> tuple[Kind, ..
 
 
 def _is_settings(file: Path) -> bool:
+    """Does a reader of settings know the file?"""
     try:
         return recognise(file)[0] in config_readers()
     except UsageError:
@@ -705,6 +707,7 @@ def _holds_rows(path: str, spec: RunSpec) -> bool:
 
 
 def _lint_sources(path: str, seen: PathsCheck) -> Report:
+    """What the rules on source say; the scripts are noted as what may train the rows."""
     from truetune.checks.lint import lint
 
     seen.trainers.sources.append(path)
@@ -715,12 +718,14 @@ def _lint_sources(path: str, seen: PathsCheck) -> Report:
 
 
 def _lint_commands(path: str, seen: PathsCheck) -> Report:
+    """What the rules on commands say."""
     from truetune.checks.lint import lint
 
     return lint([path], select=seen.spec.select, ignore=seen.spec.ignore)
 
 
 def _diagnose_log(path: str, seen: PathsCheck) -> Report:
+    """What the rules on logs say; a text file that is no log is not judged."""
     from truetune.checks.diagnose_log import diagnose
 
     try:
@@ -742,12 +747,14 @@ def _diagnose_log(path: str, seen: PathsCheck) -> Report:
 
 
 def _check_checkpoint(path: str, seen: PathsCheck) -> Report:
+    """What the rules on checkpoints say."""
     from truetune.checks.inspect_checkpoint import checkpoint_report
 
     return checkpoint_report(path, base=seen.base, spec=seen.spec)
 
 
 def _check_modelfile(path: str, seen: PathsCheck) -> Report:
+    """What the rules on Modelfiles say."""
     from truetune.checks.inspect_modelfile import inspect_modelfile
 
     return inspect_modelfile(path, seen.spec)

@@ -67,6 +67,7 @@ class ColumnRuns:
 
     @property
     def groups(self) -> int:
+        """Distinct values."""
         return len(self.values)
 
     @property
@@ -159,4 +160,5 @@ def _short_values(row: Conversation) -> Iterator[tuple[str, int]]:
 
 
 def _as_percent(share: float) -> str:
+    """A share as a reader sees it; small ones with one more digit."""
     return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"

@@ -78,9 +78,11 @@ class DataRules:
     def _let_read_evaluation(
         self, rule: DataRule, open_rows: Callable[[], Iterator[Conversation]]
     ) -> None:
+        """Give one rule the rows of the evaluation data, opened anew for it."""
         rule.evaluation(self._counted(open_rows()))
 
     def _counted(self, rows: Iterable[Conversation]) -> Iterator[Conversation]:
+        """The rows as they are, counted; each rule reads all of them."""
         self.evaluation_rows = 0
         for row in rows:
             self.evaluation_rows += 1
@@ -122,6 +124,7 @@ class DataRules:
         return data
 
     def _concluded(self, rule: DataRule) -> Judgement:
+        """What one rule says in the end."""
         return conclude_rule(rule, rule.setup.trainer, self._unmet(type(rule)))
 
     def _unmet(self, kind: type[DataRule]) -> Unmet | None:

@@ -171,6 +171,7 @@ def _known_settings(spec: RunSpec, log: RunLog) -> dict[str, object]:
 
 
 def _log_facts(log: RunLog) -> Iterator[tuple[str, str]]:
+    """Short facts on a log, by name."""
     yield "written by", log.format
     if log.server:
         yield (

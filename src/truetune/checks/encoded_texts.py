@@ -75,6 +75,7 @@ def encoding_of(text: str) -> Encoding | None:
 
 
 def _decode_mime(text: str) -> Encoding | None:
+    """RTF, or words of a mail header."""
     if RTF.match(text):
         return Encoding("RTF", "")
     words = "".join(MIME_WORD.findall(text))
@@ -82,6 +83,7 @@ def _decode_mime(text: str) -> Encoding | None:
 
 
 def _decode_base64(text: str) -> Encoding | None:
+    """The longest stretch of base64, where most of the text is one."""
     best = max(BASE64.findall(text), key=len, default="")
     joined = "".join(best.split()).rstrip("=")
     if len(joined) < LEAST or len(best) < MOST_OF * len(text) or not _is_mixed(joined):
@@ -100,6 +102,7 @@ def _decode_base64(text: str) -> Encoding | None:
 
 
 def _decode_hex(text: str) -> Encoding | None:
+    """The longest stretch of hexadecimal digits, where most of the text is one."""
     best = max((match[0] for match in HEX.finditer(text)), key=len, default="")
     if len(best) < MOST_OF * len(text):
         return None
@@ -111,6 +114,7 @@ def _decode_hex(text: str) -> Encoding | None:
 
 
 def _decode_percent(text: str) -> Encoding | None:
+    """Text as it stands in the query of a link, outside of links."""
     prose = LINK.sub("", text)
     escapes = PERCENT.findall(prose)
     if len(escapes) < 3 or sum(map(len, escapes)) < PER_TEXT * len(prose):
@@ -122,6 +126,7 @@ def _decode_percent(text: str) -> Encoding | None:
 
 
 def _quoted_printable(text: str) -> Encoding | None:
+    """Text as mails encode it: `=C3=A9`."""
     signs = len(QUOTED_PRINTABLE.findall(text))
     if signs < 2 or signs < len(text) / 200:
         return None
@@ -154,6 +159,7 @@ def _parse_python_literal(text: str) -> Encoding | None:
 
 
 def _is_mixed(text: str) -> bool:
+    """Has a stretch so many kinds of characters that it is no word or number?"""
     kinds = (str.isupper, str.islower, str.isdigit, lambda character: character in "+/-_")
     return sum(any(map(kind, text)) for kind in kinds) >= LEAST_MIXED
 
@@ -172,6 +178,7 @@ def _decoded_text(name: str, data: bytes, length: int) -> Encoding | None:
 
 
 def _is_printable(text: str) -> bool:
+    """Is it text that somebody wrote: printable, and mostly letters?"""
     odd = sum(not (character.isprintable() or character in "\r\n\t") for character in text)
     words = sum(character.isalpha() or character in " \n" for character in text)
     # 2 % odd signs and 60 % letters: chosen, not measured. Random bytes have far more odd signs.

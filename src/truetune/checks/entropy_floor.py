@@ -53,6 +53,7 @@ def loss_floor(spec: RunSpec) -> DataFacts:
 
 
 def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """The same of rows that are token ids already."""
     probes = prepared(spec)
     counts = count_supervised(cache_at(spec.data[0]), probes)
     tokenizer = probes.tokenizer
@@ -67,6 +68,7 @@ def _read_token_ids(spec: RunSpec, kinds: Iterable[type[DataRule]]) -> DataReadi
 
 
 def _read_data(setup: Setup, kinds: Iterable[type[DataRule]]) -> DataReading:
+    """One pass over rows that are rendered."""
     spec = setup.spec
     tokens = np.zeros(0, dtype=np.int64)
     answers: Counter[bytes] = Counter()

@@ -76,6 +76,7 @@ def _with_measured(file: Finding, measured: Iterable[Finding]) -> Finding:
 
 
 def _findings_on_files(inquest: ModelEvidence, spec: RunSpec) -> list[Finding]:
+    """What the rules on files find that may change answers; nothing without a folder."""
     if inquest.folder is None or inquest.kind not in ("model", "adapter"):
         return []
     try:

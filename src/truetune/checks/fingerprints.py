@@ -42,6 +42,7 @@ def fingerprints(
 def _fingerprints_of_cases(
     finding: Finding, code: str, seen: Counter[tuple[str, ...]]
 ) -> Iterator[str]:
+    """One hash for each place, or one for a finding without places; `seen` numbers equal ones."""
     for parts in map(_case_contents, finding.cases) if finding.cases else [("whole",)]:
         key = (code, *parts)
         # The count tells two equal places of one file apart: a third that is new is not taken for one of the two
@@ -53,6 +54,7 @@ def _fingerprints_of_cases(
 
 
 def _case_contents(case: Case) -> tuple[str, ...]:
+    """What of a place stays the same when rows or lines are added elsewhere."""
     name = case.origin.file if case.origin else case.file or ""
     return (
         _relative_name(name),

@@ -134,6 +134,7 @@ def _judge_or_raise(live: LiveObjects, spec: RunSpec) -> Report:
 
 
 def _guard_report(live: LiveObjects, spec: RunSpec) -> Report:
+    """Judge in a folder of its own; the objects are as before afterwards."""
     # guard=False: nothing is run that could write; the objects are put back as they were instead.
     with open_workspace(guard=False) as folder, preserve_objects(live):
         work = _Guard(live, spec, folder)
@@ -167,6 +168,7 @@ def _judge_objects(work: _Guard) -> None:
 
 
 def _prepare_probes(work: _Guard) -> Probes:
+    """The tokenizer as it is in memory, with what its template renders."""
     template = read_live_template(work.live, work.folder)
     variables = {} if template is None else {"template": template}
     work.spec = work.spec.model_copy(update=variables | _trainer_of(work.live.collator, work.spec))
@@ -180,6 +182,7 @@ def _trainer_of(collator: Any, spec: RunSpec) -> dict[str, Any]:
 
 
 def _judge_batches(work: _Guard, rows: CollatedRows | None, known: Probes | None) -> None:
+    """The rules on batches, of the collator's output, the model, or both."""
     record = record_model(work.live, work.folder) if rows is None else rows.record
     subject = _place_tokens(record, work.spec, known)
     kinds = choose_rules(work.spec, BatchRule)
@@ -249,6 +252,7 @@ def _with_pads(spec: RunSpec, judgement: Judgement) -> RunSpec:
 
 
 def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
+    """The rules on tokenizer, template and rows, with chats of ours where there are none."""
     talks = parse_conversations(rows)
     own = bool(talks)
     if not own:
@@ -271,6 +275,7 @@ def _judge_data(work: _Guard, probes: Probes, rows: Sequence[Any]) -> None:
 
 
 def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]]:
+    """The rules on data of these stations (of all where none is named) that a tokenizer in memory can be judged by."""
     kinds = choose_rules(spec, DataRule)
     if stations:
         kinds = [kind for kind in kinds if station(kind) in stations]
@@ -280,6 +285,7 @@ def _data_rules(spec: RunSpec, stations: Collection[str]) -> list[type[DataRule]
 def _data_judgement(
     kinds: list[type[DataRule]], setup: Setup, talks: list[Conversation]
 ) -> Judgement:
+    """What these rules say of the setup and of these chats."""
     rules = DataRules(kinds, setup)
     if talks:
         encoder = Encoder(setup.tokenizer.backend, only_reference=True)

@@ -144,6 +144,7 @@ def verdict_on(data: TokenizedData) -> str:
 
 
 def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
+    """Short facts on tokenized rows, by name."""
     summary, answers = data.summary, data.summary.answers
     yield (
         "labels or masks",
@@ -173,6 +174,7 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
 
 
 def _rows_left_out(cache: TokenCache, summary: TokenizedSummary) -> Iterator[NotJudged]:
+    """Rows that are broken, and other caches of the folder."""
     if summary.broken:
         origin, reason = summary.broken_rows[0]
         yield NotJudged(

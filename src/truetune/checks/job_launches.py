@@ -83,6 +83,7 @@ def gpus_of(file: CommandFile) -> Asked | None:
 
 
 def _first_request(file: CommandFile, *names: str) -> tuple[str, int]:
+    """The first of these requests that a job makes, with its line; ("", 0) where it makes none."""
     return next((file.requests[name] for name in names if name in file.requests), ("", 0))
 
 
@@ -139,6 +140,7 @@ def _values_of_variable(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _visible_gpus(value: str, line: int) -> Asked | None:
+    """The GPUs that a value of CUDA_VISIBLE_DEVICES leaves; None where it is not plain numbers."""
     value = value.strip("\"'")
     if DEVICES.fullmatch(value) is None:
         return None
@@ -213,6 +215,7 @@ def _tasks_of_node(file: CommandFile) -> int | None:
 
 
 def _torchrun_launch(command: ShellCommand) -> Launched | None:
+    """What torchrun starts on each node; one process where it is not told."""
     options = next(
         (
             words_behind
@@ -234,6 +237,7 @@ def _torchrun_launch(command: ShellCommand) -> Launched | None:
 
 
 def _deepspeed_launch(command: ShellCommand) -> Launched | None:
+    """What DeepSpeed's launcher starts, where `--num_gpus` says how many."""
     options = command.behind("deepspeed")
     count = (
         parse_whole_number(last_option(_of_launcher(options), "--num-gpus"))

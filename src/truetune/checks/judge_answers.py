@@ -80,6 +80,7 @@ def new_or_worse(findings: Iterable[Finding], known: dict[str, Finding]) -> list
 
 
 def _is_worse(now: Finding, before: Finding | None) -> bool:
+    """Is a finding new, graver, or about a far larger share?"""
     if before is None or RANK[now.severity] > RANK[before.severity]:
         return True
     counts = now.count, now.total, before.count, before.total

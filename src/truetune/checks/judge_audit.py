@@ -62,6 +62,7 @@ def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
 
 
 def _audit_facts(subject: Audit) -> tuple[tuple[str, str], ...]:
+    """Short facts on a run that was watched, by name."""
     facts, model = subject.facts, subject.facts["model"]
     laws = subject.laws
     tested = sum("value" in law for law in laws.values())

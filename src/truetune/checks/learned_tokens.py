@@ -158,6 +158,7 @@ class LearnedTally:
         )
 
     def _finds_otherwise(self) -> bool:
+        """Does the trainer find the answers by another way than the contract?"""
         if self.kind == "instruction" and self.facts.as_served.value is False:
             return True  # such trainers write rows of this kind into a prompt of their own
         by = self.facts.finds_answers_by.value

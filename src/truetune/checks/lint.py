@@ -416,6 +416,7 @@ class _Text(NamedTuple):
 
 
 def _read_text(path: str) -> _Text:
+    """A file's text, or why it can't be read."""
     try:
         return _Text(*decode_source_file(Path(path)), "")
     except DataError as error:
@@ -423,6 +424,7 @@ def _read_text(path: str) -> _Text:
 
 
 def _parse_module(path: str, source: _Text) -> Module:
+    """A file parsed; one that can't be read is a module without code."""
     if source.fault:
         return unreadable_module(path, source.fault)
     try:
@@ -453,6 +455,7 @@ def _fix_module(
 
 
 def _kind_in_words(name: str) -> str:
+    """What a path is, as the report says it."""
     path = Path(name)
     if path.is_file() and is_command_file(path):
         return "results of lm_eval" if path.suffix == ".json" else "shell script"

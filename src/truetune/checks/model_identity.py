@@ -179,6 +179,7 @@ def base_of_adapter(adapter: str, beside: str) -> tuple[str, Path] | None:
 
 
 def _adapter_folders(adapter: str, beside: Path) -> Iterator[Path]:
+    """Where a folder of that name may be: from here, and from the file that names it upwards."""
     # 4096: the longest path that Linux takes. A NUL byte raises ValueError in every function on paths.
     if "\0" in adapter or "://" in adapter or len(adapter) > 4096:
         return

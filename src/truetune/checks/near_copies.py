@@ -34,9 +34,11 @@ class Grown:
         self.parts: list[NDArray[Any]] = []
 
     def add(self, part: NDArray[Any]) -> None:
+        """One more part."""
         self.parts.append(part)
 
     def whole(self) -> NDArray[Any]:
+        """All parts as one array."""
         return np.concatenate(self.parts) if self.parts else np.zeros(0, dtype=np.uint64)
 
 
@@ -90,6 +92,7 @@ def _are_alike(
 def _answers_are_near(
     answers: NDArray[np.uint64], sketches: NDArray[np.uint32], early: int, late: int
 ) -> bool:
+    """Are the answers of two rows near, or equal where they are too short for a sketch?"""
     # A text of few words has an empty sketch, and two empty ones are equal: such answers are compared as they are.
     if (sketches[[early, late]] == EMPTY_SKETCH).all():
         return bool(answers[early] == answers[late])
@@ -124,6 +127,7 @@ def near_in(sketches: NDArray[np.uint32], others: NDArray[np.uint32]) -> dict[in
 
 
 def _row_keys(part: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """(rows,) one number for the entries of each row."""
     keys = np.zeros(len(part), dtype=np.uint64)
     for column in part.T:
         # The prime of FNV-1a: multiply and xor spreads the hashes of a band over 64 bits, with overflow as wanted.

@@ -42,6 +42,7 @@ class PairStats:
             self.margins.add(np.array(margins, dtype=np.float32))
 
     def _add(self, pairs: Pairs) -> None:
+        """Count the pairs of a batch."""
         chosen, rejected = (side.per_example(side.supervised) for side in pairs)
         self._count("chosen", chosen)
         self._count("rejected", rejected)
@@ -56,6 +57,7 @@ class PairStats:
         )
 
     def _count(self, name: str, lengths: NDArray[np.int64]) -> None:
+        """Add lengths to those of a side."""
         self.lengths[name] = add_counts(self.lengths[name], np.bincount(lengths, minlength=1))
 
     def report_data(self) -> dict[str, Any]:
@@ -73,6 +75,7 @@ class PairStats:
         return data
 
     def _sides(self, *names: str) -> dict[str, Any]:
+        """The lengths of these sides in bins that both share."""
         both = add_counts(*(self.lengths[name] for name in names))
         # The 99th percentile: one answer of 100,000 tokens would leave all others in the first bin.
         at = histogram_edges(quantile_of_counts(both, 0.99), int(np.flatnonzero(both)[-1]))

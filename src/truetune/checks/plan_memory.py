@@ -58,6 +58,7 @@ def plan(
 
 
 def _config_of_path(path: str) -> Config:
+    """The run that a path describes. Raises UsageError where it describes none."""
     # An adapter's folder may hold a copy of the base's config.json.
     if Path(path).name == "config.json" or (
         Path(path, "config.json").is_file() and not Path(path, ADAPTER).exists()
@@ -126,4 +127,5 @@ def _memory_errors_of_notebook(path: Path) -> Iterator[str]:
 
 
 def _of_model(path: str) -> Config:
+    """A run of a model alone, without settings."""
     return Config(stack="transformers", version="", path=path, spec=RunSpec(model=path))

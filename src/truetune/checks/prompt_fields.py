@@ -68,6 +68,7 @@ def fields_of(prompt: str) -> dict[str, str]:
 
 
 def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(name, value) of all that may be a field: lines, pairs, elements, the first tag, and the last line and words."""
     for line in lines:
         if (field := LINE.match(line)) is not None:
             yield f"the line {field[1].strip()!r}", field[2]
@@ -113,6 +114,7 @@ def telling_fields(prompts: Sequence[str], answers: Sequence[str]) -> list[Telli
 def _prompt_field(
     name: str, by_row: Mapping[int, str], answers: Sequence[str], labels: frozenset[str]
 ) -> TellingField | None:
+    """The field where it tells the answers of nearly all rows that have it; else None."""
     commonest = Counter(answers[row] for row in by_row).most_common(1)[0][1]
     # Nine of ten rows with one answer: whatever stands in them seems to tell it.
     if commonest >= 0.9 * len(by_row):
@@ -173,6 +175,7 @@ def _is_beside_a_question(
 
 
 def _constant_lines(prompts: Sequence[str]) -> frozenset[str]:
+    """The lines that most prompts have."""
     counts = Counter(line for prompt in prompts for line in {*map(str.strip, prompt.splitlines())})
     return frozenset(line for line, rows in counts.items() if rows >= CONSTANT * len(prompts))
 
@@ -192,4 +195,5 @@ def _split_words(text: str) -> str:
 
 
 def _normalise_text(text: str) -> str:
+    """A text without case and numbers."""
     return DIGITS.sub("#", text.casefold()).strip()

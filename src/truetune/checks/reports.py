@@ -96,6 +96,7 @@ class Report:
     seconds: float
 
     def worst(self) -> Severity | None:
+        """The highest severity of the findings; None where there are none."""
         return max((f.severity for f in self.findings), key=RANK.__getitem__, default=None)
 
     def failed(self) -> bool:

@@ -80,6 +80,7 @@ class RowTextRule(DataRule):
             self._look_at(batch, row)
 
     def _look_at(self, batch: Batch, row: Conversation) -> None:
+        """Count one row, and keep its first fault."""
         texts = list(texts_of(row))
         self.rows += bool(texts)
         faults = [(text, fault) for text in texts if (fault := self.fault(text, row)) is not None]

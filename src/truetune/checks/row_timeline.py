@@ -63,6 +63,7 @@ class RowTimeline:
                 self._count(by, [of(row) for row in batch.rows], rows)
 
     def _count(self, by: str, values: list[str | None], rows: NDArray[np.int64]) -> None:
+        """Count the rows of each value; a column with too many values is given up."""
         kinds, distinct = self.kinds[by], dict.fromkeys(values)
         for value in distinct:
             if value is None:
@@ -76,6 +77,7 @@ class RowTimeline:
             counted += np.bincount(own_rows, minlength=2 * MIN_STRETCHES)
 
     def _halve(self) -> None:
+        """Make each stretch twice as long."""
         self.each *= 2
         self.sums = _merge_neighbours(self.sums)
         self.kinds = {

@@ -103,6 +103,7 @@ class Rule(Generic[SubjectT]):
 
     @classmethod
     def name(cls) -> str:
+        """The rule's name in kebab-case: that of its module."""
         # The module's name is the rule's: a rule can't be renamed without its file, its page and its tests.
         return cls.__module__.rsplit(".", 1)[-1].replace("_", "-")
 

@@ -148,6 +148,7 @@ def _label_settings(spec: RunSpec, training: Training, masking: ResponseMasking)
 
 
 def _readable_module(file: Path) -> Module | None:
+    """A script parsed; None where it can't be read."""
     try:
         return read_module(file)
     except DataError:
@@ -171,6 +172,7 @@ def sighting_of(module: Module) -> TrainerSighting | None:
 
 
 def _calls_trainer(module: Module, name: TrainerName) -> bool:
+    """Does a program call this trainer, or run a loop of its own for `torch`?"""
     trainer_call = next(module.calls(*TRAINERS[name].calls), None) is not None
     # A loop of one's own steps its optimizer; a script that only builds one hands it to a trainer.
     return trainer_call and (name != "torch" or next(module.methods("backward"), None) is not None)
@@ -212,6 +214,7 @@ def first_row(spec: RunSpec) -> Conversation | None:
 
 
 def _read_rows(spec: RunSpec) -> Iterator[Conversation]:
+    """The rows of a run; none where it names no data."""
     return (
         read_conversations(spec.data, format=spec.format, columns=spec.map)
         if spec.data

@@ -114,10 +114,12 @@ def is_within(one: str, folder: str) -> bool:
 
 
 def _normal_name(name: str) -> str:
+    """A path without `~`, `.` and `..`."""
     return os.path.normpath(os.path.expanduser(name))
 
 
 def _of_file(path: Path, trained_by: TrainerName | None) -> Iterator[WeightUse]:
+    """What one file does with weights."""
     if is_command_file(path):
         yield from _of_commands(read_commands(path))
     elif is_modelfile(path):
@@ -163,6 +165,7 @@ def _raw_text(config: Config, key: str) -> str:
 
 
 def _of_commands(file: CommandFile) -> Iterator[WeightUse]:
+    """What commands serve, merge or convert."""
     for server in vllm_servers(file):
         yield from _served_by_vllm(file, server)
     for command in file.commands:

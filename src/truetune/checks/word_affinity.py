@@ -77,6 +77,7 @@ class Affinity:
         return matrix, shared
 
     def _size(self, words: Words) -> float:
+        """The length of a text's vector of word weights."""
         return math.sqrt(sum(self.weights.get(word, 0.0) ** 2 for word in words))
 
     @property

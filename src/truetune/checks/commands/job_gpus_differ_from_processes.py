@@ -134,6 +134,7 @@ def _what_happens(launch: Launched, wanted: int) -> str:
 
 
 def _gpu_advice(launch: Launched, wanted: int) -> str:
+    """What to change so that each GPU has its process."""
     # Each task of srun started all processes of a node: the advice is then on the tasks, not on the processes.
     if launch.tasks > 1 and launch.processes == wanted * launch.tasks:
         return "set --ntasks-per-node=1: srun starts the launcher once for each task, and it starts all processes"

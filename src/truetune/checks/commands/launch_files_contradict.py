@@ -201,6 +201,7 @@ def _of_accelerate(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 
 def _of_gpu_ids(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The number of processes beside the GPUs that are named for them."""
     named = launch.option("gpu_ids") or value_at(launch.accelerate, ("gpu_ids",))
     count = launch.option("num_processes") or value_at(launch.accelerate, ("num_processes",))
     machines = value_at(launch.accelerate, ("num_machines",))
@@ -246,6 +247,7 @@ def _of_accumulation(launch: LaunchFiles) -> Iterator[_Contradiction]:
 
 
 def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
+    """The literal that an Accelerator of the script is given; None where there is none."""
     tree = script_tree(launch.script)
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("Accelerator"):
@@ -258,6 +260,7 @@ def _accumulation_in_code(launch: LaunchFiles) -> Said | None:
 
 
 def _of_layers(launch: LaunchFiles) -> Iterator[_Contradiction]:
+    """The layers that FSDP wraps beside those that the model has."""
     named = value_at(
         launch.accelerate, ("fsdp_config", "fsdp_transformer_layer_cls_to_wrap")
     ) or launch.option("fsdp_transformer_layer_cls_to_wrap")

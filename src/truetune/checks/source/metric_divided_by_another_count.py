@@ -209,10 +209,12 @@ def _without_percent(values: ast.expr) -> ast.expr:
 
 
 def _is_hundred(node: ast.expr) -> bool:
+    """Is it 100, by which a share becomes per cent?"""
     return isinstance(node, ast.Constant) and node.value in (100, 100.0)
 
 
 def _count_of_loader(unit: Unit, module: Module, loader: Call) -> tuple[Unit, int] | None:
+    """The unit with the loader's batch size; None where that is not known, or is one row."""
     size = module.flow.value(loader.argument(1, "batch_size"))
     # Batches of one row: the mean of a batch is then the loss of a row, and both counts are one.
     return (unit, size) if type(size) is int and size > 1 else None
@@ -241,6 +243,7 @@ def _counts_rows(module: Module, term: ast.expr) -> bool:
 
 
 def _is_comparison(module: Module, node: ast.expr) -> bool:
+    """Is it what `==` gives, also behind casts: `(guess == gold).float()`?"""
     for origin in module.flow.origins(node):
         origin_node = origin.node
         if isinstance(origin_node, ast.Compare) and isinstance(origin_node.ops[0], ast.Eq):

@@ -106,10 +106,12 @@ class Reading(NamedTuple):
 
     @property
     def share(self) -> float:
+        """Of the column's texts, those that are read."""
         return self.read / self.of
 
 
 def _readers_of_rows(module: Module) -> Iterator[object]:
+    """Functions that read answers by patterns, and places that run them."""
     yield from answer_readers(module)
     yield from runs_of_answers(module)
 

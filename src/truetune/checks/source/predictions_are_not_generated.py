@@ -105,6 +105,7 @@ def _lacks_generation(module: Module, arguments: Call) -> bool:
 
 
 def _decoding_call(module: Module, functions: list[ast.AST]) -> Iterator[ast.Call]:
+    """Calls in these functions that decode ids."""
     for function in functions:
         for node in ast.walk(function):
             if isinstance(node, ast.Call) and module.flow.call(node).method in DECODES:

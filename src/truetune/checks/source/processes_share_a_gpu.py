@@ -119,4 +119,5 @@ def _moves_to_first_gpu(module: Module) -> Iterator[Call]:
 
 
 def _is_of_a_model(module: Module, call: Call) -> bool:
+    """Is it a model that is moved, and no batch?"""
     return call.receiver is not None and "model" in module.flow.types(call.receiver)

@@ -117,6 +117,7 @@ def _is_whole_answer(module: Module, node: ast.expr, depth: int = 0) -> bool:
 
 
 def _is_answer(module: Module, node: ast.AST, depth: int) -> bool:
+    """Is a node the whole text that a model, an engine or a server gave, also behind `strip` and `lower`?"""
     if isinstance(node, ast.Attribute) and node.attr in ANSWERS:
         text = ast.unparse(node)
         return "outputs[" in text or "message" in text or "choices" in text

@@ -153,6 +153,7 @@ def _contents_sent(module: Module) -> Iterator[ast.expr]:
 
 
 def _tokenizes_text(module: Module, call: Call, processors: frozenset[str]) -> bool:
+    """Is a tokenizer called, and no processor of images or sound?"""
     called = call.receiver if call.method in WITH_SPECIALS else call.node.func
     kinds = module.flow.types(called)
     return (

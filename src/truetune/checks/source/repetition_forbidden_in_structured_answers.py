@@ -100,6 +100,7 @@ def _repetition_settings(module: Module) -> Iterator[Repetition]:
 
 
 def _is_strong(name: str, above: float) -> bool:
+    """Is a setting so far above neutral that it changes tokens of a format?"""
     # 1e-9: 1.1 - 1.0 is a little less than 0.1 in floating point.
     return above >= 1 if name == "no_repeat_ngram_size" else above >= SLACK - 1e-9
 

@@ -99,6 +99,7 @@ def _has_epochs(module: Module) -> bool:
 
 
 def _is_once(module: Module, loop: ast.AST) -> bool:
+    """Is it `for ... in range(1)`?"""
     if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
         return False
     counts = [module.flow.value(arg) for arg in loop.iter.args]

@@ -149,6 +149,7 @@ class SeveralGpusInOneProcess(SourceRule):
     def _finding(
         self, trainer: Call, visible: ast.Assign | None, start: PlainStart | None
     ) -> Finding:
+        """What is said of a trainer that one process runs with several GPUs."""
         module = self.subject
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         cases = [

@@ -106,6 +106,7 @@ class ShardedWeightsNotGathered(SourceRule):
                 yield self._finding(call, sharding)
 
     def _finding(self, call: Call, sharding: Sharding) -> Finding:
+        """What is said of a save of sharded weights."""
         module = self.subject
         by_trainer = any("trainer" in module.flow.types(one.node) for one in module.all_calls)
         remedy = (

@@ -38,6 +38,7 @@ from truetune.source.module import Module
 
 
 def _unparsed_parts(module: Module) -> Iterable[str]:
+    """The lines that were looked at; none where nothing of the file could be parsed."""
     return module.text.splitlines() if module.tree.body else ()
 
 

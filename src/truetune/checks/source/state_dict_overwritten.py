@@ -50,6 +50,7 @@ from truetune.source.module import Module
 
 
 def _assigned_state_dicts(module: Module) -> Iterator[ast.Assign]:
+    """Assignments to `x.state_dict`."""
     for node in module.nodes(ast.Assign):
         target = node.targets[0]
         if isinstance(target, ast.Attribute) and target.attr == "state_dict":

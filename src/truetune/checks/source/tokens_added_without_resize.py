@@ -125,10 +125,12 @@ def _resize_advice(module: Module, added: AddedTokens) -> str:
 
 
 def _has_room(added: AddedTokens, count: int) -> bool:
+    """Has the embedding so many rows that no token has yet?"""
     return added.spare_rows is not None and added.spare_rows >= count
 
 
 def _trains_model(module: Module) -> bool:
+    """Does the program make a trainer or an optimizer?"""
     calls = (call for part in module.with_linked for call in part.all_calls)
     return any(not module.flow.types(call.node).isdisjoint(TRAIN) for call in calls)
 

@@ -95,6 +95,7 @@ class TrainerArgumentGone(SourceRule):
                 yield self._one(call, gone)
 
     def _one(self, call: Call, gone: list[GoneArgument]) -> Finding:
+        """What is said of the arguments of one call that are gone."""
         module = self.subject
         package, _, trainer = _class_name(module, call).partition(".")
         changes = [(one.taken.last, one.taken.gone) for one in gone]
@@ -145,6 +146,7 @@ def _refused_arguments(module: Module, call: Call) -> Iterator[GoneArgument]:
 
 
 def _argument_advice(package: str, gone: GoneArgument) -> str:
+    """What to write in place of an argument."""
     if gone.instead is None:
         return f"gone, remove it (from {package} {gone.taken.gone})"
     return f"write {gone.instead} (from {package} {gone.taken.gone})"

@@ -76,6 +76,7 @@ class Use(NamedTuple):
 
 
 def _uses_of_gone_names(module: Module) -> Iterator[Use]:
+    """All names of `trl` that a file imports or reads from the module."""
     for node in module.nodes(ast.ImportFrom):
         if not node.level and node.module == "trl":
             yield from (Use(alias, alias.name, node) for alias in node.names)
@@ -105,6 +106,7 @@ class TrlNameGone(SourceRule):
             yield self._one(gone)
 
     def _one(self, gone: Mapping[Use, GoneName]) -> Finding:
+        """What is said of names that one statement imports."""
         pins = self.subject.pins
         changes = [(name.taken.last, name.taken.gone) for name in gone.values()]
         severity = severity_of_gone(pins, "trl", changes, self.subject.path)
@@ -149,6 +151,7 @@ def _imports_from_new_homes(module: Module, gone: Mapping[Use, GoneName]) -> Cha
 
 
 def _name_advice(name: str, gone: GoneName) -> str:
+    """What to import or to use in place of a name."""
     if gone.home is not None:
         return f"import {name} from {gone.home}"
     if name in INSTEAD:

@@ -120,6 +120,7 @@ class UntrainedModelEvaluated(SourceRule):
             yield self._finding(late[0], trained[0].load)
 
     def _finding(self, generation: AskedModel, base: ast.Call) -> Finding:
+        """What is said of a base that is asked after the training."""
         module = self.subject
         return self.finding(
             "what is asked after the training is the base, loaded by its name: nothing loads what was"

@@ -104,6 +104,7 @@ def _cuda_starts(module: Module, setting: ast.stmt) -> Iterator[ast.AST]:
 
 
 def _asks_cuda(module: Module, node: ast.AST) -> bool:
+    """Does a call ask the driver for its GPUs, or put something on one?"""
     if not isinstance(node, ast.Call):
         return False
     name = module.flow.name(node.func) or ""

@@ -86,6 +86,7 @@ def _engines_beside_training(module: Module) -> Iterator[Call]:
 
 
 def _is_trainer(module: Module, call: Call) -> bool:
+    """Is it the `train` of a trainer, and no mode of a model?"""
     return "trainer" in module.flow.types(call.receiver)
 
 

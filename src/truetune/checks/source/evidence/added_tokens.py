@@ -74,6 +74,7 @@ def added_tokens(module: Module, *, without_pad: bool = False) -> list[AddedToke
 
 
 def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[str]:
+    """The tokens that a call is given as constants, in a list, in a dictionary by role, or alone."""
     value = module.flow.value(
         call.argument(0, "new_tokens") or call.keywords.get("special_tokens_dict")
     )
@@ -88,6 +89,7 @@ def _tokens_in_call(module: Module, call: Call, *, without_pad: bool) -> list[st
 
 
 def _is_certain(known: list[Family | None]) -> bool:
+    """Are the vocabularies of all models known that the tokenizer may belong to?"""
     return bool(known) and all(one is not None and one.spare_rows is not None for one in known)
 
 
@@ -103,6 +105,7 @@ def _spare_rows(module: Module, call: Call, known: list[Family | None], tokens: 
 
 
 def _rows_of_embedding(module: Module, call: Call) -> int | None:
+    """Rows of the embedding by the config.json of a model on this machine; None where none is here."""
     # Only what is on this machine: no name is asked for on the hub.
     for name in model_names_of_tokenizer(module, call.receiver):
         try:

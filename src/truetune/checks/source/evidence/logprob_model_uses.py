@@ -55,6 +55,7 @@ def model_uses(module: Module) -> Iterator[ModelUse]:
 
 
 def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> ModelUse:
+    """A use of a model, with what its names and the contexts around it say."""
     names = [ast.unparse(model)]
     statement = module.statement(call)
     if isinstance(statement, ast.Assign):
@@ -68,6 +69,7 @@ def _make_use(module: Module, call: ast.Call, model: ast.expr, how: str) -> Mode
 
 
 def _target_parts(target: ast.expr) -> list[ast.expr]:
+    """The names that a target of an assignment holds."""
     return list(target.elts) if isinstance(target, ast.Tuple | ast.List) else [target]
 
 

@@ -334,6 +334,7 @@ def shifts_tokens(functions: Sequence[ast.AST]) -> bool:
 
 
 def _is_number(node: ast.expr | None, number: int) -> bool:
+    """Is it this number, as it is written?"""
     return node is not None and ast.unparse(node) == str(number)
 
 

@@ -65,6 +65,7 @@ def padding_sides_set(module: Module) -> Iterator[ast.expr]:
 
 
 def _of_call(module: Module, node: ast.Call) -> Iterator[PadSetting]:
+    """The pad that a call sets: `setattr`, `add_special_tokens`, or a load with `pad_token=`."""
     call = module.flow.call(node)
     if call.named("setattr") and len(call.args) == 3 and _is_tokenizer(module, call.args[0]):
         if module.flow.value(call.args[1]) in ("pad_token", "pad_token_id"):
@@ -153,6 +154,7 @@ def is_of_tokenizer(
 
 
 def _is_tokenizer(module: Module, node: ast.expr) -> bool:
+    """Is it a tokenizer or a processor, by what made it, else by its name?"""
     if module.flow.types(node) & {"tokenizer", "processor"}:
         return True
     last = (
@@ -167,6 +169,7 @@ def _is_tokenizer(module: Module, node: ast.expr) -> bool:
 
 
 def _is_eos(module: Module, value: ast.expr) -> bool:
+    """Is it the EOS token or its id?"""
     if module.flow.value(value) in EOS_TEXTS:
         return True
     nodes = [origin.node for origin in module.flow.origins(value)]

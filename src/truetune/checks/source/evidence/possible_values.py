@@ -50,6 +50,7 @@ def possible_numbers(module: Module, node: ast.expr | None) -> list[float]:
 
 
 def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
+    """The constants that an expression may be: its value, else those of its origins."""
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
@@ -59,6 +60,7 @@ def _constants_of(module: Module, node: ast.expr) -> Iterator[Constant]:
 
 
 def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
+    """The constants that one origin may be."""
     node = origin.node
     if origin.element:
         yield from _list_elements(module, origin)
@@ -78,6 +80,7 @@ def _values_of(module: Module, origin: Origin) -> Iterator[Constant]:
 
 
 def _single_constant(module: Module, node: ast.expr | None) -> Iterator[Constant]:
+    """The value of an expression, where it is one constant."""
     value = module.flow.value(node)
     if isinstance(value, str | int | float):
         yield value
@@ -91,6 +94,7 @@ def _list_elements(module: Module, origin: Origin) -> Iterator[Constant]:
 
 
 def _parameter_default(module: Module, parameter: ast.arg) -> ast.expr | None:
+    """The default of a function's parameter; None where it has none."""
     signature = module.scopes.parent.get(parameter)
     return (
         default_of_parameter(signature, parameter) if isinstance(signature, ast.arguments) else None
@@ -115,10 +119,12 @@ def _of_option(module: Module, name: str) -> Iterator[Constant]:
 
 
 def _is_field(module: Module, node: ast.AnnAssign) -> bool:
+    """Is an annotated name a field of a class?"""
     return isinstance(module.scopes.parent.get(node), ast.ClassDef)
 
 
 def _of_field(module: Module, value: ast.expr | None) -> Iterator[Constant]:
+    """The default of a field: `x: int = 3`, `x: int = field(default=3)`."""
     if isinstance(value, ast.Call):
         value = module.flow.call(value).keywords.get("default")
     yield from _single_constant(module, value)

@@ -92,6 +92,7 @@ def refuses_several_processes(module: Module) -> bool:
 
 
 def _is_exit(module: Module, statement: ast.stmt) -> bool:
+    """Does a statement end the program?"""
     call = statement.value if isinstance(statement, ast.Expr) else None
     return isinstance(call, ast.Call) and module.flow.name(call.func) in ENDS
 

@@ -253,6 +253,7 @@ BY_NAME = {"alpaca": frozenset(("### Response",)), "default": frozenset(("Assist
 
 
 def _model_arguments(keywords: Mapping[str, ast.expr]) -> Iterator[ast.expr | None]:
+    """The arguments that name a model in one call; None for each that is not given."""
     for name in ("model", "model_name", "model_path", "pretrained_model_name_or_path"):
         yield keywords.get(name)
 
@@ -310,6 +311,7 @@ def _constant_text(node: ast.AST) -> str:
 
 
 def _folders_below(folder: Path) -> list[Path]:
+    """The folders in a folder whose names say that they hold code of the project."""
     try:
         entries = [Path(entry.path) for entry in os.scandir(folder) if entry.is_dir()]
     except OSError:
@@ -318,6 +320,7 @@ def _folders_below(folder: Path) -> list[Path]:
 
 
 def _scripts_in(folder: Path) -> list[Path]:
+    """The scripts and notebooks of a folder that are small enough to be read."""
     try:
         entries = list(os.scandir(folder))
         return [
@@ -330,6 +333,7 @@ def _scripts_in(folder: Path) -> list[Path]:
 
 
 def _read_module(path: Path) -> Module | None:
+    """A file parsed; None where it can't be read."""
     try:
         return _parse_cached(str(path), path.stat().st_mtime_ns)
     except (DataError, OSError):
@@ -339,4 +343,5 @@ def _read_module(path: Path) -> Module | None:
 # By the time of the last change: a script that is edited while a session lasts is read again.
 @lru_cache(maxsize=64)
 def _parse_cached(path: str, _changed: int) -> Module:
+    """A file parsed, once for each time that it was changed."""
     return read_module(Path(path))

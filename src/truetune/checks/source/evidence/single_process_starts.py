@@ -52,6 +52,7 @@ def plain_starts(script: Path) -> Iterator[PlainStart]:
 
 
 def _in_file(file: Path, text: str, wanted: Path) -> Iterator[PlainStart]:
+    """The commands of one file that start the script as one process with several GPUs."""
     standing = 0
     for number, line in _joined_lines(text):
         gpus = _gpu_count(line)

@@ -186,6 +186,7 @@ def _holds_strings(module: Module, origin: Origin) -> bool:
 
 
 def _is_string(module: Module, node: ast.expr) -> bool:
+    """Is an expression certainly one string?"""
     if isinstance(node, ast.JoinedStr) or (
         isinstance(node, ast.Constant) and isinstance(node.value, str)
     ):
@@ -203,6 +204,7 @@ def _is_string(module: Module, node: ast.expr) -> bool:
 
 
 def _returns_string(module: Module, call: Call) -> bool:
+    """Does a call certainly return one string?"""
     if call.method == "apply_chat_template":
         conversation = call.argument(0, "conversation")
         return module.flow.value(call.keywords.get("tokenize")) is False and (
@@ -228,6 +230,7 @@ def _is_conversation(module: Module, origin: Origin) -> bool:
 
 
 def _is_message(module: Module, node: ast.expr) -> bool:
+    """Is an expression one message, written as a dictionary?"""
     return all(
         isinstance(origin.node, ast.Dict) and not origin.element and not origin.path
         for origin in module.flow.origins(node)
