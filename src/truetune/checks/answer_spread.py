@@ -57,7 +57,8 @@ class AnswerSpread:
             covered += rows
         entropy = -sum(rows / total * math.log2(rows / total) for rows in counts.values())
         # Answers that were forgotten stood in one row each, so each of them has the largest surprise that there is.
-        if single := total - counts.total():
+        single = total - counts.total()
+        if single:
             # -p log2 p is 0 for one answer in all rows, and may come out as -0.0: the figure is printed.
             entropy += single / total * math.log2(total)
         return cls(total, tuple(common), max(0.0, entropy))

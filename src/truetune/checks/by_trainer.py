@@ -78,7 +78,8 @@ def findings_under_trainer(
     findings: Iterable[Finding], by: Iterable[ByFact], trainer: TrainerFacts
 ) -> Iterator[Finding]:
     """The findings of a rule as they hold under a trainer."""
-    verdicts = [verdict for fact in by if (verdict := fact.of(trainer)) is not None]
+    by_fact = (fact.of(trainer) for fact in by)
+    verdicts = [verdict for verdict in by_fact if verdict is not None]
     if MOOT.at_most in [verdict.at_most for verdict in verdicts]:
         return
     for finding in findings:

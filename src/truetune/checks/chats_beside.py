@@ -58,9 +58,8 @@ class SystemPrompt(NamedTuple):
 
 def chats_beside(path: str) -> Chats | None:
     """The chats in the one file beside `path` that holds them; None where there is none, or several."""
-    chats_of_files = [
-        chats for file in _chat_files(Path(path).parent) if (chats := _read_chats(file)) is not None
-    ]
+    read = (_read_chats(file) for file in _chat_files(Path(path).parent))
+    chats_of_files = [chats for chats in read if chats is not None]
     # Two files of chats may be trained one after the other, or one of them not at all: then nothing is known.
     return chats_of_files[0] if len(chats_of_files) == 1 else None
 

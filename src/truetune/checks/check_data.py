@@ -171,12 +171,8 @@ def view(spec: RunSpec, row: int = 0, *, line: int | None = None) -> list[TokenV
     setup, last, named = prepare(spec), Origin("", 0, -1), ", ".join(spec.data)
     for conversation in _read_rows(spec, spec.data):
         if (conversation.origin.row == row) if line is None else (conversation.origin.line == line):
-            batch = one_batch(
-                [conversation],
-                setup.probes.renderer(),
-                encoder := Encoder(setup.tokenizer.backend, only_reference=True),
-                exact=True,
-            )
+            encoder = Encoder(setup.tokenizer.backend, only_reference=True)
+            batch = one_batch([conversation], setup.probes.renderer(), encoder, exact=True)
             if batch.rejected:
                 raise DataError(f"{conversation.origin}: {batch.rejected[0].reason}")
             return make_token_views(batch, encoder.vocabulary)
@@ -271,11 +267,8 @@ def _far_views(setup: Setup, encoder: Encoder, wanted: set[Origin]) -> Iterator[
 
 def _tokenizer_facts(tokenizer: Tokenizer, probes: Probes) -> dict[str, str]:
     """Short facts on the tokenizer, by name."""
-    facts = {
-        name: f"{t.token} ({t.id})"
-        for name in ("bos", "eos", "pad", "unk")
-        if (t := tokenizer.special.get(name))
-    }
+    special = ((name, tokenizer.special.get(name)) for name in ("bos", "eos", "pad", "unk"))
+    facts = {name: f"{token.token} ({token.id})" for name, token in special if token}
     facts["stop tokens"] = (
         ", ".join(f"{s.token} ({s.id}; {', '.join(s.origins)})" for s in probes.stops) or "none"
     )

@@ -40,7 +40,8 @@ class CountedAnswersRule(AnswersRule):
         raise NotImplementedError
 
     def unmet(self) -> Unmet | None:
-        if unmet := super().unmet():
+        unmet = super().unmet()
+        if unmet:
             return unmet
         counts = count_bad_answers(self.subject, self.bad)
         return self.untold if counts is None else self._undecided(counts.last)

@@ -69,7 +69,8 @@ def encoding_of(text: str) -> Encoding | None:
         _quoted_printable,
         _parse_python_literal,
     ):
-        if (decoded := look(bare)) is not None:
+        decoded = look(bare)
+        if decoded is not None:
             return decoded
     return None
 

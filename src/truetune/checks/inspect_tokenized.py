@@ -151,7 +151,8 @@ def _tokenized_facts(data: TokenizedData) -> Iterator[tuple[str, str]]:
         ", ".join([*(["labels"] if summary.labels else []), *sorted(summary.masks)]) or "nothing",
     )
     yield "tokenizer", str(data.probes.tokenizer.folder)
-    if name := named_tokenizer(data.cache):
+    name = named_tokenizer(data.cache)
+    if name:
         yield "made with", name
     yield "chats", f"{summary.chats:,} rows with turns of the template"
     if answers.closed:

@@ -95,11 +95,10 @@ def visible_gpus(file: CommandFile, command: ShellCommand) -> Asked | None:
     own = command.variables.get("CUDA_VISIBLE_DEVICES")
     if own is not None:
         return _visible_gpus(own, command.line)
-    settings = [
-        (number, match[1])
-        for number, line in enumerate(file.text.splitlines(), 1)
-        if (match := EXPORTED.match(line)) is not None
-    ]
+    matches = (
+        (number, EXPORTED.match(line)) for number, line in enumerate(file.text.splitlines(), 1)
+    )
+    settings = [(number, match[1]) for number, match in matches if match is not None]
     # A line below the command sets what later commands see.
     if len(settings) != 1 or settings[0][0] > command.line:
         return None
@@ -216,14 +215,8 @@ def _tasks_of_node(file: CommandFile) -> int | None:
 
 def _torchrun_launch(command: ShellCommand) -> Launched | None:
     """What torchrun starts on each node; one process where it is not told."""
-    options = next(
-        (
-            words_behind
-            for words in TORCHRUN
-            if (words_behind := command.behind(*words)) is not None
-        ),
-        None,
-    )
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
     count_option = last_option(_of_launcher(options), "--nproc-per-node")

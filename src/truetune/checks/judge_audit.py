@@ -55,7 +55,8 @@ def _audit_notes(subject: Audit) -> list[str]:
 def _unfinished_audits(records: Sequence[Record]) -> Iterator[NotJudged]:
     """Audits that were not finished."""
     for record in records:
-        if reason := record.facts.get("lost"):
+        reason = record.facts.get("lost")
+        if reason:
             yield NotJudged(
                 "the rest of the audit", str(reason), place=f"process {record.facts['rank']}"
             )

@@ -136,7 +136,8 @@ def _deepspeed_file(
             settings, ("deepspeed",)
         )
         named = setting.value if setting is not None and isinstance(setting.value, str) else None
-    if not named and (tree := script_tree(script)) is not None:
+    tree = script_tree(script) if not named else None
+    if tree is not None:
         named = next(_named_in_code(tree), None)
     return read_above(folder, named)
 

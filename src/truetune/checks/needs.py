@@ -52,7 +52,8 @@ def no_template(probes: Probes) -> Unmet | None:
 
 def no_turn_end(probes: Probes) -> Unmet | None:
     """Why it is not known with which token the chat template ends turns; None where it is."""
-    if (lacking := no_template(probes)) is not None:
+    lacking = no_template(probes)
+    if lacking is not None:
         return lacking
     # The assertion is for type checkers: a template without a terminator has failed the probes.
     assert probes.terminator is not None, "no_template would have said so"

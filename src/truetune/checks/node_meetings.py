@@ -94,7 +94,8 @@ def _name_substitutions(text: str) -> str:
     text = ESCAPED_NAME.sub(rf"\g<1>{ESCAPED}", text)
     parts: list[str] = []
     begin = 0
-    while (at := text.find("$(", begin)) >= 0:
+    at = text.find("$(")
+    while at >= 0:
         end = _end_of_substitution(text, at)
         is_own = text[at + 2 : end].strip().startswith("hostname")
         # `\$(hostname)` is handed on as it is, to be evaluated by the shell of each node.
@@ -103,6 +104,7 @@ def _name_substitutions(text: str) -> str:
         name = (ESCAPED if is_escaped else HOST) if is_own else UNKNOWN
         parts.append(f"${{{name}}}")
         begin = end + 1
+        at = text.find("$(", begin)
     return "".join(parts) + text[begin:]
 
 
@@ -202,14 +204,8 @@ def _meeting_of(
 
 def _torchrun_meeting(command: ShellCommand) -> tuple[str, str, str] | None:
     """Nodes, address and the option that gives it; of torchrun."""
-    options = next(
-        (
-            words_behind
-            for words in TORCHRUN
-            if (words_behind := command.behind(*words)) is not None
-        ),
-        None,
-    )
+    behind = (command.behind(*words) for words in TORCHRUN)
+    options = next((words for words in behind if words is not None), None)
     if options is None:
         return None
     own = _of_launcher(options)

@@ -63,7 +63,8 @@ class PairStats:
     def report_data(self) -> dict[str, Any]:
         """`pairs` and `labels`, plain values, where there are such rows."""
         data: dict[str, Any] = {}
-        if count := self.longer + self.shorter + self.same:
+        count = self.longer + self.shorter + self.same
+        if count:
             data["pairs"] = {
                 "count": count, "longer": self.longer, "shorter": self.shorter, "same_length": self.same,
                 "identical": self.identical, "shared": self.shared.tolist(),

@@ -70,15 +70,18 @@ def fields_of(prompt: str) -> dict[str, str]:
 def _fields_of_prompt(prompt: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(name, value) of all that may be a field: lines, pairs, elements, the first tag, and the last line and words."""
     for line in lines:
-        if (field := LINE.match(line)) is not None:
+        field = LINE.match(line)
+        if field is not None:
             yield f"the line {field[1].strip()!r}", field[2]
         for pair in PAIR.finditer(line):
             yield f"the field {pair[1]!r}", pair[2]
     for element in ELEMENT.finditer(prompt):
         yield f"the element <{element[1]}>", element[2]
-    if (tag := TAG.search(prompt)) is not None:
+    tag = TAG.search(prompt)
+    if tag is not None:
         yield "the first tag in brackets", tag[1] or tag[2]
-    if (address := ADDRESS.search(prompt)) is not None:
+    address = ADDRESS.search(prompt)
+    if address is not None:
         yield "the first path or address", address[0]
     if lines:
         yield "the last line", lines[-1]

@@ -49,7 +49,8 @@ def texts_of(row: Conversation) -> Iterator[RowText]:
     if not row.is_chat:
         if row.prompt:
             yield RowText(row.prompt, False, None)
-        if answer := row.completion if row.text is None else row.text:
+        answer = row.completion if row.text is None else row.text
+        if answer:
             yield RowText(answer, True, None)
         return
     for index, message in enumerate(row.messages):
@@ -83,7 +84,8 @@ class RowTextRule(DataRule):
         """Count one row, and keep its first fault."""
         texts = list(texts_of(row))
         self.rows += bool(texts)
-        faults = [(text, fault) for text in texts if (fault := self.fault(text, row)) is not None]
+        looked_at = ((text, self.fault(text, row)) for text in texts)
+        faults = [(text, fault) for text, fault in looked_at if fault is not None]
         if not faults:
             return
         self.faulty += 1

@@ -185,7 +185,8 @@ def conclude_rule(
             return _judgement_under_trainer(trainer, kind, findings)
         if findings:
             return Judgement(in_order(findings))
-        if (unmet := lacking or rule.unmet()) is not None:
+        unmet = lacking or rule.unmet()
+        if unmet is not None:
             return Judgement(not_judged=(describe_unmet(kind, unmet),))
         return _examined_judgement(kind, rule.figure())
     except FastPathError:

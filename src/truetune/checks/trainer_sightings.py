@@ -162,7 +162,8 @@ def sighting_of(module: Module) -> TrainerSighting | None:
         return None
     training, limit = Training(), None
     try:
-        if (config := extract_only_config(module)) is not None:
+        config = extract_only_config(module)
+        if config is not None:
             training, limit = config.spec.training, config.spec.max_length
     except SpecError:
         pass  # a value that no field takes: lint names it, and the trainer is known all the same

@@ -79,7 +79,8 @@ class SamplesAllGreedy(SourceRule):
                 # Beams are several answers without any sampling.
             ):
                 continue
-            if (greedy_argument := _greedy_argument(module, call)) is not None:
+            greedy_argument = _greedy_argument(module, call)
+            if greedy_argument is not None:
                 yield self.finding(
                     f"several answers are asked for with {greedy_argument}: they are all the same",
                     "give temperature=0.9; for generate, do_sample=True",
