@@ -53,7 +53,7 @@ from truetune.checks.source.evidence.execution_order import training_places
 from truetune.errors import TruetuneError
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec import located
+from truetune.spec import located_document
 
 LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 MERGES = ("merge_and_unload", "merge_adapter")
@@ -106,7 +106,7 @@ def _in_folder(module: Module, folder: str) -> str | None:
         path = base / folder / CONFIG
         if path.is_file():
             try:
-                config = located.read(path).value
+                config = located_document.read_document(path).value
             except (TruetuneError, OSError, ValueError):
                 return None
             has_dora = isinstance(config, dict) and config.get("use_dora") is True

@@ -69,7 +69,7 @@ from truetune.checks.source.evidence.wrapped_models import (
 )
 from truetune.source.calls import Call
 from truetune.source.module import Module
-from truetune.spec.stacks.readers import launches_of_several
+from truetune.spec.stacks.project_commands import launches_of_several
 
 REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
 """Signs that the script averages gradients itself; said of all files together"""
