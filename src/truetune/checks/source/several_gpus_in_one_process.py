@@ -129,8 +129,7 @@ class SeveralGpusInOneProcess(SourceRule):
         if any(ONE_PROCESS.search(launch) is None for launch in launches):
             return
         command_file = start.text if start is not None else ""
-        if not may_fit_one_gpu(module, billions_of_model(module, load), command_file):
-            return
+        fits = may_fit_one_gpu(module, billions_of_model(module, load), command_file)
         gpus = start.gpus if start is not None else _gpu_count(module, visible) if visible else 0
         name = Path(module.path).name
         yield self.finding(
@@ -139,6 +138,8 @@ class SeveralGpusInOneProcess(SourceRule):
             f"remove device_map and start one process for each GPU, with `torchrun --nproc-per-node {gpus} {name}` or"
             " `accelerate launch`; a model that one GPU can't hold is shared out by FSDP instead"
             " (`accelerate launch --use_fsdp`)",
+            # A model that may be too large for one GPU is spread on purpose: the GPUs wait all the same.
+            severity="warning" if fits else "info",
             evidence=[start.where] if start is not None else [],
             cases=[
                 case_at(module, load.node),
