@@ -1,8 +1,8 @@
 """What a name that is not known was meant to be.
 
 Two ways, for two uses. A hint in an error message (`did_you_mean`) may be wrong and costs nothing, so the likeness of
-the whole text is enough. Whether a key of a config is misspelt (`find_misspelt_key`) decides what is a finding and whose
-file it is, so it compares word by word, and rather finds none.
+the whole text is enough. Whether a key of a config is misspelt (`find_misspelt_key`) decides what is a finding and
+whose file it is, so it compares word by word, and rather finds none.
 """
 
 from __future__ import annotations
