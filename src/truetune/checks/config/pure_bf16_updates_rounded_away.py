@@ -98,7 +98,7 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     reads = ("training.dtype", "training.optim")
 
     def figure(self) -> str:
-        pure = _pure(self.subject)
+        pure = _is_pure_bfloat16(self.subject)
         how = (
             "all weights are trained in bfloat16"
             if pure
@@ -109,14 +109,14 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
     def findings(self) -> Iterator[Finding]:
         config, training = self.subject, self.subject.spec.training
         rate = training.learning_rate
-        if not rate or not _pure(config):
+        if not rate or not _is_pure_bfloat16(config):
             return
         if str(training.optim or PLAIN[0]) not in PLAIN or has_special_optimizer(config):
             return
         weights = sampled_weights(config)
         lost = float((_half_step(weights) > rate).mean()) if weights is not None else None
         few = _half_step_of(TYPICAL) < rate if lost is None else lost < 0.5
-        is_sure = _sure(config, rate, lost)
+        is_sure = _is_sure(config, rate, lost)
         # Axolotl has no setting like pure_bf16: there only what is sure is said.
         if few or (config.stack == "axolotl" and not is_sure):
             return
@@ -132,18 +132,21 @@ class PureBf16UpdatesRoundedAway(ConfigRule):
                 f"half the distance of bfloat16 numbers is {_half_step_of(TYPICAL):.1e} at"
                 f" {TYPICAL}, {_half_step_of(1.0):.1e} at 1"
             ],
-            cases=[setting_case(config, f"{rate:g}", "training.learning_rate"), *_why(config)],
+            cases=[
+                setting_case(config, f"{rate:g}", "training.learning_rate"),
+                *_cases_of_dtype(config),
+            ],
         )
 
 
-def _sure(config: Config, rate: float, lost: float | None) -> bool:
+def _is_sure(config: Config, rate: float, lost: float | None) -> bool:
     """Is nearly every step lost, or are the weights known, or is it said that there is no other copy?"""
     if rate * FAR < _half_step_of(TYPICAL):
         return True
     return not is_of_program(config) and (lost is not None or bool(config.raw.get("pure_bf16")))
 
 
-def _pure(config: Config) -> bool:
+def _is_pure_bfloat16(config: Config) -> bool:
     """Are all weights trained, in bfloat16, without a float32 copy?"""
     training, raw = config.spec.training, config.raw
     if config.freezes_by_hand or is_value_untold(config, "optim") or _is_sharded(config):
@@ -169,7 +172,7 @@ def _is_sharded(config: Config) -> bool:
     return bool(training.fsdp) or training.deepspeed_stage is not None
 
 
-def _why(config: Config) -> list[Case]:
+def _cases_of_dtype(config: Config) -> list[Case]:
     name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
     key = setting_place(config, name).key
     return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]

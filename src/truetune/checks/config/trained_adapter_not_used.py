@@ -91,21 +91,25 @@ class TrainedAdapterNotUsed(ConfigRule):
         lacking = super().unmet()
         if lacking is not None:
             return lacking
-        if _output(self.subject) is None:
+        if _output_folder(self.subject) is None:
             return NO_OUTPUT
-        return None if _others(self.subject) else NO_USES
+        return None if _uses_elsewhere(self.subject) else NO_USES
 
     def figure(self) -> str:
         used = ", ".join(
-            dict.fromkeys(name for use in _others(self.subject) for name in use.folders)
+            dict.fromkeys(name for use in _uses_elsewhere(self.subject) for name in use.folders)
         )
-        return f"output_dir: {_output(self.subject)}; used by the other files: {used}"
+        return f"output_dir: {_output_folder(self.subject)}; used by the other files: {used}"
 
     def findings(self) -> Iterator[Finding]:
-        config, output, uses = self.subject, _output(self.subject), _others(self.subject)
+        config, output, uses = (
+            self.subject,
+            _output_folder(self.subject),
+            _uses_elsewhere(self.subject),
+        )
         if output is None or not uses:
             return
-        start = _start(config)
+        start = _starting_weights(config)
         of_output = [use for use in uses if any(is_within(name, output) for name in use.folders)]
         if of_output:
             yield from self._lacking_the_start(of_output, start, output)
@@ -133,7 +137,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{output}, which this run writes, is not {past[use.verb]}: {PurePath(use.file).name}"
             f" {use.verb} {', '.join(use.folders)}{from_it}",
             f"name {output} there{behind}",
-            cases=[setting_case(config, output, "output_dir"), _case(use)],
+            cases=[setting_case(config, output, "output_dir"), _case_of_use(use)],
         )
 
     def _of_the_base(self, use: WeightUse, output: str) -> Finding:
@@ -143,7 +147,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{PurePath(use.file).name} {does} {use.folders[0]} alone: it names no adapter, and {output},"
             " which this run writes, is not in it",
             f"set adapter_name_or_path: {output} there",
-            cases=[setting_case(self.subject, output, "output_dir"), _case(use)],
+            cases=[setting_case(self.subject, output, "output_dir"), _case_of_use(use)],
         )
 
     def _lacking_the_start(
@@ -160,7 +164,7 @@ class TrainedAdapterNotUsed(ConfigRule):
             f"{output} was trained on top of the adapter {before}, and"
             f" {PurePath(alone[0].file).name} {alone[0].verb} it without that one",
             f"name both: {before},{output}",
-            cases=[setting_case(self.subject, before, "training.adapter"), _case(alone[0])],
+            cases=[setting_case(self.subject, before, "training.adapter"), _case_of_use(alone[0])],
         )
 
 
@@ -174,7 +178,7 @@ def _merges_the_base(config: Config, use: WeightUse) -> bool:
     return not use.are_adapters and bool(model) and use.folders == (model,)
 
 
-def _output(config: Config) -> str | None:
+def _output_folder(config: Config) -> str | None:
     """The folder that a training writes; None where it is not known, or nothing is trained."""
     if config.stack == "llama-factory" and not config.raw.get("do_train"):
         return None
@@ -182,7 +186,7 @@ def _output(config: Config) -> str | None:
     return output if isinstance(output, str) and output else None
 
 
-def _start(config: Config) -> tuple[str, ...]:
+def _starting_weights(config: Config) -> tuple[str, ...]:
     """The adapters, else the folder of weights, that the training starts from; names of the hub are none."""
     adapters = [name.strip() for name in str(config.spec.training.adapter or "").split(",")]
     adapters += [name for use in config.uses if use.file == config.path for name in use.folders]
@@ -195,7 +199,7 @@ def _start(config: Config) -> tuple[str, ...]:
     return tuple(filter(None, adapters)) or ((str(model),) if is_folder else ())
 
 
-def _others(config: Config) -> tuple[WeightUse, ...]:
+def _uses_elsewhere(config: Config) -> tuple[WeightUse, ...]:
     """What other files use; a script that trains and then loads is judged by itself."""
     return tuple(use for use in config.uses if use.file != config.path)
 
@@ -231,5 +235,5 @@ def _without_number(folder: str) -> str:
     return NUMBER.sub("", str(PurePath(folder)))
 
 
-def _case(use: WeightUse) -> Case:
+def _case_of_use(use: WeightUse) -> Case:
     return Case(use.text, file=use.file, line=use.line)

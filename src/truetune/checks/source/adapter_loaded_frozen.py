@@ -66,8 +66,10 @@ class AdapterLoadedFrozen(SourceRule):
         module = self.subject
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
-        loads = {call.node: call for call in module.calls(*LOADED) if _frozen(module, call)}
-        if not loads or _thawed(module):
+        loads = {
+            call.node: call for call in module.calls(*LOADED) if _is_loaded_frozen(module, call)
+        }
+        if not loads or _switches_gradients_on(module):
             return
         trained = [*_models_of_trainers(module), *_models_of_optimizers(module)]
         for node, call in loads.items():
@@ -96,7 +98,7 @@ class AdapterLoadedFrozen(SourceRule):
         """Adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
         adapters = {call.node: call for call in module.calls(*LOADED, *WRAPS)}
-        if _thawed(module):
+        if _switches_gradients_on(module):
             return
         for call in module.calls(*PREPARES):
             model = call.argument(0, "model")
@@ -143,11 +145,13 @@ def _freezing_loops(module: Module) -> Iterator[tuple[ast.For, ast.expr]]:
         call = module.flow.call(loop.iter) if isinstance(loop.iter, ast.Call) else None
         if call is None or call.method not in ("parameters", "named_parameters"):
             continue
-        if call.receiver is not None and any(_freezes(module, part) for part in loop.body):
+        if call.receiver is not None and any(
+            _freezes_parameter(module, part) for part in loop.body
+        ):
             yield loop, call.receiver
 
 
-def _freezes(module: Module, statement: ast.stmt) -> bool:
+def _freezes_parameter(module: Module, statement: ast.stmt) -> bool:
     """`p.requires_grad = False`, `p.requires_grad_(False)`."""
     if isinstance(statement, ast.Assign):
         target = statement.targets[0]
@@ -201,12 +205,12 @@ def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> boo
     return config is not None and any(merge.lineno < getattr(user, "lineno", 0) for merge in merges)
 
 
-def _frozen(module: Module, call: Call) -> bool:
+def _is_loaded_frozen(module: Module, call: Call) -> bool:
     given = call.argument(3, "is_trainable")
     return call.lacks("is_trainable", 3) if given is None else module.flow.value(given) is False
 
 
-def _thawed(module: Module) -> bool:
+def _switches_gradients_on(module: Module) -> bool:
     """Does the file switch gradients on by itself?"""
     assigned = (target for node in module.nodes(ast.Assign) for target in node.targets)
     if any(

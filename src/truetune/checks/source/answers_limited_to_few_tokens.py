@@ -81,7 +81,8 @@ class AnswersLimitedToFewTokens(SourceRule):
     code = "SRC070"
     severity = "warning"
     looks_at = CodePlaces(
-        "calls that limit an answer", lambda module: (*generate_calls(module), *_limits(module))
+        "calls that limit an answer",
+        lambda module: (*generate_calls(module), *_calls_with_limit(module)),
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -104,7 +105,7 @@ class AnswersLimitedToFewTokens(SourceRule):
     def _of_solutions(self, mark: ast.AST) -> Iterator[Finding]:
         """Generations that are too short for the steps before the mark that ends a solution."""
         module = self.subject
-        for call in (*generate_calls(module), *_limits(module)):
+        for call in (*generate_calls(module), *_calls_with_limit(module)):
             name = "max_new_tokens" if "max_new_tokens" in call.keywords else "max_tokens"
             limit = module.flow.value(call.keywords.get(name))
             if (
@@ -120,7 +121,7 @@ class AnswersLimitedToFewTokens(SourceRule):
                 )
 
 
-def _limits(module: Module) -> Iterator[Call]:
+def _calls_with_limit(module: Module) -> Iterator[Call]:
     """Calls of clients, pipelines and vLLM that limit an answer."""
     yield from module.calls(*VLLM_SAMPLING)
     for question in model_questions(module):
@@ -133,7 +134,7 @@ def _limits(module: Module) -> Iterator[Call]:
 def _mark_searched(module: Module) -> ast.AST | None:
     """The call that searches a generated text for the mark of a final answer; None where none does."""
     for call in (*module.calls(*SEARCHES), *module.methods(*TEXT_SEARCHES, *PATTERN_SEARCHES)):
-        pattern, searched = _search(module, call)
+        pattern, searched = _pattern_and_text(module, call)
         text = module.flow.value(pattern) if pattern is not None else None
         if isinstance(text, str) and ENDS_STEPS.search(text):
             if searched is not None and _is_generated(module, searched):
@@ -141,7 +142,7 @@ def _mark_searched(module: Module) -> ast.AST | None:
     return None
 
 
-def _search(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
+def _pattern_and_text(module: Module, call: Call) -> tuple[ast.expr | None, ast.expr | None]:
     """(what is searched for, in what) of `re.search(p, text)`, `PATTERN.search(text)` and `text.split(p)`."""
     if call.receiver is None or call.named(*SEARCHES):
         return call.argument(0, "pattern"), call.argument(1, "string")

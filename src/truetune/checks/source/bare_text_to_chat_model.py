@@ -73,13 +73,13 @@ class BareTextToChatModel(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(word in module.text for word in WRITES_TURNS) or _trains(module):
+        if any(word in module.text for word in WRITES_TURNS) or _trains_model(module):
             return
         for call in generate_calls(module):
-            names = _names(module, call.receiver)
+            names = _model_names(module, call.receiver)
             if not names or not all(CHAT.search(name) for name in names):
                 continue
-            for encoded in _encoded(module, call):
+            for encoded in _encoded_text(module, call):
                 text = _bare_text(module, encoded)
                 if text is not None:
                     yield self.finding(
@@ -91,13 +91,13 @@ class BareTextToChatModel(SourceRule):
                     return
 
 
-def _trains(module: Module) -> bool:
+def _trains_model(module: Module) -> bool:
     return any(module.methods("backward", "train")) or any(
         "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 
-def _encoded(module: Module, call: Call) -> Iterator[Call]:
+def _encoded_text(module: Module, call: Call) -> Iterator[Call]:
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (generate_ids(call),) if ids is not None]
     for value in given:
@@ -119,7 +119,7 @@ def _bare_text(module: Module, encoded: Call) -> str | None:
     return str(texts[0]) if asks else None
 
 
-def _names(module: Module, model: ast.expr | None) -> list[str]:
+def _model_names(module: Module, model: ast.expr | None) -> list[str]:
     """The names that the model is loaded under, where all are written in the file."""
     made = [origin.node for origin in module.flow.origins(model)] if model is not None else []
     calls = [module.flow.call(node) for node in made if isinstance(node, ast.Call)]

@@ -128,12 +128,12 @@ class BaseAskedInstead(SourceRule):
         if not asks_a_model(module):
             return
         for look in (
-            _new_adapter,
-            _engine_without_request,
-            _switched_off,
-            _not_strict,
+            _untrained_new_adapter,
+            _engine_without_adapter_request,
+            _answers_with_adapter_off,
+            _adapter_loaded_not_strictly,
             _second_adapter_left_inactive,
-            _plain_base,
+            _plain_model_beside_trained_tokenizer,
         ):
             found = look(module)
             if found is not None:
@@ -141,33 +141,33 @@ class BaseAskedInstead(SourceRule):
                 return
 
 
-def _new_adapter(module: Module) -> Instead | None:
+def _untrained_new_adapter(module: Module) -> Instead | None:
     """A new adapter in a script that trains nothing, and gives the adapter no weights."""
     if any(module.methods(*LOADS_ADAPTER, *PREPARES)) or any(module.calls(*SETS_WEIGHTS)):
         return None
-    made = next(_new_adapters(module), None)
+    made = next(_new_adapter_calls(module), None)
     if made is None:
         return None
     name = made.method or str(made.names[0]).rpartition(".")[2]
     return Instead(
         made.node,
         f"{name} makes a new adapter, which changes nothing: the answers are those of the base",
-        _load_instead(module, made),
+        _loading_remedy(module, made),
     )
 
 
-def _new_adapters(module: Module) -> Iterator[Call]:
+def _new_adapter_calls(module: Module) -> Iterator[Call]:
     """Calls that put an adapter on a model whose weights nothing has trained."""
     yield from module.calls(*NEW_ADAPTERS)
     for call in module.methods("add_adapter"):
         # The second argument of transformers' method is a name; PeftModel's takes the name first.
         if call.receiver is not None and "model" in module.flow.types(call.receiver):
             yield call
-    if all(_is_published(name) for name in _names_for_unsloth(module)):
+    if all(_is_published(name) for name in _names_loaded_by_unsloth(module)):
         yield from module.calls(*OF_UNSLOTH)
 
 
-def _names_for_unsloth(module: Module) -> list[str]:
+def _names_loaded_by_unsloth(module: Module) -> list[str]:
     """What Unsloth loads; one unpublished name where the file does not say it all."""
     names: list[str] = []
     for call in module.calls(*UNSLOTH_LOADS):
@@ -182,7 +182,7 @@ def _is_published(name: str) -> bool:
     return not is_local and family_of_model(name) is not None
 
 
-def _load_instead(module: Module, made: Call) -> str:
+def _loading_remedy(module: Module, made: Call) -> str:
     """How the trained adapter is loaded by the library that made the new one."""
     if made.named(*OF_UNSLOTH):
         return 'load the trained one: FastLanguageModel.from_pretrained("folder of the adapter")'
@@ -215,7 +215,7 @@ def _second_adapter_left_inactive(module: Module) -> Instead | None:
     return None
 
 
-def _engine_without_request(module: Module) -> Instead | None:
+def _engine_without_adapter_request(module: Module) -> Instead | None:
     """vLLM with adapters, of which no question names one."""
     engine = next(module.calls(*ENGINES), None)
     if engine is None or module.flow.value(engine.keywords.get("enable_lora")) is not True:
@@ -229,7 +229,7 @@ def _engine_without_request(module: Module) -> Instead | None:
     )
 
 
-def _switched_off(module: Module) -> Instead | None:
+def _answers_with_adapter_off(module: Module) -> Instead | None:
     """All answers are made under `disable_adapter()`."""
     calls = list(generate_calls(module))
     off = [next(_disabled_around(module, call), None) for call in calls]
@@ -252,7 +252,7 @@ def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
                 yield context
 
 
-def _not_strict(module: Module) -> Instead | None:
+def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
     """The file of an adapter is loaded into a plain model, whose keys have other names."""
     for call in module.methods("load_state_dict"):
         if module.flow.value(call.keywords.get("strict")) is not False:
@@ -271,7 +271,7 @@ def _not_strict(module: Module) -> Instead | None:
     return None
 
 
-def _plain_base(module: Module) -> Instead | None:
+def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
     has_adapter = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
     if has_adapter or "adapter" in module.text.lower().replace("load_adapter", ""):

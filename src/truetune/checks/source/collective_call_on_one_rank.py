@@ -107,11 +107,11 @@ def _collective_calls(module: Module) -> Iterator[Call]:
     return (
         call
         for call in module.all_calls
-        if _is_collective(module, call) or _gathers_weights(module, call)
+        if _waits_for_all(module, call) or _gathers_sharded_weights(module, call)
     )
 
 
-def _places(module: Module) -> Iterator[object]:
+def _collective_places(module: Module) -> Iterator[object]:
     """Such calls, and models that a loop of one's own wraps for several processes."""
     yield from _collective_calls(module)
     yield from wrapped_models(module)
@@ -121,7 +121,7 @@ class CollectiveCallOnOneRank(SourceRule):
     code = "SRC050"
     severity = "error"
     since = "0.1.0"
-    looks_at = CodePlaces("calls that wait for all processes", _places)
+    looks_at = CodePlaces("calls that wait for all processes", _collective_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -131,10 +131,10 @@ class CollectiveCallOnOneRank(SourceRule):
         for call in _collective_calls(module):
             if len(waits) > 1 and call in waits:
                 continue
-            guard = _guard(module, call.node)
+            guard = _one_process_condition(module, call.node)
             if guard is None:
                 continue
-            if not _gathers_weights(module, call):
+            if not _gathers_sharded_weights(module, call):
                 yield self._finding(call, guard, None)
                 continue
             sharding = sharding_of(module)
@@ -169,7 +169,7 @@ class CollectiveCallOnOneRank(SourceRule):
         )
 
 
-def _is_collective(module: Module, call: Call) -> bool:
+def _waits_for_all(module: Module, call: Call) -> bool:
     """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
         return call.named(*OF_TORCH)
@@ -190,7 +190,7 @@ def _is_engine(module: Module, receiver: ast.expr) -> bool:
     )
 
 
-def _gathers_weights(module: Module, call: Call) -> bool:
+def _gathers_sharded_weights(module: Module, call: Call) -> bool:
     """Does it gather the weights, where they are sharded?"""
     if call.receiver is None:
         return call.named(*GATHERS_OF_TORCH) and "no_dist" not in call.keywords
@@ -228,25 +228,31 @@ def _is_model_of_a_callback(module: Module, receiver: ast.expr) -> bool:
     )
 
 
-def _guard(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
+def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast.expr | None:
     """The condition that only one process meets: around the place, before it with a `return`, or around a call of its
     function."""
     inner = node
     for parent in module.parents(node):
         if isinstance(parent, ast.Lambda):
             return None
-        left = _left_by_others(module, parent, inner)
+        left = _condition_others_leave_by(module, parent, inner)
         if left is not None:
             return left
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-            return _decorator(parent) or _guard_of_calls(module, parent, node, depth)
-        if isinstance(parent, ast.If) and inner in parent.body and _is_of_one(module, parent.test):
-            return None if _joins(module, parent.orelse) else parent.test
+            return _one_process_decorator(parent) or _condition_around_calls(
+                module, parent, node, depth
+            )
+        if (
+            isinstance(parent, ast.If)
+            and inner in parent.body
+            and _is_one_process_test(module, parent.test)
+        ):
+            return None if _make_collective_call(module, parent.orelse) else parent.test
         inner = parent
     return None
 
 
-def _is_of_one(module: Module, test: ast.expr) -> bool:
+def _is_one_process_test(module: Module, test: ast.expr) -> bool:
     """Does only one process meet the condition, as it stands or by the names that it reads?"""
     text = ast.unparse(test)
     if ONE.search(text):
@@ -262,14 +268,14 @@ def _is_name_of_one(module: Module, part: ast.expr) -> bool:
     return bool(texts) and all(ONE.search(text) and not OPPOSITE.search(text) for text in texts)
 
 
-def _decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
+def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
     """The decorator with which only one process runs a function; None where it has none."""
     return next(
         (part for part in function.decorator_list if DECORATORS.match(ast.unparse(part))), None
     )
 
 
-def _joins(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
+def _make_collective_call(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
     """Do these statements make a collective call, the partner of one that other processes make?"""
     calls = [
         module.flow.call(part)
@@ -277,17 +283,21 @@ def _joins(module: Module, statements: list[ast.stmt], depth: int = 2) -> bool:
         for part in ast.walk(statement)
         if isinstance(part, ast.Call)
     ]
-    if any(_is_collective(module, call) or _gathers_weights(module, call) for call in calls):
+    if any(
+        _waits_for_all(module, call) or _gathers_sharded_weights(module, call) for call in calls
+    ):
         return True
     functions = (module.flow.function(call.node.func) for call in calls) if depth else ()
     return any(
-        _joins(module, function.body, depth - 1)
+        _make_collective_call(module, function.body, depth - 1)
         for function in functions
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     )
 
 
-def _left_by_others(module: Module, block: ast.AST, statement: ast.AST) -> ast.expr | None:
+def _condition_others_leave_by(
+    module: Module, block: ast.AST, statement: ast.AST
+) -> ast.expr | None:
     """The condition with which all processes but one leave a block (`return`, `continue`) before one of its statements.
 
     None where they make a collective call before they leave, which may be the partner of this one.
@@ -298,12 +308,12 @@ def _left_by_others(module: Module, block: ast.AST, statement: ast.AST) -> ast.e
     for before in body[: body.index(statement)]:
         if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVES):
             others = OTHERS.fullmatch(ast.unparse(before.test))
-            if others and not _joins(module, before.body):
+            if others and not _make_collective_call(module, before.body):
                 return before.test
     return None
 
 
-def _guard_of_calls(
+def _condition_around_calls(
     module: Module, function: ast.AST, node: ast.AST, depth: int
 ) -> ast.expr | None:
     """The condition around a call of a function.
@@ -312,14 +322,14 @@ def _guard_of_calls(
     where each call of the function reaches the place.
     """
     callers = module.flow.calls_of(function) if depth else []
-    guards = [(caller, _guard(module, caller, depth - 1)) for caller in callers]
+    guards = [(caller, _one_process_condition(module, caller, depth - 1)) for caller in callers]
     if all(guard is not None for _, guard in guards):
         return next((guard for _, guard in guards), None)
-    certain = (guard for caller, guard in guards if guard is not None and _names_it(caller))
+    certain = (guard for caller, guard in guards if guard is not None and _names_function(caller))
     return next(certain, None) if _is_always_reached(module, node) else None
 
 
-def _names_it(caller: ast.Call) -> bool:
+def _names_function(caller: ast.Call) -> bool:
     """Does a call name the function itself, or a method of its own class? Any other may be of another class."""
     owner = caller.func.value if isinstance(caller.func, ast.Attribute) else None
     return isinstance(caller.func, ast.Name) or (

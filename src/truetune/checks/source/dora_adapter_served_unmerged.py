@@ -60,7 +60,7 @@ MERGES = ("merge_and_unload", "merge_adapter")
 CONFIG = "adapter_config.json"
 
 
-def _adapters(module: Module) -> Iterator[Call]:
+def _adapter_calls(module: Module) -> Iterator[Call]:
     """Adapters that are loaded, or put on a model with a configuration."""
     yield from module.calls(*LOADS, "peft.get_peft_model")
 
@@ -68,7 +68,7 @@ def _adapters(module: Module) -> Iterator[Call]:
 class DoraAdapterServedUnmerged(SourceRule):
     code = "SRC032"
     severity = "warning"
-    looks_at = CodePlaces("adapters that are loaded or made", _adapters)
+    looks_at = CodePlaces("adapters that are loaded or made", _adapter_calls)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -76,7 +76,7 @@ class DoraAdapterServedUnmerged(SourceRule):
             return
         if not any(module.methods("generate")):
             return
-        for call in _adapters(module):
+        for call in _adapter_calls(module):
             says = _says_dora(module, call)
             if says is not None:
                 yield self.finding(
@@ -97,10 +97,10 @@ def _says_dora(module: Module, call: Call) -> str | None:
     is_auto = call.named(*LOADS[1:])
     given = call.argument(0 if is_auto else 1, "model_id")
     folder = module.flow.value(given) if given is not None else None
-    return _in_folder(module, folder) if isinstance(folder, str) else None
+    return _has_dora_in_folder(module, folder) if isinstance(folder, str) else None
 
 
-def _in_folder(module: Module, folder: str) -> str | None:
+def _has_dora_in_folder(module: Module, folder: str) -> str | None:
     """`use_dora` of the adapter in a folder, which is named from the script's folder or from the current one."""
     for base in (Path(module.path).absolute().parent, Path()):
         path = base / folder / CONFIG

@@ -59,7 +59,7 @@ class SlowArgument(NamedTuple):
     """It is slow at any size; else the price depends on the model and on how many requests there are"""
 
 
-def _engines(module: Module) -> Iterator[Call]:
+def _generating_engines(module: Module) -> Iterator[Call]:
     """The engines of a file that only generates."""
     return iter(()) if trains_anything(module) else module.calls(*ENGINES)
 
@@ -67,10 +67,10 @@ def _engines(module: Module) -> Iterator[Call]:
 class EngineGeneratesSlowly(SourceRule):
     code = "SRC001"
     severity = "warning"
-    looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _engines)
+    looks_at = CodePlaces("engines of vLLM in a file that trains nothing", _generating_engines)
 
     def findings(self) -> Iterator[Finding]:
-        for call in _engines(self.subject):
+        for call in _generating_engines(self.subject):
             slow = list(_slow_arguments(self.subject, call))
             if slow:
                 yield self.finding(

@@ -66,7 +66,7 @@ ELSEWHERE = (
 OUTPUTS = ("output_hidden_states", "output_attentions")
 
 
-def _trainers(module: Module) -> Iterator[Call]:
+def _trainers_of_large_outputs(module: Module) -> Iterator[Call]:
     """Trainers of causal models, and those of others whose model returns more than logits."""
     causal = list(trainers_of_causal(module))
     yield from causal
@@ -98,7 +98,8 @@ class EvaluationKeepsAllLogits(SourceRule):
     severity = "warning"
     since = "0.1.0"
     looks_at = CodePlaces(
-        "trainers of causal models, or of models that return hidden states", _trainers
+        "trainers of causal models, or of models that return hidden states",
+        _trainers_of_large_outputs,
     )
 
     def findings(self) -> Iterator[Finding]:
@@ -107,7 +108,7 @@ class EvaluationKeepsAllLogits(SourceRule):
             return
         evaluates = any(module.methods("evaluate", "predict"))
         outputs = next(_kept_outputs(module), None)
-        for call in _trainers(module):
+        for call in _trainers_of_large_outputs(module):
             if not evaluates and call.lacks("eval_dataset"):
                 continue
             given = call.keywords.get("compute_metrics")

@@ -73,10 +73,11 @@ class Float16WeightsUnderAdam(SourceRule):
         if freezes_parameters(module) and module.mentions(*WIDENS):
             return  # those that are trained may be float32
         for call in module.calls(*ADAMS):
-            if not _loses_eps(module, call):
+            if not _rounds_eps_to_zero(module, call):
                 continue
             casts = [
-                narrow_weights_source(module, model, FLOAT16) for model in _models(module, call)
+                narrow_weights_source(module, model, FLOAT16)
+                for model in _optimized_models(module, call)
             ]
             if casts and casts[0] is not None:
                 yield self.finding(
@@ -88,7 +89,7 @@ class Float16WeightsUnderAdam(SourceRule):
                 )
 
 
-def _loses_eps(module: Module, call: Call) -> bool:
+def _rounds_eps_to_zero(module: Module, call: Call) -> bool:
     """Is eps certainly 0 in float16? A fused step computes in float32."""
     if call.open or not call.lacks("fused"):
         return False
@@ -97,7 +98,7 @@ def _loses_eps(module: Module, call: Call) -> bool:
     return isinstance(eps, float) and eps <= SMALLEST
 
 
-def _models(module: Module, call: Call) -> list[ast.expr]:
+def _optimized_models(module: Module, call: Call) -> list[ast.expr]:
     """The models whose parameters an optimizer is given, without those of adapters."""
     params = call.argument(0, "params")
     if params is None:

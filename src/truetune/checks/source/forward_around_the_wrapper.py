@@ -96,7 +96,7 @@ def _gets_optimizer(module: Module, call: Call) -> bool:
     )
 
 
-def _wrapped(module: Module) -> Iterator[ast.AST]:
+def _wrapped_places(module: Module) -> Iterator[ast.AST]:
     yield from wrapped_models(module)
     yield from (call.node for call in _prepared_without_model(module))
 
@@ -104,7 +104,7 @@ def _wrapped(module: Module) -> Iterator[ast.AST]:
 class ForwardAroundTheWrapper(SourceRule):
     code = "SRC022"
     severity = "error"
-    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped)
+    looks_at = CodePlaces("models that are wrapped for several processes", _wrapped_places)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -122,7 +122,7 @@ class ForwardAroundTheWrapper(SourceRule):
         """Backward passes that all run under `no_sync`, which leaves the averaging to a pass outside of it."""
         module = self.subject
         passes = [call for part in module.with_linked for call in part.methods("backward")]
-        around = [_no_sync(module.home(call.node), call.node) for call in passes]
+        around = [_no_sync_around(module.home(call.node), call.node) for call in passes]
         if passes and any(wrapped_models(module)) and all(around):
             yield self.finding(
                 "every backward pass runs under no_sync: gradients are never averaged between the processes",
@@ -170,7 +170,7 @@ def _calls_behind_losses(module: Module) -> Iterator[tuple[ast.Call, ast.Call]]:
                     yield backward.node, part
 
 
-def _no_sync(module: Module, node: ast.AST) -> ast.expr | None:
+def _no_sync_around(module: Module, node: ast.AST) -> ast.expr | None:
     """The `model.no_sync()` that is always entered around a place; None where there is none, or it is conditional."""
     for parent in module.parents(node):
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):

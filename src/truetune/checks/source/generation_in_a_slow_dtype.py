@@ -101,7 +101,7 @@ def _why_slow(module: Module, chain: ModelChain) -> str | None:
     if _is_in_8_bits(module, chain.load):
         return "LLM.int8 (load_in_8bit): each token takes several times as long"
     wide = any(dtype in WIDE for dtype in load_dtypes(module, chain.load))
-    narrowed = any(_casts(module, step) for step in chain.steps)
+    narrowed = any(_casts_weights(module, step) for step in chain.steps)
     if not wide and not narrowed and _is_float32_by_default(module, chain.load):
         wide = True
     if wide and not narrowed and billions is not None:
@@ -121,7 +121,7 @@ def _is_float32_by_default(module: Module, load: Call) -> bool:
     )
 
 
-def _casts(module: Module, step: Call) -> bool:
+def _casts_weights(module: Module, step: Call) -> bool:
     """Does a step give the weights another dtype, or one that is not known?"""
     given = [*step.args, *step.keywords.values()]
     return step.method in ("half", "bfloat16") or any(

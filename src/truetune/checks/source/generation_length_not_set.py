@@ -86,7 +86,7 @@ class GenerationLengthNotSet(SourceRule):
         lambda module: (
             *generate_calls(module),
             *module.calls(*VLLM_SAMPLING),
-            *_completions(module),
+            *_short_completions(module),
         ),
     )
 
@@ -144,7 +144,7 @@ class GenerationLengthNotSet(SourceRule):
             )
 
 
-def _completions(module: Module) -> Iterator[Call]:
+def _short_completions(module: Module) -> Iterator[Call]:
     """Completions that end after 16 tokens where nobody says more."""
     for call, _ in (*completion_prompts(module), *engine_prompts(module)):
         if _has_limit_of_16(module, call):

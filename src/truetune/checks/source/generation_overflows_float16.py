@@ -81,10 +81,10 @@ class GenerationOverflowsFloat16(SourceRule):
             return  # see fp16-overflow
         seen: set[object] = set()
         for load, is_cast in _loads_in_float16(module):
-            family = _family(module, load)
+            family = _overflowing_family_of_load(module, load)
             if load.node in seen or family is None:
                 continue
-            if not is_cast and not _plain(family).startswith(TOO_LARGE):
+            if not is_cast and not _plain_family_name(family).startswith(TOO_LARGE):
                 continue
             seen.add(load.node)
             yield self.finding(
@@ -104,14 +104,14 @@ def _loads_in_float16(module: Module) -> Iterator[tuple[Call, bool]]:
         chains = model_chains(module, call.receiver) if call.receiver is not None else None
         for chain in chains or ():
             # Steps stand from the last to the first: the last that names a dtype decides.
-            dtype, is_cast = _of_steps(module, chain.steps), True
+            dtype, is_cast = _dtype_of_steps(module, chain.steps), True
             if not dtype:
                 dtype, is_cast = set(load_dtypes(module, chain.load)), False
             if dtype & FLOAT16.names:
                 yield chain.load, is_cast
 
 
-def _of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
+def _dtype_of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
     """The dtype that casts give the weights; empty where none does."""
     for step in steps:
         if step.method in ("half", "float", "bfloat16"):
@@ -123,7 +123,7 @@ def _of_steps(module: Module, steps: tuple[Call, ...]) -> set[str]:
     return set()
 
 
-def _family(module: Module, load: Call) -> str | None:
+def _overflowing_family_of_load(module: Module, load: Call) -> str | None:
     """The family that overflows in float16, by the name of the model or its config.json; None for any other."""
     given = next((load.keywords[name] for name in NAME_ARGUMENTS if name in load.keywords), None)
     if given is None:
@@ -147,5 +147,5 @@ def _model_type(module: Module, name: str) -> str:
     return ""
 
 
-def _plain(family: str) -> str:
+def _plain_family_name(family: str) -> str:
     return family.replace("-", "").replace("_", "")

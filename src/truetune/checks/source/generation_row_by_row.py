@@ -119,7 +119,7 @@ class GenerationRowByRow(SourceRule):
         for question in model_questions(module):
             repeat = _repeated_by(module, question)
             if repeat is not None:
-                asks, instead = _described(module, question)
+                asks, instead = _description_of_question(module, question)
                 yield self.finding(
                     f"{asks} on one row at a time, in a loop",
                     instead,
@@ -157,7 +157,7 @@ def _blocking_handlers(module: Module) -> Iterator[BlockingHandler]:
 
 def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
-    if not question.is_one or _goes_on(module, question):
+    if not question.is_one or _is_growing_chat(module, question):
         return None
     if _asks_server(question.call) and module.mentions(*THREADS):
         return None
@@ -186,7 +186,7 @@ def _is_count(iterated: ast.AST) -> bool:
     return text.startswith("range(") and not any(one in text for one in ROW_COUNTS)
 
 
-def _goes_on(module: Module, question: ModelQuestion) -> bool:
+def _is_growing_chat(module: Module, question: ModelQuestion) -> bool:
     """Is the question a chat to which turns are added?"""
     names = (part for part in backward_slice(module, question.text) if isinstance(part, ast.Name))
     return any(_holds_turn(added) for name in names for added in module.additions_to(name))
@@ -207,7 +207,7 @@ def _asks_server(call: Call) -> bool:
     )
 
 
-def _described(module: Module, question: ModelQuestion) -> tuple[str, str]:
+def _description_of_question(module: Module, question: ModelQuestion) -> tuple[str, str]:
     """What asks, and how to ask for many rows at once."""
     call = question.call
     made = module.flow.producing_call(call.node.func)

@@ -58,7 +58,7 @@ from truetune.checks.value_limits import GENERATION
 from truetune.source.module import Module
 
 
-def _calls(module: Module) -> Iterator[object]:
+def _generation_calls(module: Module) -> Iterator[object]:
     yield from (given for given in generating_calls(module) if has_number(given))
     yield from stop_strings(module)
 
@@ -101,7 +101,7 @@ class GenerationSettingsDistortAnswers(SourceRule):
     code = "SRC079"
     severity = "warning"
     moot_where = ("repetition-forbidden-in-structured-answers",)
-    looks_at = CodePlaces("calls that set how answers are generated", _calls)
+    looks_at = CodePlaces("calls that set how answers are generated", _generation_calls)
 
     def findings(self) -> Iterator[Finding]:
         for given in generating_calls(self.subject):

@@ -161,11 +161,13 @@ def _switched_off(module: Module) -> Iterator[ast.expr]:
     values = [
         call.keywords["use_cache"]
         for call in calls
-        if "use_cache" in call.keywords and _repeats(module, call)
+        if "use_cache" in call.keywords and _repeats_without_streaming(module, call)
     ]
     # A call that says nothing itself takes the value of the generation config.
     if any("use_cache" not in call.keywords for call in calls):
-        values += [node.value for node in module.nodes(ast.Assign) if _switch(node.targets[0])]
+        values += [
+            node.value for node in module.nodes(ast.Assign) if _is_cache_switch(node.targets[0])
+        ]
     yield from (value for value in values if module.flow.value(value) is False)
 
 
@@ -174,7 +176,7 @@ def _callbacks_in_training_mode(module: Module) -> Iterator[StillTraining]:
 
     At `on_evaluate` the evaluation has just put the model into eval mode.
     """
-    switch = next(_checkpointing(module), None)
+    switch = next(_checkpointing_switches(module), None)
     if switch is None or module.imports_unsloth:
         return
     for owner in module.nodes(ast.ClassDef):
@@ -204,12 +206,12 @@ def _decoding_loops(module: Module) -> Iterator[tuple[ast.AST, ast.AST]]:
         if "model" not in module.flow.types(call.node.func):
             continue
         loop = next((one for one in module.parents(call.node) if isinstance(one, LOOPS)), None)
-        grown = _lengthened(module, loop, given.id) if loop is not None else None
+        grown = _lengthening_statement(module, loop, given.id) if loop is not None else None
         if grown is not None:
             yield call.node, grown
 
 
-def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
+def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
     """The statement of a loop that appends to the ids of that name: `ids = torch.cat([ids, new], dim=1)`."""
     for part in ast.walk(loop):
         if not isinstance(part, ast.Assign) or not isinstance(part.value, ast.Call):
@@ -226,7 +228,7 @@ def _lengthened(module: Module, loop: ast.AST, name: str) -> ast.AST | None:
 
 def _still_in_training_mode(module: Module) -> StillTraining | None:
     """A generation that runs after a training with checkpointing, where nothing ends the training mode."""
-    switch = next(_checkpointing(module), None)
+    switch = next(_checkpointing_switches(module), None)
     # Unsloth's generate puts the model into eval mode itself.
     if switch is None or module.imports_unsloth:
         return None
@@ -259,7 +261,7 @@ def _may_end_in_eval_mode(module: Module) -> bool:
     )
 
 
-def _checkpointing(module: Module) -> Iterator[ast.AST]:
+def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
     """What surely switches gradient checkpointing on, where nothing switches it off."""
     yield from (call.node for call in module.methods(*SWITCHES))
     for call in module.all_calls:
@@ -271,7 +273,7 @@ def _checkpointing(module: Module) -> Iterator[ast.AST]:
                 yield call.keywords[name]
 
 
-def _repeats(module: Module, call: Call) -> bool:
+def _repeats_without_streaming(module: Module, call: Call) -> bool:
     """Does it stand in a loop, and show no answer as it comes?"""
     loops = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp)
     return "streamer" not in call.keywords and any(
@@ -279,7 +281,7 @@ def _repeats(module: Module, call: Call) -> bool:
     )
 
 
-def _switch(target: ast.expr) -> bool:
+def _is_cache_switch(target: ast.expr) -> bool:
     """`....generation_config.use_cache`"""
     return (
         isinstance(target, ast.Attribute)

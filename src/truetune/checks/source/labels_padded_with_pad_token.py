@@ -56,7 +56,7 @@ MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""
 
 
-def _fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _label_fillers(module: Module) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What makes padded labels, with what it pads them with."""
     for node in module.nodes(ast.Assign):
         made = module.flow.call(node.value) if isinstance(node.value, ast.Call) else None
@@ -78,10 +78,10 @@ class LabelsPaddedWithPadToken(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = CodePlaces("fillers of labels", _fillers)
+    looks_at = CodePlaces("fillers of labels", _label_fillers)
 
     def findings(self) -> Iterator[Finding]:
-        for node, filler in _fillers(self.subject):
+        for node, filler in _label_fillers(self.subject):
             yield from self._padded(node, filler)
 
     def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:

@@ -78,7 +78,7 @@ MOST = 0.1
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
 
 
-def _adams(module: Module) -> Iterator[Call]:
+def _model_optimizers(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
     for call in module.calls(*MAKERS, *PLAIN):
         params = call.argument(0, "params")
@@ -89,15 +89,15 @@ def _adams(module: Module) -> Iterator[Call]:
 class LearningRateBeyondReason(SourceRule):
     code = "SRC069"
     severity = "error"
-    looks_at = CodePlaces("optimizers over a language model", _adams)
+    looks_at = CodePlaces("optimizers over a language model", _model_optimizers)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         if any(word in module.text for word in PROMPT_TUNING):
             return
-        for call in _adams(module):
+        for call in _model_optimizers(module):
             rates = possible_numbers(module, call.argument(1, "lr"))
-            fault = _fault(call, rates[0]) if len(rates) == 1 else None
+            fault = _effect_of_rate(call, rates[0]) if len(rates) == 1 else None
             if fault is not None:
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
@@ -107,7 +107,7 @@ class LearningRateBeyondReason(SourceRule):
                 )
 
 
-def _fault(call: Call, rate: float) -> str | None:
+def _effect_of_rate(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
     if call.named(*PLAIN):
         if 0 < rate < LEAST_OF_SGD and "momentum" not in call.keywords:
@@ -127,13 +127,13 @@ def _is_of_model(module: Module, params: ast.expr) -> bool:
         if isinstance(node, ast.Attribute) and node.attr in ("parameters", "named_parameters"):
             made = (origin.node for origin in module.flow.origins(node.value))
             if "model" in module.flow.types(node.value) and not any(
-                _is_new(module, one) for one in made
+                _has_random_weights(module, one) for one in made
             ):
                 return True
     return False
 
 
-def _is_new(module: Module, node: ast.AST) -> bool:
+def _has_random_weights(module: Module, node: ast.AST) -> bool:
     """A model with random weights can take larger steps at first."""
     return isinstance(node, ast.Call) and module.flow.call(node).named(
         "*.from_config", "transformers.*For*LM"

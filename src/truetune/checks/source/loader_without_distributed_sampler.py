@@ -76,7 +76,7 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 """What in the making of a data set says that each process has rows of its own"""
 
 
-def _loaders(module: Module) -> Iterator[Call]:
+def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
     wraps = any(True for part in module.with_linked for _ in part.calls(*WRAPPERS))
     if wraps or next(module.calls("accelerate.Accelerator"), None) is not None:
@@ -86,7 +86,7 @@ def _loaders(module: Module) -> Iterator[Call]:
 class LoaderWithoutDistributedSampler(SourceRule):
     code = "SRC084"
     severity = "error"
-    looks_at = CodePlaces("loaders in scripts of several processes", _loaders)
+    looks_at = CodePlaces("loaders in scripts of several processes", _undivided_loaders)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
@@ -95,7 +95,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
             return
         if any(DIVIDED.search(part.text) for part in module.with_linked):
             return
-        for call in _loaders(module):
+        for call in _undivided_loaders(module):
             if (
                 _has_sampler(module, call)
                 or _is_conditional(module, call)
@@ -139,7 +139,7 @@ def _calls_of_prepare(module: Module) -> list[Call]:
 def _is_left_out(module: Module, loader: Call, prepared: list[Call]) -> bool:
     """Is the loader in none of these calls, and are its rows not divided by something else?"""
     given = (argument for call in prepared for argument in call.node.args)
-    if any(_is_from(module, argument, loader) for argument in given):
+    if any(_reads_from_loader(module, argument, loader) for argument in given):
         return False
     return not (
         _has_sampler(module, loader)
@@ -193,11 +193,11 @@ def _is_trained_on(module: Module, call: Call) -> bool:
     """Is it read by a loop that calls backward?"""
     for loop in module.nodes(ast.For):
         steps = any(isinstance(n, ast.Attribute) and n.attr == "backward" for n in ast.walk(loop))
-        if steps and any(_is_from(module, part, call) for part in ast.walk(loop.iter)):
+        if steps and any(_reads_from_loader(module, part, call) for part in ast.walk(loop.iter)):
             return True
     return False
 
 
-def _is_from(module: Module, part: ast.AST, call: Call) -> bool:
+def _reads_from_loader(module: Module, part: ast.AST, call: Call) -> bool:
     is_named = isinstance(part, ast.Name | ast.Attribute | ast.Call)
     return is_named and any(origin.node is call.node for origin in module.flow.origins(part))

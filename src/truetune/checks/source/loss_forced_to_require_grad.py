@@ -67,12 +67,12 @@ class LossForcedToRequireGrad(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         losses = {
-            (_function(module, loss), ast.unparse(loss))
+            (_function_around(module, loss), ast.unparse(loss))
             for call in backward_calls(module)
             for loss in possible_losses(call)
         }
-        for forced in _forced(module):
-            if (_function(module, forced.node), ast.unparse(forced.target)) in losses:
+        for forced in _forced_gradients(module):
+            if (_function_around(module, forced.node), ast.unparse(forced.target)) in losses:
                 yield self.finding(
                     f"`{module.text_of(forced.node)}` {forced.effect}",
                     "remove the line that gives the loss requires_grad; then find what cuts the"
@@ -97,7 +97,7 @@ class Forced(NamedTuple):
         return "hides torch's error where the loss has no graph: no weight is trained then"
 
 
-def _forced(module: Module) -> Iterator[Forced]:
+def _forced_gradients(module: Module) -> Iterator[Forced]:
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
         if isinstance(call.node.func, ast.Attribute) and (
@@ -129,6 +129,6 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     return is_computed and asked is not None and module.flow.value(asked) is True
 
 
-def _function(module: Module, node: ast.AST) -> ast.AST | None:
+def _function_around(module: Module, node: ast.AST) -> ast.AST | None:
     """The function in which a node stands; None at the top of the file."""
     return next((parent for parent in module.parents(node) if isinstance(parent, FUNCTIONS)), None)

@@ -68,7 +68,7 @@ PLACES = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
 """Methods of a model that return the model"""
 
 
-def _losses(module: Module) -> Iterator[ast.Call]:
+def _cross_entropies(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
     yield from (call.node for call in module.calls(*FUNCTIONS))
     for call in module.all_calls:
@@ -80,11 +80,11 @@ def _losses(module: Module) -> Iterator[ast.Call]:
 class LossOfProbabilities(SourceRule):
     code = "SRC120"
     severity = "error"
-    looks_at = CodePlaces("cross-entropies that are computed", _losses)
+    looks_at = CodePlaces("cross-entropies that are computed", _cross_entropies)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        for loss in _losses(module):
+        for loss in _cross_entropies(module):
             call = module.flow.call(loss)
             given = call.argument(0, "input")
             source = _softmax_of(module, given) if given is not None else None
@@ -99,11 +99,11 @@ class LossOfProbabilities(SourceRule):
 
 def _softmax_of(module: Module, given: ast.expr) -> ast.AST | None:
     """The softmax that makes an input; None where one way does not pass through it."""
-    found = [_one_softmax(module, origin.node) for origin in module.flow.origins(given)]
+    found = [_softmax_of_call(module, origin.node) for origin in module.flow.origins(given)]
     return found[0] if found and None not in found else None
 
 
-def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
+def _softmax_of_call(module: Module, node: ast.AST) -> ast.AST | None:
     """The softmax that a call is, or that the model of the file returns which is called."""
     if not isinstance(node, ast.Call):
         return None
@@ -112,7 +112,7 @@ def _one_softmax(module: Module, node: ast.AST) -> ast.AST | None:
     owner = _class_of_model(module, node)
     if owner is None:
         return None
-    returned = [_returned_softmax(module, back) for back in _returns(owner)]
+    returned = [_returned_softmax(module, back) for back in _returns_of_forward(owner)]
     return returned[0] if returned and None not in returned else None
 
 
@@ -129,7 +129,7 @@ def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
     return owners[0]
 
 
-def _returns(owner: ast.ClassDef) -> Iterator[ast.Return]:
+def _returns_of_forward(owner: ast.ClassDef) -> Iterator[ast.Return]:
     """The returns of a model's forward."""
     for method in owner.body:
         if isinstance(method, ast.FunctionDef) and method.name == "forward":

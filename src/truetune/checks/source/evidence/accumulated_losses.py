@@ -283,13 +283,13 @@ def is_renewed_or_bounded(module: Module, kept: KeptLoss) -> bool:
     }
     names.add(ast.unparse(kept.holder))
     for node in ast.walk(kept.loop):
-        if node is not kept.node and (_binds(node, names) or _empties(node, names)):
+        if node is not kept.node and (_binds_any_of(node, names) or _empties_any_of(node, names)):
             return True
     makers = (origin.node for origin in module.flow.origins(kept.holder))
     return any(isinstance(node, ast.Call) and "deque" in ast.unparse(node.func) for node in makers)
 
 
-def _binds(node: ast.AST, names: set[str]) -> bool:
+def _binds_any_of(node: ast.AST, names: set[str]) -> bool:
     """Does a statement bind or delete one of these names, or an entry of it?"""
     if isinstance(node, ast.Assign | ast.Delete):
         targets = node.targets
@@ -301,7 +301,7 @@ def _binds(node: ast.AST, names: set[str]) -> bool:
     return any(isinstance(part, ast.expr) and ast.unparse(part) in names for part in written)
 
 
-def _empties(node: ast.AST, names: set[str]) -> bool:
+def _empties_any_of(node: ast.AST, names: set[str]) -> bool:
     """`losses.clear()`, `losses.pop(0)`"""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False

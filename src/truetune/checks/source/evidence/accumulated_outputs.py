@@ -195,7 +195,7 @@ def _is_renewed_or_few(module: Module, node: ast.AST, holder: ast.expr, loop: as
         return True
     name = ast.unparse(holder)
     for part in ast.walk(loop):
-        if part is not node and _rebinds(part, name):
+        if part is not node and _rebinds_name(part, name):
             return True
         if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
             if part.func.attr in EMPTYING_METHODS and ast.unparse(part.func.value) == name:
@@ -216,7 +216,7 @@ def _is_under_condition(module: Module, node: ast.AST, loop: ast.AST) -> bool:
     return False
 
 
-def _rebinds(statement: ast.AST, name: str) -> bool:
+def _rebinds_name(statement: ast.AST, name: str) -> bool:
     """Does a statement bind or delete a name, or an entry of it?"""
     targets: list[ast.expr] = []
     if isinstance(statement, ast.AnnAssign):

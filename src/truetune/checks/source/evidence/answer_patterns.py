@@ -200,13 +200,13 @@ def _names_holding_matches(function: Function, nodes: set[ast.Call]) -> set[str]
     # Each pass follows one more name; scripts have one or two, such as `match` and `text = match.group(1)`.
     for _ in range(3):
         for node in ast.walk(function):
-            for value, target in _bindings(node):
+            for value, target in _values_and_targets(node):
                 if _holds_match(value, nodes, names):
                     names |= {one.id for one in ast.walk(target) if isinstance(one, ast.Name)}
     return names
 
 
-def _bindings(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
+def _values_and_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """What a statement or a walrus binds, and to which target."""
     if isinstance(node, ast.Assign):
         for target in node.targets:

@@ -112,13 +112,13 @@ def _compares_with_reference(module: Module, compared: ast.Compare) -> bool:
     if any(
         REFERENCE_WORD.search(spelling)
         for part in references
-        for spelling in _spellings(module, part)
+        for spelling in _code_behind(module, part)
     ):
         return True
     return _is_counted(module, compared)
 
 
-def _spellings(module: Module, part: ast.expr) -> Iterator[str]:
+def _code_behind(module: Module, part: ast.expr) -> Iterator[str]:
     """The code of an expression, and of what the names in it are made of."""
     yield ast.unparse(part)
     for name in ast.walk(part):
