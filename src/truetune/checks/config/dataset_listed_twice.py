@@ -135,6 +135,7 @@ class DatasetListedTwice(ConfigRule):
 
 
 def _listed_data_sets(config: Config, key: str) -> list[str]:
+    """The data sets that a key lists, each as text by which two can be compared."""
     value: Any = config.raw.get(key)
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
@@ -152,4 +153,5 @@ def _listed_data_sets(config: Config, key: str) -> list[str]:
 
 
 def _data_set_text(entry: str) -> str:
+    """A data set as a message names it."""
     return str(parse_json(entry, SETTINGS).get("path")) if entry.startswith("{") else entry

@@ -193,6 +193,7 @@ def _untrained_ends(config: Config, lora: Lora) -> list[str]:
 
 
 def _modules_listed(targets: tuple[str, ...] | str | None) -> tuple[str, ...]:
+    """The modules of a list; none where a pattern stands in its place."""
     return targets if isinstance(targets, tuple) else ()
 
 

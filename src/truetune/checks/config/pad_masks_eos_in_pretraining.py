@@ -103,5 +103,6 @@ class PadMasksEosInPretraining(ConfigRule):
 
 
 def _token_text(value: Any) -> str | None:
+    """The text of a token of tokenizer_config.json, which may stand in a dictionary."""
     value = value.get("content") if isinstance(value, dict) else value
     return value if isinstance(value, str) else None

@@ -173,6 +173,7 @@ def _is_sharded(config: Config) -> bool:
 
 
 def _cases_of_dtype(config: Config) -> list[Case]:
+    """The setting that says that the weights are bfloat16, at its place."""
     name = "pure_bf16" if config.raw.get("pure_bf16") else "training.dtype"
     key = setting_place(config, name).key
     return [setting_case(config, config.raw.get(key, config.spec.training.dtype), name)]
@@ -185,4 +186,5 @@ def _half_step(values: NDArray[np.float32]) -> NDArray[np.float64]:
 
 
 def _half_step_of(value: float) -> float:
+    """Half the distance to the next bfloat16 number of one value."""
     return float(_half_step(np.asarray([value], np.float32))[0])

@@ -127,4 +127,5 @@ def _prepared_times(config: Config, name: str) -> list[float]:
 
 
 def _time_text(seconds: float) -> str:
+    """A time as messages write it."""
     return datetime.datetime.fromtimestamp(seconds).isoformat(" ", "minutes")

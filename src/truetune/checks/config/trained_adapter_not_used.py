@@ -102,11 +102,8 @@ class TrainedAdapterNotUsed(ConfigRule):
         return f"output_dir: {_output_folder(self.subject)}; used by the other files: {used}"
 
     def findings(self) -> Iterator[Finding]:
-        config, output, uses = (
-            self.subject,
-            _output_folder(self.subject),
-            _uses_elsewhere(self.subject),
-        )
+        config = self.subject
+        output, uses = _output_folder(config), _uses_elsewhere(config)
         if output is None or not uses:
             return
         start = _starting_weights(config)
@@ -119,13 +116,21 @@ class TrainedAdapterNotUsed(ConfigRule):
             yield self._of_the_base(of_base[0], output)
             return
         of_start = [use for use in uses if _names_one_of(use, start)]
-        if is_of_program(config) and len(of_start) < len(uses):
-            # A script may save under another name than that of its output folder.
-            is_of_this_run = all(_is_of_an_earlier_run(use, output) for use in uses)
-        else:
-            is_of_this_run = bool(of_start) or _is_beside(uses, output)
-        if is_of_this_run:
+        if self._is_of_this_run(of_start, output):
             yield self._of_other_weights((of_start or list(uses))[0], output, bool(of_start))
+
+    def _is_of_this_run(self, of_start: list[WeightUse], output: str) -> bool:
+        """Are the other files about this run, though they name none of what it writes?
+
+        Args:
+            of_start: Those that name what the run started from.
+            output: The folder that the run writes.
+        """
+        uses = _uses_elsewhere(self.subject)
+        if is_of_program(self.subject) and len(of_start) < len(uses):
+            # A script may save under another name than that of its output folder.
+            return all(_is_of_an_earlier_run(use, output) for use in uses)
+        return bool(of_start) or _is_beside(uses, output)
 
     def _of_other_weights(self, use: WeightUse, output: str, is_start: bool) -> Finding:
         """A file that uses other weights than those of this run; `is_start`: those that it started from."""
@@ -210,6 +215,7 @@ def _is_new_adapter(config: Config) -> bool:
 
 
 def _names_one_of(use: WeightUse, folders: tuple[str, ...]) -> bool:
+    """Does a use name one of these folders?"""
     return any(is_same_folder(name, folder) for name in use.folders for folder in folders)
 
 
@@ -236,4 +242,5 @@ def _without_number(folder: str) -> str:
 
 
 def _case_of_use(use: WeightUse) -> Case:
+    """The place of a use in its file."""
     return Case(use.text, file=use.file, line=use.line)

@@ -206,6 +206,7 @@ def _may_be_merged(module: Module, user: ast.AST, merges: list[ast.Call]) -> boo
 
 
 def _is_loaded_frozen(module: Module, call: Call) -> bool:
+    """Does a call load an adapter without `is_trainable`?"""
     given = call.argument(3, "is_trainable")
     return call.lacks("is_trainable", 3) if given is None else module.flow.value(given) is False
 
@@ -242,4 +243,5 @@ def _models_of_optimizers(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 
 
 def _stands_for(module: Module, given: ast.expr, node: ast.AST) -> bool:
+    """Is the result of this call among what a value may be?"""
     return any(origin.node is node for origin in module.flow.origins(given))

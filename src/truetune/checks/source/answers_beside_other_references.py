@@ -134,4 +134,5 @@ def _name_of_change(change: ast.AST) -> str:
 
 
 def _line_number(node: ast.AST) -> int:
+    """The line of a node; 0 where it has none."""
     return getattr(node, "lineno", 0)

@@ -165,5 +165,6 @@ def _is_generated(module: Module, text: ast.expr) -> bool:
 
 
 def _compares_texts(module: Module) -> bool:
+    """Does the file score by a metric that compares whole texts?"""
     loaded = (module.flow.value(call.argument(0, "path")) for call in module.calls(*LOADS))
     return any(name in TEXT_METRICS for name in loaded if isinstance(name, str))

@@ -127,4 +127,5 @@ def _grouped_by_statement(module: Module, used: list[_Used]) -> list[list[_Used]
 
 
 def _changes_of_call(module: Module, one: _Used) -> Changes:
+    """The change that makes one call return a list of ids again."""
     return () if one.of("dictionary") else set_keyword(module, one.call, "return_dict", "False")

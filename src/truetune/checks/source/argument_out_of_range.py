@@ -61,6 +61,7 @@ from truetune.source.module import Module
 
 
 def _calls_with_limits(module: Module) -> Iterator[object]:
+    """The calls whose arguments stand in the table of limits."""
     return (given for given in training_calls(module) if has_number(given))
 
 

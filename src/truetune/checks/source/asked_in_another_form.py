@@ -113,6 +113,7 @@ class Question(NamedTuple):
 
 
 def _form_of_prompts(module: Module) -> Iterator[PromptForm]:
+    """The form of the prompts by which a file asks a model; nothing where it asks none."""
     form = prompt_form(module) if asks_a_model(module) else None
     if form is not None:
         yield form
@@ -184,6 +185,7 @@ def _trained_before(module: Module, start: int) -> Trained | None:
 
 
 def _line_number(node: ast.AST) -> int:
+    """The line of a node; 0 where it has none."""
     return getattr(node, "lineno", 0)
 
 
@@ -324,6 +326,7 @@ def _ends_in_question(module: Module, chat: ast.expr) -> bool:
 
 
 def _is_question(module: Module, message: ast.expr) -> bool:
+    """Is a message of a chat the user's?"""
     role = module.flow.entries(message)[0].get("role") if isinstance(message, ast.Dict) else None
     return role is not None and module.flow.value(role) == "user"
 

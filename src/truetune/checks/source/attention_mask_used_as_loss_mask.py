@@ -114,6 +114,7 @@ def _hides_prompt(value: ast.expr) -> bool:
 
 
 def _is_attention_mask(node: ast.expr) -> bool:
+    """Is it a name, an attribute or a column of an attention mask?"""
     name = (
         node.slice.value
         if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)

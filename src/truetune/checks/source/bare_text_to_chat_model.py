@@ -79,7 +79,7 @@ class BareTextToChatModel(SourceRule):
             names = _model_names(module, call.receiver)
             if not names or not all(CHAT.search(name) for name in names):
                 continue
-            for encoded in _encoded_text(module, call):
+            for encoded in _encodings_of_generate(module, call):
                 text = _bare_text(module, encoded)
                 if text is not None:
                     yield self.finding(
@@ -92,12 +92,14 @@ class BareTextToChatModel(SourceRule):
 
 
 def _trains_model(module: Module) -> bool:
+    """Does the file train anything?"""
     return any(module.methods("backward", "train")) or any(
         "trainer" in module.flow.types(call.node) for call in module.all_calls
     )
 
 
-def _encoded_text(module: Module, call: Call) -> Iterator[Call]:
+def _encodings_of_generate(module: Module, call: Call) -> Iterator[Call]:
+    """The calls of a tokenizer that made what a `generate` is given."""
     given = [keyword.value for keyword in call.node.keywords if keyword.arg is None]
     given += [ids for ids in (generate_ids(call),) if ids is not None]
     for value in given:

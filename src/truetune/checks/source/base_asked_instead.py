@@ -113,6 +113,7 @@ class Instead(NamedTuple):
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
+    """The calls that generate in a file that asks a model."""
     if asks_a_model(module):
         yield from generate_calls(module)
         yield from module.calls(*ENGINES, PIPELINE)
@@ -243,6 +244,7 @@ def _answers_with_adapter_off(module: Module) -> Instead | None:
 
 
 def _disabled_around(module: Module, call: Call) -> Iterator[ast.AST]:
+    """The contexts `model.disable_adapter()` around a call."""
     for parent in module.parents(call.node):
         for item in parent.items if isinstance(parent, ast.With) else ():
             context = item.context_expr

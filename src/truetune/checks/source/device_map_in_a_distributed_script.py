@@ -139,6 +139,7 @@ def _gpu_number(given: object) -> str:
 
 
 def _names_one_gpu(given: object) -> bool:
+    """Does a device map put the whole model on one GPU?"""
     return bool(_gpu_number(given))
 
 

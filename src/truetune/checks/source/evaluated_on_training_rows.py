@@ -194,4 +194,5 @@ def _only_source(module: Module, node: ast.expr, through: tuple[str, ...]) -> as
 
 
 def _is_none(node: ast.AST) -> bool:
+    """Is it the constant None?"""
     return isinstance(node, ast.Constant) and node.value is None

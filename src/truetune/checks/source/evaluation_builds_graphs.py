@@ -209,6 +209,7 @@ def _is_in_eval_mode(module: Module, node: ast.Call, scope: ast.AST) -> bool:
 
 
 def _is_in(scope: ast.AST, node: ast.AST) -> bool:
+    """Does a place stand in this function or loop?"""
     return any(part is node for part in ast.walk(scope))
 
 

@@ -90,6 +90,7 @@ def _kept_outputs(module: Module) -> Iterator[ast.AST]:
 
 
 def _is_true(node: ast.AST | None) -> bool:
+    """Is a value certainly true?"""
     return isinstance(node, ast.Constant) and node.value is True
 
 

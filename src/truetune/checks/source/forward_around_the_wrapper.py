@@ -76,6 +76,7 @@ REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\
 
 
 def _is_of_accelerate(module: Module, call: Call) -> bool:
+    """Is a call a method of accelerate's Accelerator?"""
     return call.receiver is not None and "accelerator" in module.flow.types(call.receiver)
 
 
@@ -97,6 +98,7 @@ def _gets_optimizer(module: Module, call: Call) -> bool:
 
 
 def _wrapped_places(module: Module) -> Iterator[ast.AST]:
+    """What the rule looks at: models that are wrapped for several processes."""
     yield from wrapped_models(module)
     yield from (call.node for call in _prepared_without_model(module))
 

@@ -72,6 +72,7 @@ CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 
 def _four_bit_configs(module: Module) -> Iterator[Call]:
+    """The configurations of a file that quantize to 4 bits."""
     for call in find_quantization_configs(module):
         if module.flow.value(call.keywords.get("load_in_4bit")) is True:
             yield call

@@ -193,6 +193,7 @@ def _is_tried_in_notebook(module: Module, call: Call) -> bool:
 
 
 def _in_test(module: Module, call: Call) -> bool:
+    """Does a call stand in a test?"""
     functions = (
         around for around in module.parents(call.node) if isinstance(around, ast.FunctionDef)
     )
@@ -213,6 +214,7 @@ def _scopes_with_options(module: Module) -> list[Scope]:
 
 
 def _is_parameter(module: Module, options: ast.expr) -> bool:
+    """Are these options handed on by a function's caller?"""
     arguments = getattr(module.scopes.of[options].node, "args", None)
     names = (
         [a.arg for a in (*arguments.args, *arguments.kwonlyargs, arguments.kwarg) if a]

@@ -66,6 +66,7 @@ TOO_LARGE = "gemma3"
 
 
 def _generating_calls(module: Module) -> Iterator[Call]:
+    """The calls that generate, and pipelines."""
     yield from generate_calls(module)
     yield from module.calls(PIPELINE)
 
@@ -148,4 +149,5 @@ def _model_type(module: Module, name: str) -> str:
 
 
 def _plain_family_name(family: str) -> str:
+    """A family's name without signs, as names of models are compared."""
     return family.replace("-", "").replace("_", "")

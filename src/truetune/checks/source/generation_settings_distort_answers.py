@@ -59,6 +59,7 @@ from truetune.source.module import Module
 
 
 def _generation_calls(module: Module) -> Iterator[object]:
+    """The calls that generate, and what sets their options."""
     yield from (given for given in generating_calls(module) if has_number(given))
     yield from stop_strings(module)
 

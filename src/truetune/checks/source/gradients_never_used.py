@@ -178,6 +178,7 @@ class GradientsNeverUsed(SourceRule):
 
 
 def _deepspeed_engines(module: Module) -> Iterator[Call]:
+    """The calls that make an engine of DeepSpeed."""
     return module.calls("deepspeed.initialize")
 
 
@@ -258,12 +259,13 @@ def _is_later(module: Module, node: ast.AST, other: ast.AST) -> bool:
     """Does it stand behind the other in one list of statements, or in a block of a later one?"""
     first = module.statement(other)
     around = [node, *module.parents(node)]
-    block = next((b for b in _statement_blocks(module, first) if first in b), []) if first else []
+    block = next((b for b in _sibling_blocks(module, first) if first in b), []) if first else []
     later = block[block.index(first) + 1 :] if first in block else []
     return any(part in later for part in around)
 
 
-def _statement_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+def _sibling_blocks(module: Module, statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements of the statement around this one."""
     parent = next(iter(module.parents(statement)), None)
     for name in ("body", "orelse", "finalbody"):
         block = getattr(parent, name, None)

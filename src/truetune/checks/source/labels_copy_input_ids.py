@@ -203,6 +203,7 @@ def _labels_set(module: Module) -> Iterator[tuple[ast.AST, ast.expr]]:
 def _masking_changes(
     module: Module, value: ast.expr, copied: CopiedIds, function: ast.AST
 ) -> Changes:
+    """The changes that set labels to -100 where the attention mask is 0."""
     text, kind = (
         module.text_of(copied.encoding),
         module.flow.value(copied.call.keywords.get("return_tensors")),

@@ -95,13 +95,14 @@ class LmCollatorOverwritesLabels(SourceRule):
                 "labels are masked by hand, and this collator replaces them with a copy of"
                 " input_ids",
                 "use DataCollatorForSeq2Seq, which keeps labels and pads them with -100",
-                evidence=[_masks_at_node(module, made[0])],
+                evidence=[_masking_evidence(module, made[0])],
                 cases=[case_at(module, call.node), case_at(module, made[0])],
                 fix=fix_of_changes(module, _collator_changes(module, call), safe=False),
             )
 
 
-def _masks_at_node(module: Module, node: ast.AST) -> str:
+def _masking_evidence(module: Module, node: ast.AST) -> str:
+    """The evidence of where labels are masked, as a text."""
     home = module.home(node)
     where = "" if home is module else f" of {Path(home.path).name}"
     return f"line {module.place(node)[0]}{where} masks labels"

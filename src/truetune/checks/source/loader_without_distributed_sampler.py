@@ -199,5 +199,6 @@ def _is_trained_on(module: Module, call: Call) -> bool:
 
 
 def _reads_from_loader(module: Module, part: ast.AST, call: Call) -> bool:
+    """Does a part of a loop read this loader?"""
     is_named = isinstance(part, ast.Name | ast.Attribute | ast.Call)
     return is_named and any(origin.node is call.node for origin in module.flow.origins(part))

@@ -47,6 +47,7 @@ LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_paramet
 
 
 def _lora_configs(module: Module) -> Iterator[Call]:
+    """The configurations of LoRA in a file."""
     return (call for call in module.all_calls if "lora" in module.flow.types(call.node))
 
 
@@ -73,6 +74,7 @@ class LoraTargetNamesJoined(SourceRule):
 
 
 def _target_names(module: Module, given: ast.expr | None) -> Iterator[ast.Constant]:
+    """The texts in a list of targets that the code spells."""
     for origin in module.flow.origins(given) if given is not None else ():
         if isinstance(origin.node, (ast.List, ast.Tuple, ast.Set)):
             yield from (

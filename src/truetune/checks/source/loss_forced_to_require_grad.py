@@ -98,6 +98,7 @@ class Forced(NamedTuple):
 
 
 def _forced_gradients(module: Module) -> Iterator[Forced]:
+    """The places where something is given requires_grad by hand."""
     for call in module.methods("requires_grad_"):
         asked = call.argument(0, "requires_grad")
         if isinstance(call.node.func, ast.Attribute) and (

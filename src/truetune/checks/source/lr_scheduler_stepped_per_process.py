@@ -114,6 +114,7 @@ def _preparing_accelerator(module: Module, schedule: Call) -> ast.expr | None:
 
 
 def _knows_processes(module: Module, total: ast.expr) -> bool:
+    """Does a number of steps depend on the number of processes?"""
     words = ("num_processes", "world_size", "get_world_size")
     return any(
         (isinstance(n, ast.Attribute) and n.attr in words)

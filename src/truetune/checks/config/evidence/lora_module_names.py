@@ -121,10 +121,11 @@ def likely_module_name(target: str, known: Iterable[str]) -> str | None:
     if joined := _names_joined(last, known):
         return ", ".join(joined)
     words = {word for name in known for word in name.split("_")}
-    return next((name for name in known if _misspelled_name(last, name, words)), None)
+    return next((name for name in known if _is_misspelling(last, name, words)), None)
 
 
-def _misspelled_name(text: str, name: str, words: set[str]) -> bool:
+def _is_misspelling(text: str, name: str, words: set[str]) -> bool:
+    """Is the text a misspelling of the name: other signs or case, or similar parts? `words` are parts that exist."""
     if text.replace("_", "").lower() == name.replace("_", "").lower():
         return True
     mine, theirs = text.split("_"), name.split("_")

@@ -69,14 +69,15 @@ def tensor_shapes(config: Config) -> Mapping[str, tuple[int, ...]]:
         return {
             name: shape
             for path in files
-            for name, shape in _cached_header(path, path.stat().st_mtime_ns).items()
+            for name, shape in _cached_shapes(path, path.stat().st_mtime_ns).items()
         }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}
 
 
 @lru_cache(maxsize=64)
-def _cached_header(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
+def _cached_shapes(path: Path, _changed: int) -> Mapping[str, tuple[int, ...]]:
+    """The shape of each tensor by its name; a file that changed is read again."""
     with path.open("rb") as file:
         header = _parsed_header(file)[0]
     return {name: tuple(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
@@ -126,6 +127,7 @@ def sampled_weights(config: Config) -> NDArray[np.float32] | None:
 
 
 def _sample_tensor(path: Path, start: int, entry: Any) -> NDArray[np.float32]:
+    """Some weights of one tensor, from its place in the file."""
     count = int(np.prod(entry["shape"]))
     stored = np.memmap(
         path,

@@ -102,6 +102,7 @@ def _loop_of_steps(module: Module, node: ast.AST, value: ast.expr) -> ast.AST | 
 
 
 def _is_step(node: ast.AST) -> bool:
+    """`optimizer.step()`, or any other method of that name."""
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -270,6 +271,7 @@ def _is_in_block_without_gradients(module: Module, node: ast.AST) -> bool:
 
 
 def _turns_gradients_off(context: ast.expr) -> bool:
+    """Is a context or decorator one that records no graph?"""
     text = ast.unparse(context)
     return any(name in text for name in WITHOUT_GRAPH)
 

@@ -137,6 +137,7 @@ def _only_value_of_name(module: Module, name: ast.Name) -> ast.expr | None:
 
 
 def _constant_key(value: ast.expr) -> str | None:
+    """The key of `outputs["logits"]`; None of a key that varies."""
     if isinstance(value, ast.Subscript) and isinstance(value.slice, ast.Constant):
         return value.slice.value if isinstance(value.slice.value, str) else None
     return None
@@ -166,6 +167,7 @@ def _forward_call_by_name(module: Module, output: ast.expr) -> ast.Call | None:
 
 
 def _is_wrapped(module: Module, called: ast.expr) -> bool:
+    """Is what is called a wrapper that was put around a model?"""
     made = module.flow.producing_call(called)
     return made is not None and made.named("torch.*.DistributedDataParallel", "torch.compile")
 
@@ -177,6 +179,7 @@ def _shared_loop(module: Module, node: ast.AST, forward: ast.Call) -> ast.AST | 
 
 
 def _loops_around(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """The loops around a place, the innermost first, and the step method of Lightning that they stand in."""
     for parent in module.parents(node):
         if isinstance(parent, FUNCTIONS):
             # A trainer calls it for each batch, as a loop would.

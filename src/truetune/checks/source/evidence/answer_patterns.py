@@ -159,6 +159,7 @@ def _regex_flags(made: Call) -> re.RegexFlag:
 
 
 def _columns_passed(module: Module, function: Function) -> Iterator[str]:
+    """The columns of rows that calls give a function as its first argument."""
     for node in module.flow.calls_of(function):
         for argument in node.args[:1]:
             column = _column_read(argument)
@@ -218,6 +219,7 @@ def _values_and_targets(node: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
 
 
 def _holds_match(node: ast.expr, nodes: set[ast.Call], names: set[str]) -> bool:
+    """Does an expression hold a search, or a name that holds what one gave?"""
     return any(
         part in nodes or (isinstance(part, ast.Name) and part.id in names)
         for part in ast.walk(node)

@@ -66,6 +66,7 @@ def decodes_of_generated_ids(module: Module) -> Iterator[Call]:
 
 
 def _without_index(given: ast.expr) -> ast.expr:
+    """`out` of `out[0]`, `out.sequences` and the like."""
     while isinstance(given, ast.Subscript | ast.Attribute):
         given = given.value
     return given
@@ -181,6 +182,7 @@ def _is_whole_output(module: Module, given: ast.expr) -> bool:
 
 
 def _code_of_scope(module: Module, scope: ast.AST) -> str:
+    """The code of a function, or of the whole file."""
     return module.text_of(scope) if scope is not module.tree else module.text
 
 
@@ -307,6 +309,7 @@ def _uses_of_appended_list(module: Module, call: ast.Call, text: ast.expr) -> It
 
 
 def _reads_of_name(module: Module, name: str, value: ast.expr) -> Iterator[ast.Name]:
+    """Where a name is read that holds this value, or a constant on another way."""
     for read in module.name_reads.get(name, ()):
         bound = [binding.value for binding in module.scopes.reaching(read)]
         # Another value, as of a branch that cuts the prompt, makes it unknown which one is used.

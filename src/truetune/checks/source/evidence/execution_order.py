@@ -43,6 +43,7 @@ def routes_to(module: Module, node: ast.AST) -> list[Route]:
 
 
 def _route_stop(module: Module, node: ast.AST) -> RouteStop:
+    """A place with the function or file that it stands in."""
     around = (one for one in module.parents(node) if isinstance(one, FUNCTIONS))
     return RouteStop(next(around, module.tree), node)
 
@@ -72,6 +73,7 @@ def runs_before(module: Module, early: Route, late: Route) -> bool:
 
 
 def _stands_below(late: ast.AST, early: ast.AST) -> bool:
+    """Does the late place stand further down than the early one?"""
     one = (getattr(late, "lineno", 0), getattr(late, "col_offset", 0))
     other = (getattr(early, "end_lineno", 0), getattr(early, "end_col_offset", 0))
     return one >= other
@@ -96,6 +98,7 @@ def training_places(module: Module) -> Iterator[ast.AST]:
 
 
 def _parents_within_function(module: Module, node: ast.AST) -> Iterator[ast.AST]:
+    """What stands around a place, up to its function."""
     for around in module.parents(node):
         if isinstance(around, FUNCTIONS):
             return

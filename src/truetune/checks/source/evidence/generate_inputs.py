@@ -97,6 +97,7 @@ def certainly_lacks(module: Module, call: Call, name: str) -> bool:
 
 
 def _is_known_dictionary(module: Module, spread: ast.expr) -> bool:
+    """Is all that `**` spreads known: an encoding, or a dictionary of the file?"""
     return any(encoding_calls(module, spread)) or module.flow.entries(spread)[1]
 
 
@@ -216,6 +217,7 @@ def without_progress_bar(module: Module, iterated: ast.AST) -> ast.AST:
 
 
 def _constant_key(node: ast.Attribute | ast.Subscript) -> object:
+    """The name of an attribute, or the key of a column; None of a key that varies."""
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.slice.value if isinstance(node.slice, ast.Constant) else None

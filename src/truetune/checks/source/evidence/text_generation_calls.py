@@ -146,6 +146,7 @@ def _encodes_one_row(module: Module, encoding: Call, text: ast.expr) -> bool:
 
 
 def _is_slice(node: ast.expr) -> bool:
+    """`rows[a:b]`"""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)
 
 
