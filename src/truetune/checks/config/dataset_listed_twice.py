@@ -50,12 +50,12 @@ from truetune.parsing.json_reader import parse_json
 from truetune.parsing.limits import SETTINGS
 from truetune.spec.config import Config
 
-KEYS = {
+DATA_SET_KEYS = {
     "axolotl": ("datasets", "test_datasets"),
     "llama-factory": ("dataset", "eval_dataset"),
     "trl": ("datasets", None),
 }
-CHOOSE = (
+IDENTIFYING_KEYS = (
     "path",
     "name",
     "data_files",
@@ -89,14 +89,14 @@ class DatasetListedTwice(ConfigRule):
 
     def _count(self) -> int:
         """How many data sets are listed for training, one or several in a key of the stack."""
-        key = KEYS[self.subject.stack][0]
+        key = DATA_SET_KEYS[self.subject.stack][0]
         return len(_listed_data_sets(self.subject, key or "")) or len(
             _listed_data_sets(self.subject, "dataset_name")
         )
 
     def findings(self) -> Iterator[Finding]:
         config = self.subject
-        train_key, eval_key = KEYS.get(config.stack, (None, None))
+        train_key, eval_key = DATA_SET_KEYS.get(config.stack, (None, None))
         if train_key is None:
             return
         train = _listed_data_sets(config, train_key)
@@ -146,7 +146,7 @@ def _listed_data_sets(config: Config, key: str) -> list[str]:
         (
             item
             if isinstance(item, str)
-            else json.dumps({k: item[k] for k in CHOOSE if k in item}, default=str)
+            else json.dumps({k: item[k] for k in IDENTIFYING_KEYS if k in item}, default=str)
         )
         for item in found
     ]

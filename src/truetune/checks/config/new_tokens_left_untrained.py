@@ -62,10 +62,10 @@ from truetune.parsing.limits import MODEL_FILE
 from truetune.spec.config import Config
 from truetune.spec.training import Lora
 
-INPUT = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
-OUTPUT = ("lm_head", "embed_out", "output", "output_layer")
+EMBEDDING_NAMES = ("embed_tokens", "wte", "embed_in", "word_embeddings", "tok_embeddings")
+HEAD_NAMES = ("lm_head", "embed_out", "output", "output_layer")
 TEMPLATE_KEYS = ("chat_template", "template")
-WRITTEN_BY = {
+MARKS_OF_TEMPLATES = {
     "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
     "chatml": ("<|im_start|>", "<|im_end|>"),
     "qwen": ("<|im_start|>", "<|im_end|>"),
@@ -103,7 +103,7 @@ class NewTokensLeftUntrained(ConfigRule):
             name.rpartition(".")[2]
             for name in (*lora.modules_to_save, *_modules_listed(lora.target_modules))
         }
-        if trained & {*INPUT, *OUTPUT} or config.raw.get("fix_untrained_tokens"):
+        if trained & {*EMBEDDING_NAMES, *HEAD_NAMES} or config.raw.get("fix_untrained_tokens"):
             return
         setting = MODULES_TO_SAVE.get(config.stack, "modules_to_save")
         yield self.finding(
@@ -171,7 +171,9 @@ def _marks_of_base(config: Config) -> tuple[str, ...]:
     template = _template_of_stack(config)
     if not marks or template is None or local_model_folder(config) is not None:
         return ()
-    writes = next((ones for name, ones in WRITTEN_BY.items() if template.startswith(name)), ())
+    writes = next(
+        (ones for name, ones in MARKS_OF_TEMPLATES.items() if template.startswith(name)), ()
+    )
     return marks if set(marks) <= set(writes) else ()
 
 
@@ -188,7 +190,7 @@ def _untrained_ends(config: Config, lora: Lora) -> list[str]:
         name.rpartition(".")[2]
         for name in (*lora.modules_to_save, *_modules_listed(lora.target_modules))
     }
-    missing = [ends[0] for ends in (INPUT, OUTPUT) if names.isdisjoint(ends)]
+    missing = [ends[0] for ends in (EMBEDDING_NAMES, HEAD_NAMES) if names.isdisjoint(ends)]
     return [] if is_head_tied(config) and len(missing) < 2 else missing
 
 

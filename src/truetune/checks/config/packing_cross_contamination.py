@@ -48,7 +48,7 @@ from truetune.checks.findings import Finding
 from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
-APART = (
+SEPARATING_ATTENTION = (
     "flash_attention",
     "flex_attention",
     "xformers",
@@ -103,7 +103,7 @@ def _open_attention_setting(config: Config) -> tuple[str, str, str] | None:
                 "no attention is chosen",
                 "set attn_implementation: flash_attention_2",
             )
-        if not attention.startswith(APART) and "/" not in attention:
+        if not attention.startswith(SEPARATING_ATTENTION) and "/" not in attention:
             return (
                 "training.attn_implementation",
                 attention,

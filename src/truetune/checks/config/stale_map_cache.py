@@ -60,7 +60,7 @@ from truetune.checks.rule import ConfigRule
 from truetune.spec.config import Config
 
 SAVED = ("state.json", "dataset_info.json", "dataset_dict.json")
-DEFAULT = "last_run_prepared"
+DEFAULT_FOLDER = "last_run_prepared"
 
 
 class StaleMapCache(ConfigRule):
@@ -77,7 +77,7 @@ class StaleMapCache(ConfigRule):
 
     def figure(self) -> Measurement | str:
         name = self.subject.spec.training.prepared_path or (
-            DEFAULT if self.subject.stack == "axolotl" else None
+            DEFAULT_FOLDER if self.subject.stack == "axolotl" else None
         )
         prepared = _prepared_times(self.subject, name) if name else []
         if not prepared:
@@ -94,7 +94,7 @@ class StaleMapCache(ConfigRule):
         if config.stack not in ("axolotl", "llama-factory") or newest is None:
             return
         name = config.spec.training.prepared_path or (
-            DEFAULT if config.stack == "axolotl" else None
+            DEFAULT_FOLDER if config.stack == "axolotl" else None
         )
         prepared = _prepared_times(config, name) if name else []
         if not prepared or max(prepared) >= newest[1]:

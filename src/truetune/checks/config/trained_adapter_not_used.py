@@ -79,7 +79,7 @@ NO_USES = Unmet(
 NO_OUTPUT = Unmet("it is about a training whose output folder is known")
 
 
-NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
+RUN_NUMBER = re.compile(r"[-_.]?(?:v|r|run|exp|round|ep|stage)?[-_.]?\d+$", re.I)
 """What counts the runs behind the name of their folder"""
 
 
@@ -238,7 +238,7 @@ def _is_of_an_earlier_run(use: WeightUse, output: str) -> bool:
 
 def _without_number(folder: str) -> str:
     """The name of a folder without what counts its runs."""
-    return NUMBER.sub("", str(PurePath(folder)))
+    return RUN_NUMBER.sub("", str(PurePath(folder)))
 
 
 def _case_of_use(use: WeightUse) -> Case:

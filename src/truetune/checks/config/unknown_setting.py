@@ -67,7 +67,7 @@ from truetune.errors import name_list
 from truetune.spec.stacks.draft import near
 from truetune.spec.stacks.facts import facts
 
-SHOWN = 8
+MAX_NAMES_SHOWN = 8
 """Names in one message"""
 
 
@@ -146,8 +146,10 @@ class UnknownSetting(ConfigRule):
     def _strange(self, cases: list[Case]) -> Finding:
         """Keys that are near to none: of a newer release, a plug-in or a script; or of nothing."""
         config = self.subject
-        keys = ", ".join(case.text.partition(":")[0].rpartition(".")[2] for case in cases[:SHOWN])
-        rest = f" and {len(cases) - SHOWN} more" if len(cases) > SHOWN else ""
+        keys = ", ".join(
+            case.text.partition(":")[0].rpartition(".")[2] for case in cases[:MAX_NAMES_SHOWN]
+        )
+        rest = f" and {len(cases) - MAX_NAMES_SHOWN} more" if len(cases) > MAX_NAMES_SHOWN else ""
         release = f"{config.stack} {config.version}"
         return self.finding(
             f"{keys}{rest}: not among the settings of {release}, the release that the known names"

@@ -50,9 +50,12 @@ from truetune.source.calls import Call
 from truetune.source.edits import set_keyword
 from truetune.source.module import Module
 
-PREPARES = ("peft.*prepare_model_for_kbit_training", "peft.*prepare_model_for_int8_training")
-WRAPS = ("peft.get_peft_model",)
-LOADED = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
+KBIT_PREPARATIONS = (
+    "peft.*prepare_model_for_kbit_training",
+    "peft.*prepare_model_for_int8_training",
+)
+ADAPTER_WRAPPERS = ("peft.get_peft_model",)
+ADAPTER_LOADS = ("peft.PeftModel*.from_pretrained", "peft.AutoPeftModel*.from_pretrained")
 
 
 class AdapterLoadedFrozen(SourceRule):
@@ -60,14 +63,16 @@ class AdapterLoadedFrozen(SourceRule):
     severity = "error"
     stability = "stable"
     since = "0.1.0"
-    looks_at = calls_of("adapters that are made or loaded", *LOADED, *WRAPS)
+    looks_at = calls_of("adapters that are made or loaded", *ADAPTER_LOADS, *ADAPTER_WRAPPERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._frozen_again()
         yield from self._frozen_by_hand()
         loads = {
-            call.node: call for call in module.calls(*LOADED) if _is_loaded_frozen(module, call)
+            call.node: call
+            for call in module.calls(*ADAPTER_LOADS)
+            if _is_loaded_frozen(module, call)
         }
         if not loads or _switches_gradients_on(module):
             return
@@ -97,10 +102,10 @@ class AdapterLoadedFrozen(SourceRule):
     def _frozen_again(self) -> Iterator[Finding]:
         """Adapters that the preparation for k-bit training freezes with their base."""
         module = self.subject
-        adapters = {call.node: call for call in module.calls(*LOADED, *WRAPS)}
+        adapters = {call.node: call for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if _switches_gradients_on(module):
             return
-        for call in module.calls(*PREPARES):
+        for call in module.calls(*KBIT_PREPARATIONS):
             model = call.argument(0, "model")
             origins = module.flow.origins(model) if model is not None else ()
             adapter = next((o.node for o in origins if o.node in adapters), None)
@@ -116,7 +121,7 @@ class AdapterLoadedFrozen(SourceRule):
     def _frozen_by_hand(self) -> Iterator[Finding]:
         """Adapters whose parameters a loop over all parameters freezes, without a condition."""
         module = self.subject
-        adapters = {call.node for call in module.calls(*LOADED, *WRAPS)}
+        adapters = {call.node for call in module.calls(*ADAPTER_LOADS, *ADAPTER_WRAPPERS)}
         if _gives_gradients(module):
             return
         for loop, model in _freezing_loops(module):

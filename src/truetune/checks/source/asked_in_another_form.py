@@ -83,11 +83,11 @@ from truetune.checks.source.evidence.text_generation_calls import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SYSTEM = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
+SYSTEM_PROMPT_SIGN = re.compile(r"system|developer|\bpersona\b|preamble", re.I)
 """Signs that a script knows of a system prompt"""
 
 
-HEADERLESS = re.compile(r"mistral|mixtral|llama-?2", re.I)
+HEADERLESS_FAMILY = re.compile(r"mistral|mixtral|llama-?2", re.I)
 """Families whose templates write no header in front of an answer"""
 
 
@@ -100,7 +100,7 @@ class Trained(NamedTuple):
     case: Case
 
 
-BARE = "a bare text"
+BARE_TEXT = "a bare text"
 """As a message calls a question with nothing around it"""
 
 
@@ -143,7 +143,7 @@ def _questions_beside_training(module: Module) -> Iterator[Question]:
         text = next((text for _, text in questions_without_template(module)), None)
         trained = _training_of_model(module) if text is not None else None
         if text is not None and trained is not None:
-            yield Question(BARE, text, trained)
+            yield Question(BARE_TEXT, text, trained)
 
 
 def _writes_prompts(module: Module) -> bool:
@@ -170,7 +170,7 @@ def _questions_after_training(module: Module) -> Iterator[Question]:
         return
     for call, text in questions_without_template(module):
         if _runs_after(module, call.node, places):
-            yield Question(BARE, text, trained)
+            yield Question(BARE_TEXT, text, trained)
             return
 
 
@@ -280,7 +280,7 @@ def _question_without_system(module: Module) -> ast.AST | None:
     """The message of a user that a script writes which asks a model; None where it trains, or names a system prompt."""
     if not asks_a_model(module) and not any(text_generation_calls(module)):
         return None
-    if trains_a_model(module) or SYSTEM.search(module.text):
+    if trains_a_model(module) or SYSTEM_PROMPT_SIGN.search(module.text):
         return None
     for node in module.nodes(ast.Dict):
         pairs = zip(node.keys, node.values, strict=True)
@@ -300,7 +300,7 @@ def _prompts_without_header(module: Module) -> Iterator[ast.AST]:
         or any(_has_header(module, call) for call in calls)
     ):
         return
-    if any(HEADERLESS.search(name) for name in loaded_names(module)):
+    if any(HEADERLESS_FAMILY.search(name) for name in loaded_names(module)):
         return
     for call in calls:
         chat = call.argument(0, "conversation")

@@ -80,7 +80,7 @@ NEW_ADAPTERS = (
     "peft.PeftModelForSeq2SeqLM",
     "peft.inject_adapter_in_model",
 )
-SWITCHES = (
+ADAPTER_SWITCHES = (
     "set_adapter",
     "add_weighted_adapter",
     "active_adapter",
@@ -90,13 +90,13 @@ SWITCHES = (
     "activate_adapter",
 )
 """What makes another adapter than the first one answer, or may"""
-PREPARES = ("enable_input_require_grads", "gradient_checkpointing_enable")
+TRAINING_PREPARATIONS = ("enable_input_require_grads", "gradient_checkpointing_enable")
 """What a part of a library does for a training that stands in another file"""
 OF_UNSLOTH = ("unsloth.*.get_peft_model",)
 """Adds a new adapter to a base, and leaves one alone that is already there"""
 UNSLOTH_LOADS = ("unsloth.*.from_pretrained",)
-PLAIN = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
-ADAPTED = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
+PLAIN_LOADS = ("transformers.AutoModel*.from_pretrained", "transformers.*For*LM.from_pretrained")
+ADAPTED_LOADS = ("peft.*.from_pretrained", "unsloth.*.from_pretrained", "*.LoRARequest")
 PIPELINE = "transformers.pipeline"
 TOKENIZERS = (
     "transformers.*Tokenizer*.from_pretrained",
@@ -144,7 +144,9 @@ class BaseAskedInstead(SourceRule):
 
 def _untrained_new_adapter(module: Module) -> Instead | None:
     """A new adapter in a script that trains nothing, and gives the adapter no weights."""
-    if any(module.methods(*LOADS_ADAPTER, *PREPARES)) or any(module.calls(*SETS_WEIGHTS)):
+    if any(module.methods(*LOADS_ADAPTER, *TRAINING_PREPARATIONS)) or any(
+        module.calls(*SETS_WEIGHTS)
+    ):
         return None
     made = next(_new_adapter_calls(module), None)
     if made is None:
@@ -194,7 +196,7 @@ def _loading_remedy(module: Module, made: Call) -> str:
 
 def _second_adapter_left_inactive(module: Module) -> Instead | None:
     """PeftModel's `load_adapter` puts an adapter beside the active one, and does not switch to it."""
-    if module.mentions(*SWITCHES):
+    if module.mentions(*ADAPTER_SWITCHES):
         return None
     for call in module.methods("load_adapter"):
         receiver, name = call.receiver, call.argument(1, "adapter_name")
@@ -263,7 +265,7 @@ def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
         read = module.flow.producing_call(state)
         names = possible_texts(module, read.args[0]) if read is not None and read.args else []
         is_adapter = bool(names) and all("adapter_model" in name for name in names)
-        if is_adapter and made is not None and made.named(*PLAIN):
+        if is_adapter and made is not None and made.named(*PLAIN_LOADS):
             return Instead(
                 call.node,
                 "strict=False leaves out every weight of the adapter, whose names the plain model does not"
@@ -275,7 +277,7 @@ def _adapter_loaded_not_strictly(module: Module) -> Instead | None:
 
 def _plain_model_beside_trained_tokenizer(module: Module) -> Instead | None:
     """A plain model from elsewhere, beside a tokenizer from the folder that a training of the project wrote."""
-    has_adapter = any(module.calls(*ADAPTED)) or any(module.methods(*LOADS_ADAPTER))
+    has_adapter = any(module.calls(*ADAPTED_LOADS)) or any(module.methods(*LOADS_ADAPTER))
     if has_adapter or "adapter" in module.text.lower().replace("load_adapter", ""):
         return None
     models = _plain_models(module)
@@ -305,7 +307,7 @@ def _plain_models(module: Module) -> list[tuple[ast.Call, ast.expr | None]]:
     """The calls that load a model without an adapter, pipelines last, each with what names the model."""
     loads = [
         (call.node, call.argument(0, "pretrained_model_name_or_path"))
-        for call in module.calls(*PLAIN)
+        for call in module.calls(*PLAIN_LOADS)
     ]
     pipelines = [(call.node, call.argument(1, "model")) for call in module.calls(PIPELINE)]
     return [*loads, *pipelines]

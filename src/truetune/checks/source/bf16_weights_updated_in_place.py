@@ -49,7 +49,7 @@ from truetune.checks.source.evidence.optimized_weight_dtypes import (
     narrow_weights_source,
 )
 
-SMALL = 1e-4
+SMALL_RATE = 1e-4
 
 
 class Bf16WeightsUpdatedInPlace(SourceRule):
@@ -68,7 +68,7 @@ class Bf16WeightsUpdatedInPlace(SourceRule):
                 continue
             model = given.func.value
             whole = given.func.attr == "parameters" and "peft-model" not in module.flow.types(model)
-            small = isinstance(rate, float) and rate < SMALL
+            small = isinstance(rate, float) and rate < SMALL_RATE
             if (
                 whole
                 and small

@@ -60,12 +60,16 @@ from truetune.checks.source.evidence.weight_sharding import Sharding, sharding_o
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-OF_TRAINER = frozenset(("evaluate", "predict", "train"))
-OF_ACCELERATOR = frozenset(
+TRAINER_METHODS = frozenset(("evaluate", "predict", "train"))
+ACCELERATOR_METHODS = frozenset(
     ("gather", "gather_for_metrics", "reduce", "wait_for_everyone", "pad_across_processes")
 )
-OF_TORCH = ("torch.distributed.barrier", "torch.distributed.all_*", "torch.distributed.broadcast*")
-GATHERS = frozenset(("get_state_dict", "save_state"))
+TORCH_COLLECTIVES = (
+    "torch.distributed.barrier",
+    "torch.distributed.all_*",
+    "torch.distributed.broadcast*",
+)
+GATHERING_METHODS = frozenset(("get_state_dict", "save_state"))
 """Methods of an accelerator that gather the weights of all processes, where each holds a part of them"""
 GATHERS_OF_TORCH = (
     "torch.distributed.checkpoint.*state_dict",
@@ -76,26 +80,28 @@ GATHERS_OF_TORCH = (
     "torch.*.FullyShardedDataParallel.summon_full_params",
 )
 """Functions that do so of a model they are given"""
-OF_SHARDS = frozenset(("full_tensor", "save_16bit_model"))
+SHARD_METHODS = frozenset(("full_tensor", "save_16bit_model"))
 """Methods of sharded tensors and models, of whatever name"""
 GATHERED_FIRST = re.compile(
     r"GatheredParameters|summon_full_params|unwrap_model_for_generation|vllm"
 )
 """Signs that a model which generates holds all its weights, or is another one"""
-WAITS = ("wait_for_everyone",)
+WAITING_METHODS = ("wait_for_everyone",)
 """Several may belong together: one process first, the others behind it"""
-ONE = re.compile(
+ONE_PROCESS_TEST = re.compile(
     r"is_(local_)?main_process|is_(world|local)_process_zero|\b(local_)?rank\s*==\s*0|get_rank\(\)\s*==\s*0|"
     r"process_index\s*==\s*0|RANK['\"][\])]+\s*==\s*0"
 )
-OPPOSITE = re.compile(r"\bnot\b|\bor\b|!=")
+NEGATION = re.compile(r"\bnot\b|\bor\b|!=")
 """What makes a condition on the first process one that others meet"""
-DECORATORS = re.compile(r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b")
+ONE_PROCESS_DECORATOR = re.compile(
+    r"(?:.*\.)?(?:on_(?:local_)?main_process|rank_zero_only|master_only)\b"
+)
 """Functions that are skipped on every process but the first"""
-LEAVES = (ast.Return, ast.Continue, ast.Break)
+LEAVING_STATEMENTS = (ast.Return, ast.Continue, ast.Break)
 BRANCHES = (ast.If, ast.IfExp, ast.BoolOp, ast.Match, ast.ExceptHandler, ast.Lambda)
 """What may keep a call from being reached"""
-OTHERS = re.compile(
+OTHER_PROCESSES_TEST = re.compile(
     r"(?:[\w.]*(?:local_)?rank|[\w.]*get_rank\(\)|[\w.]*process_index)\s*(?:!=|>)\s*0"
     r"|not [\w.]*(?:is_(?:local_)?main_process|is_(?:world|local)_process_zero(?:\(\))?)"
 )
@@ -126,7 +132,9 @@ class CollectiveCallOnOneRank(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         waits = [
-            call for call in module.all_calls if call.method in WAITS or call.named(*OF_TORCH[:1])
+            call
+            for call in module.all_calls
+            if call.method in WAITING_METHODS or call.named(*TORCH_COLLECTIVES[:1])
         ]
         for call in _collective_calls(module):
             if len(waits) > 1 and call in waits:
@@ -172,12 +180,12 @@ class CollectiveCallOnOneRank(SourceRule):
 def _waits_for_all(module: Module, call: Call) -> bool:
     """Does it wait for all processes, however the weights are held?"""
     if call.receiver is None:
-        return call.named(*OF_TORCH)
+        return call.named(*TORCH_COLLECTIVES)
     kinds = module.flow.types(call.receiver)
     if call.method == "save_checkpoint":
         return _is_engine(module, call.receiver)
-    return ("trainer" in kinds and call.method in OF_TRAINER) or (
-        "accelerator" in kinds and call.method in OF_ACCELERATOR
+    return ("trainer" in kinds and call.method in TRAINER_METHODS) or (
+        "accelerator" in kinds and call.method in ACCELERATOR_METHODS
     )
 
 
@@ -202,7 +210,9 @@ def _gathers_sharded_weights(module: Module, call: Call) -> bool:
         return is_model and not GATHERED_FIRST.search(module.text)
     if call.method == "state_dict":
         return _is_of_full_state(module, call)
-    return call.method in OF_SHARDS or (call.method in GATHERS and "accelerator" in kinds)
+    return call.method in SHARD_METHODS or (
+        call.method in GATHERING_METHODS and "accelerator" in kinds
+    )
 
 
 def _is_of_full_state(module: Module, call: Call) -> bool:
@@ -255,8 +265,8 @@ def _one_process_condition(module: Module, node: ast.AST, depth: int = 3) -> ast
 def _is_one_process_test(module: Module, test: ast.expr) -> bool:
     """Does only one process meet the condition, as it stands or by the names that it reads?"""
     text = ast.unparse(test)
-    if ONE.search(text):
-        return not OPPOSITE.search(text)
+    if ONE_PROCESS_TEST.search(text):
+        return not NEGATION.search(text)
     parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     return any(_is_name_of_one(module, part) for part in parts)
 
@@ -265,13 +275,20 @@ def _is_name_of_one(module: Module, part: ast.expr) -> bool:
     """Is it a name that was set to such a condition, wherever it is set: `main = accelerator.is_main_process`?"""
     origins = module.flow.origins(part) if isinstance(part, ast.Name) else ()
     texts = [ast.unparse(origin.node) for origin in origins if isinstance(origin.node, ast.expr)]
-    return bool(texts) and all(ONE.search(text) and not OPPOSITE.search(text) for text in texts)
+    return bool(texts) and all(
+        ONE_PROCESS_TEST.search(text) and not NEGATION.search(text) for text in texts
+    )
 
 
 def _one_process_decorator(function: ast.FunctionDef | ast.AsyncFunctionDef) -> ast.expr | None:
     """The decorator with which only one process runs a function; None where it has none."""
     return next(
-        (part for part in function.decorator_list if DECORATORS.match(ast.unparse(part))), None
+        (
+            part
+            for part in function.decorator_list
+            if ONE_PROCESS_DECORATOR.match(ast.unparse(part))
+        ),
+        None,
     )
 
 
@@ -306,8 +323,8 @@ def _condition_others_leave_by(
     if not isinstance(body, list) or statement not in body:
         return None
     for before in body[: body.index(statement)]:
-        if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVES):
-            others = OTHERS.fullmatch(ast.unparse(before.test))
+        if isinstance(before, ast.If) and isinstance(before.body[-1], LEAVING_STATEMENTS):
+            others = OTHER_PROCESSES_TEST.fullmatch(ast.unparse(before.test))
             if others and not _make_collective_call(module, before.body):
                 return before.test
     return None
@@ -345,7 +362,9 @@ def _is_always_reached(module: Module, node: ast.AST) -> bool:
             return False
         body = getattr(parent, "body", None)
         before = body[: body.index(inner)] if isinstance(body, list) and inner in body else []
-        if any(isinstance(part, LEAVES) for earlier in before for part in ast.walk(earlier)):
+        if any(
+            isinstance(part, LEAVING_STATEMENTS) for earlier in before for part in ast.walk(earlier)
+        ):
             return False
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             return True

@@ -53,10 +53,15 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-PREFIX = "_orig_mod"
-STRIPS = (PREFIX, "unwrap_model(", "keep_torch_compile", "extract_model_from_parallel")
+COMPILED_PREFIX = "_orig_mod"
+PREFIX_STRIPPERS = (
+    COMPILED_PREFIX,
+    "unwrap_model(",
+    "keep_torch_compile",
+    "extract_model_from_parallel",
+)
 """Signs that a script takes the prefix away"""
-SAVES = ("torch.save", "safetensors.torch.save*")
+SAVING_CALLS = ("torch.save", "safetensors.torch.save*")
 REMEDY = "compile in place with model.compile(), after the adapter is put on"
 
 
@@ -81,7 +86,7 @@ class CompiledModelSaved(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         compiled = {call.node: call for call in _wrapped_compilations(module)}
-        if not compiled or module.mentions(*STRIPS):
+        if not compiled or module.mentions(*PREFIX_STRIPPERS):
             return
         for call in module.calls("peft.get_peft_model", "trl.*Trainer"):
             model = call.argument(0, "model")
@@ -116,7 +121,7 @@ def _compile_call_of_model(
 
 def _is_saved(module: Module, state: ast.Call) -> bool:
     """Is the state given to a call that saves, itself or in a dictionary?"""
-    for call in module.calls(*SAVES):
+    for call in module.calls(*SAVING_CALLS):
         if call.args:
             for part in ast.walk(call.args[0]):
                 origins = module.flow.origins(part) if isinstance(part, ast.expr) else ()

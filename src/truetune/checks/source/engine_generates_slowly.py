@@ -46,7 +46,7 @@ from truetune.checks.source.evidence.execution_order import trains_anything
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
+VLLM_ENGINES = ("vllm.LLM", "vllm.*EngineArgs")
 
 
 class SlowArgument(NamedTuple):
@@ -61,7 +61,7 @@ class SlowArgument(NamedTuple):
 
 def _generating_engines(module: Module) -> Iterator[Call]:
     """The engines of a file that only generates."""
-    return iter(()) if trains_anything(module) else module.calls(*ENGINES)
+    return iter(()) if trains_anything(module) else module.calls(*VLLM_ENGINES)
 
 
 class EngineGeneratesSlowly(SourceRule):

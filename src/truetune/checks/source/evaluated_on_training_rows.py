@@ -46,7 +46,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ALL = (
+ALL_ROWS_METHODS = (
     "map",
     "shuffle",
     "with_format",
@@ -57,11 +57,11 @@ ALL = (
     "cast",
 )
 """What gives every row again"""
-PART = ("select", "take", "shard", "filter", "skip")
+PART_OF_ROWS_METHODS = ("select", "take", "shard", "filter", "skip")
 """What gives rows that stay in the data set"""
 
 
-SLICE = re.compile(r"(?P<name>\w+)\[(?P<begin>\d+%?)?:(?P<end>\d+%?)?\]")
+SPLIT_SLICE = re.compile(r"(?P<name>\w+)\[(?P<begin>\d+%?)?:(?P<end>\d+%?)?\]")
 TRAINERS = ("transformers.*Trainer", "trl.*Trainer")
 DATA_SETS = ("train_dataset", "eval_dataset")
 
@@ -80,7 +80,8 @@ class EvaluatedOnTrainingRows(SourceRule):
                 continue
             train, held = _without_default(train), _without_default(held)
             if _is_same_expression(train, held) or _is_same_expression(
-                _only_source(module, train, ALL), _only_source(module, held, ALL + PART)
+                _only_source(module, train, ALL_ROWS_METHODS),
+                _only_source(module, held, ALL_ROWS_METHODS + PART_OF_ROWS_METHODS),
             ):
                 yield self.finding(
                     "the evaluation rows are training rows",
@@ -128,7 +129,7 @@ def _dump_without_split(load: Call) -> str:
 
 def _load_of_rows(module: Module, node: ast.expr) -> Call | None:
     """The `load_dataset` that rows come from, through what gives every row again."""
-    made = _only_source(module, node, ALL)
+    made = _only_source(module, node, ALL_ROWS_METHODS)
     if isinstance(made, ast.Call) and module.flow.call(made).named("datasets.load_dataset"):
         return module.flow.call(made)
     return None
@@ -136,7 +137,7 @@ def _load_of_rows(module: Module, node: ast.expr) -> Call | None:
 
 def _slice_range(split: str) -> tuple[str, str, float, float] | None:
     """The split, its unit, and where the slice begins and ends: `train[80%:]`. None where it is no plain slice."""
-    found = SLICE.fullmatch(split)
+    found = SPLIT_SLICE.fullmatch(split)
     if found is None or not (found["begin"] or found["end"]):
         return None
     unit = "%" if "%" in split else ""

@@ -82,8 +82,8 @@ NO_GRAPH = re.compile(r"no_grad|inference_mode|set_grad_enabled")
 WANTS_GRADIENTS = re.compile(
     r"backward|autograd\.grad|requires_grad_\(True|requires_grad = True|\.grad\b|training_step"
 )
-FREEZES = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
-MOVES = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
+FREEZING_CODE = re.compile(r"requires_grad_\(False|requires_grad = False|requires_grad=False")
+MOVING_METHODS = frozenset(("cuda", "to", "eval", "half", "bfloat16", "float", "train"))
 """Methods that give the model itself back"""
 OPTIMIZERS = ("torch.optim.*", "bitsandbytes.optim.*")
 
@@ -188,7 +188,7 @@ def _is_evaluation_pass(module: Module, node: ast.Call) -> bool:
     """Is it a pass of an evaluation: eval() before it in its function, and no gradient wanted there?"""
     scope = _function_or_loop(module, node)
     inner = _loops_around(module, node)[0]
-    if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZES.search(module.text):
+    if WANTS_GRADIENTS.search(module.text_of(inner)) or FREEZING_CODE.search(module.text):
         return False
     if isinstance(scope, FUNCTIONS) and WANTS_GRADIENTS.search(module.text_of(scope)):
         return False
@@ -216,7 +216,9 @@ def _is_in(scope: ast.AST, node: ast.AST) -> bool:
 def _is_second_model(module: Module, node: ast.Call) -> bool:
     """Is it a model that no optimizer of the file has, in a loop that trains another one?"""
     loops = _loops_around(module, node)
-    if not any("backward" in module.text_of(loop) for loop in loops) or FREEZES.search(module.text):
+    if not any("backward" in module.text_of(loop) for loop in loops) or FREEZING_CODE.search(
+        module.text
+    ):
         return False
     if any(
         isinstance(around, ast.Call)
@@ -236,7 +238,9 @@ def _is_second_model(module: Module, node: ast.Call) -> bool:
 def _without_moves(module: Module, model: ast.expr) -> Call | None:
     """The call that made a model, without those that move it: `from_pretrained(...).eval().cuda()`."""
     made = module.flow.producing_call(model)
-    while made is not None and made.method in MOVES and isinstance(made.receiver, ast.Call):
+    while (
+        made is not None and made.method in MOVING_METHODS and isinstance(made.receiver, ast.Call)
+    ):
         made = module.flow.call(made.receiver)
     return made
 

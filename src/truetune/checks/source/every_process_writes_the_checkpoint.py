@@ -56,13 +56,13 @@ from truetune.checks.source.evidence.multi_process_loops import (
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-SHARDED = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
+SHARDING_SIGNS = ("FullyShardedDataParallel", "fully_shard", "dist_cp", "distributed.checkpoint")
 """Where each process writes a part of its own"""
 
 
 def _weight_writes(module: Module) -> Iterator[Call]:
     """Weights that a script of several processes writes."""
-    if any(wrapped_models(module)) and not module.mentions(*SHARDED):
+    if any(wrapped_models(module)) and not module.mentions(*SHARDING_SIGNS):
         yield from module.calls("torch.save")
         yield from module.methods("save_pretrained")
 

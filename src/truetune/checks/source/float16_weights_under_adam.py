@@ -53,26 +53,28 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.source.script_preparation import freezes_parameters
 
-SMALLEST = 2.0**-25
+ROUNDED_TO_ZERO_BELOW = 2.0**-25
 """Half of float16's smallest number: what is below is rounded to 0"""
-KEEPS_MASTERS = ("deepspeed", ".data.float(", ".data.to(", "cast_training_params")
+MASTER_WEIGHT_SIGNS = ("deepspeed", ".data.float(", ".data.to(", "cast_training_params")
 """Texts of what trains float32 copies of the weights, or casts some of them"""
-WIDENS = (".float()", "float32")
-ADAMS = ("torch.optim.AdamW", "torch.optim.Adam")
+FLOAT32_CASTS = (".float()", "float32")
+ADAM_OPTIMIZERS = ("torch.optim.AdamW", "torch.optim.Adam")
 
 
 class Float16WeightsUnderAdam(SourceRule):
     code = "SRC038"
     severity = "error"
-    looks_at = calls_of("Adam optimizers that are made", *ADAMS)
+    looks_at = calls_of("Adam optimizers that are made", *ADAM_OPTIMIZERS)
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if module.mentions(*KEEPS_MASTERS) or any(may_shard(m.text) for m in module.with_linked):
+        if module.mentions(*MASTER_WEIGHT_SIGNS) or any(
+            may_shard(m.text) for m in module.with_linked
+        ):
             return
-        if freezes_parameters(module) and module.mentions(*WIDENS):
+        if freezes_parameters(module) and module.mentions(*FLOAT32_CASTS):
             return  # those that are trained may be float32
-        for call in module.calls(*ADAMS):
+        for call in module.calls(*ADAM_OPTIMIZERS):
             if not _rounds_eps_to_zero(module, call):
                 continue
             casts = [
@@ -95,7 +97,7 @@ def _rounds_eps_to_zero(module: Module, call: Call) -> bool:
         return False
     given = call.argument(3, "eps")
     eps = 1e-8 if given is None else module.flow.value(given)
-    return isinstance(eps, float) and eps <= SMALLEST
+    return isinstance(eps, float) and eps <= ROUNDED_TO_ZERO_BELOW
 
 
 def _optimized_models(module: Module, call: Call) -> list[ast.expr]:

@@ -71,7 +71,9 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import launches_of_several
 
-REDUCES = re.compile(r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I)
+GRADIENT_AVERAGING = re.compile(
+    r"all_?reduce\w*\([^)\n]*grad|(sync|average|reduce|gather)\w*_grad", re.I
+)
 """Signs that the script averages gradients itself; said of all files together"""
 
 
@@ -113,7 +115,7 @@ class ForwardAroundTheWrapper(SourceRule):
         yield from self._never_synchronised()
         yield from self._never_prepared()
         bare = [made for model in wrapped_models(module) for made in model_objects(module, model)]
-        if not bare or any(REDUCES.search(part.text) for part in module.with_linked):
+        if not bare or any(GRADIENT_AVERAGING.search(part.text) for part in module.with_linked):
             return
         for backward, part in _calls_behind_losses(module):
             inside = called_inside(module, part, bare)

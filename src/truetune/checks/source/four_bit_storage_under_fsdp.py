@@ -66,9 +66,9 @@ from truetune.source.script_configs import extract_configs
 from truetune.spec import located
 from truetune.spec.stacks.readers import launches_of
 
-IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
-IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
-CONFIG_FILE = re.compile(r"--config_file[= ]([^\s\"']+)")
+FSDP_IN_CODE = re.compile(r"is_fsdp_enabled|fsdp_plugin|FullyShardedDataParallel|\bfully_shard\b")
+FSDP_IN_COMMAND = re.compile(r"ACCELERATE_USE_FSDP=[\"']?(?:1|true)|--use_fsdp|--fsdp[= ]", re.I)
+CONFIG_FILE_OPTION = re.compile(r"--config_file[= ]([^\s\"']+)")
 
 
 def _four_bit_configs(module: Module) -> Iterator[Call]:
@@ -92,7 +92,7 @@ class FourBitStorageUnderFsdp(SourceRule):
             or module.flow.value(call.keywords.get("bnb_4bit_quant_storage")) == "uint8"
         ]
         command = _fsdp_command(module) if calls else None
-        in_code = IN_CODE.search(module.text)
+        in_code = FSDP_IN_CODE.search(module.text)
         sign = command or (in_code[0] if in_code is not None else None)
         if sign is None or any(config.spec.training.fsdp for config in extract_configs(module)):
             return
@@ -110,8 +110,8 @@ class FourBitStorageUnderFsdp(SourceRule):
 def _fsdp_command(module: Module) -> str | None:
     """The launch command of the project that runs the script under FSDP; None where there is none."""
     for command in launches_of(Path(module.path)):
-        if IN_COMMAND.search(command) or _starts_fsdp(
-            CONFIG_FILE.search(command), Path(module.path)
+        if FSDP_IN_COMMAND.search(command) or _starts_fsdp(
+            CONFIG_FILE_OPTION.search(command), Path(module.path)
         ):
             return command
     return None

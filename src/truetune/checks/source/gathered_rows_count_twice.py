@@ -53,9 +53,9 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-LABELS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
-PREDICTIONS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
-CUTS = re.compile(
+LABEL_WORDS = re.compile(r"label|ref(?:erence)?s?\b|target|gold|truth", re.I)
+PREDICTION_WORDS = re.compile(r"pred|logits|argmax|outputs?\b|generated|scores?\b", re.I)
+CUTTING_CODE = re.compile(
     r"gather_for_metrics|\[\s*:\s*len\(|samples_seen|num_samples|drop_last\s*=\s*True|even_batches\s*=\s*False"
 )
 """Signs that the repeated rows are dropped, or that there are none"""
@@ -75,15 +75,15 @@ class GatheredRowsCountTwice(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(CUTS.search(part.text) for part in module.with_linked):
+        if any(CUTTING_CODE.search(part.text) for part in module.with_linked):
             return
         for call in _gather_calls(module):
             if call.method != "gather":
                 continue
             given = ", ".join(module.text_of(one) for one in call.args)
             if (
-                PREDICTIONS.search(given)
-                and LABELS.search(given)
+                PREDICTION_WORDS.search(given)
+                and LABEL_WORDS.search(given)
                 and _is_in_evaluation(module, call)
             ):
                 yield self.finding(

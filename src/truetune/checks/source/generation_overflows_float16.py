@@ -61,7 +61,7 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 
 PIPELINE = "transformers.pipeline"
-TOO_LARGE = "gemma3"
+OVERFLOWING_BY_SIZE = "gemma3"
 """Beginning of the families that overflow however they are loaded, without signs between"""
 
 
@@ -85,7 +85,7 @@ class GenerationOverflowsFloat16(SourceRule):
             family = _overflowing_family_of_load(module, load)
             if load.node in seen or family is None:
                 continue
-            if not is_cast and not _plain_family_name(family).startswith(TOO_LARGE):
+            if not is_cast and not _plain_family_name(family).startswith(OVERFLOWING_BY_SIZE):
                 continue
             seen.add(load.node)
             yield self.finding(

@@ -74,11 +74,11 @@ from truetune.source.module import Module
 
 OF_ENGINE = "vLLM is called"
 """An engine is made for many prompts in one call: one at a time it leaves nearly all of the GPU idle"""
-FEW = 8
+MAX_DEMO_QUESTIONS = 8
 """Questions in the code; a demonstration has so many, and takes no time worth a batch"""
 ROW_COUNTS = ("len(", ".shape", "num_rows", ".size")
 """How scripts spell the number of rows"""
-THREADS = (
+CONCURRENCY_SIGNS = (
     "PoolExecutor",
     "threading",
     "multiprocessing",
@@ -159,7 +159,7 @@ def _repeated_by(module: Module, question: ModelQuestion) -> Repeat | None:
     """The loop that a question is asked in once for each row; None where it takes several, or goes over few."""
     if not question.is_one or _is_growing_chat(module, question):
         return None
-    if _asks_server(question.call) and module.mentions(*THREADS):
+    if _asks_server(question.call) and module.mentions(*CONCURRENCY_SIGNS):
         return None
     for repeat in repeats_of(module, question.call.node):
         is_of_rows = repeat.kind != "request" and not any(
@@ -177,7 +177,7 @@ def _is_few(module: Module, iterated: ast.AST) -> bool:
         for origin in module.flow.origins(iterated)
         if isinstance(origin.node, ast.List | ast.Tuple)
     ]
-    return any(0 < len(one.elts) <= FEW for one in lists)
+    return any(0 < len(one.elts) <= MAX_DEMO_QUESTIONS for one in lists)
 
 
 def _is_count(iterated: ast.AST) -> bool:

@@ -60,9 +60,9 @@ from truetune.checks.source.evidence.optimizer_weights import weights_not_traine
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-MAKERS = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
+OPTIMIZER_CLASSES = ("torch.optim.*", "bitsandbytes.optim.*", "transformers.Adafactor")
 NO_OPTIMIZERS = ("torch.optim.lr_scheduler.*", "torch.optim.swa_utils.*")
-HEADS = ("lm_head", "embed_out", "output_head")
+HEAD_NAMES = ("lm_head", "embed_out", "output_head")
 """Attributes of causal language models that hold the head"""
 HEAD_GETTER = "get_output_embeddings"
 STEPPED_ELSEWHERE = (
@@ -78,7 +78,7 @@ def _own_optimizers(module: Module) -> Iterator[Call]:
     """The optimizers of a file that computes gradients itself."""
     if not any(map(is_backward, module.nodes(ast.Call))):
         return
-    for call in module.calls(*MAKERS):
+    for call in module.calls(*OPTIMIZER_CLASSES):
         if not call.named(*NO_OPTIMIZERS):
             yield call
 
@@ -216,7 +216,7 @@ def _head_alone(module: Module, optimizer: Call) -> str | None:
         return None
     owner = call.receiver
     by_method = isinstance(owner, ast.Call) and module.flow.call(owner).method == HEAD_GETTER
-    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEADS
+    is_head = isinstance(owner, ast.Attribute) and owner.attr in HEAD_NAMES
     model = owner.func if isinstance(owner, ast.Call) else owner
     if not (by_method or is_head) or not isinstance(model, ast.Attribute):
         return None

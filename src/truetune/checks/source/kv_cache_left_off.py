@@ -60,7 +60,7 @@ CHECKPOINTING = (
     "activation_checkpointing",
     "use_gradient_checkpointing",
 )
-SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
+CHECKPOINTING_SWITCHES = ("gradient_checkpointing_enable", "activation_checkpointing_enable")
 """Arguments of trainers, of `prepare_model_for_kbit_training` and of Unsloth's adapters"""
 ENDS_TRAINING_MODE = (
     "eval",
@@ -71,7 +71,7 @@ ENDS_TRAINING_MODE = (
     "predict",
 )
 """Methods after which checkpointed layers keep the cache: those of a trainer leave the model in eval mode"""
-EVALUATES = ("eval_strategy", "evaluation_strategy", "do_eval")
+EVALUATING_SETTINGS = ("eval_strategy", "evaluation_strategy", "do_eval")
 """Settings by which a trainer ends in eval mode, with the evaluation of the last epoch or step"""
 WHILE_TRAINING = (
     "on_step_begin",
@@ -83,7 +83,7 @@ WHILE_TRAINING = (
 )
 """Methods of callbacks that a trainer calls with the model in training mode"""
 LOOPS = (ast.For, ast.While)
-JOINS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
+JOINING_CALLS = ("torch.cat", "torch.concat", "torch.concatenate", "torch.hstack")
 OTHER_MODELS = ("*.from_pretrained", "transformers.pipeline", "vllm.LLM")
 
 
@@ -218,7 +218,7 @@ def _lengthening_statement(module: Module, loop: ast.AST, name: str) -> ast.AST 
             continue
         targets = [target.id for target in part.targets if isinstance(target, ast.Name)]
         joined = module.flow.call(part.value)
-        parts = joined.argument(0, "tensors") if joined.named(*JOINS) else None
+        parts = joined.argument(0, "tensors") if joined.named(*JOINING_CALLS) else None
         if name in targets and isinstance(parts, ast.List | ast.Tuple) and len(parts.elts) == 2:
             first = parts.elts[0]
             if isinstance(first, ast.Name) and first.id == name:
@@ -256,14 +256,14 @@ def _may_end_in_eval_mode(module: Module) -> bool:
     return any(
         module.flow.value(call.keywords[name]) not in ("no", False)
         for call in module.all_calls
-        for name in EVALUATES
+        for name in EVALUATING_SETTINGS
         if name in call.keywords
     )
 
 
 def _checkpointing_switches(module: Module) -> Iterator[ast.AST]:
     """What surely switches gradient checkpointing on, where nothing switches it off."""
-    yield from (call.node for call in module.methods(*SWITCHES))
+    yield from (call.node for call in module.methods(*CHECKPOINTING_SWITCHES))
     for call in module.all_calls:
         for name in CHECKPOINTING:
             if name in call.keywords and module.flow.value(call.keywords[name]) in (

@@ -82,7 +82,7 @@ from truetune.source.calls import Call
 from truetune.source.edits import Changes, replace_expression
 from truetune.source.module import Module
 
-REBUILT = (
+LABEL_MAKERS = (
     "transformers.DataCollatorForLanguageModeling",
     "trl.DataCollatorForCompletionOnlyLM",
     "trl.SFTTrainer",
@@ -99,7 +99,9 @@ class LabelsCopyInputIds(SourceRule):
 
     def findings(self) -> Iterator[Finding]:
         module = self.subject
-        if any(any(part.calls(*REBUILT)) or any(masks_by_id(part)) for part in module.with_linked):
+        if any(
+            any(part.calls(*LABEL_MAKERS)) or any(masks_by_id(part)) for part in module.with_linked
+        ):
             return
         if only_evaluates(module):
             yield from self._of_evaluation()

@@ -52,7 +52,7 @@ from truetune.checks.source.evidence.cases_and_fixes import case_at, fix_of_chan
 from truetune.source.edits import replace_expression
 from truetune.source.module import Module
 
-MASKED = ("-100", "IGNORE_INDEX", "ignore_index")
+MASK_SIGNS = ("-100", "IGNORE_INDEX", "ignore_index")
 """Words of a script that masks labels, or has its own loss"""
 
 
@@ -86,7 +86,7 @@ class LabelsPaddedWithPadToken(SourceRule):
 
     def _padded(self, node: ast.AST, filler: ast.expr) -> Iterator[Finding]:
         module = self.subject
-        if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASKED):
+        if "pad_token_id" in ast.unparse(filler) and not module.mentions(*MASK_SIGNS):
             yield self.finding(
                 "labels are padded with the pad token's id: pads are supervised",
                 "pad labels with -100",

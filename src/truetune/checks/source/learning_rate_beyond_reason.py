@@ -50,7 +50,7 @@ from truetune.checks.source.evidence.possible_values import possible_numbers
 from truetune.source.calls import Call
 from truetune.source.module import Module
 
-ADAMS = (
+ADAM_NAMES = (
     "Adam",
     "AdamW",
     "NAdam",
@@ -64,23 +64,25 @@ ADAMS = (
     "Adam8bit",
     "AdamW32bit",
 )
-MAKERS = tuple(
-    f"{home}.{name}" for home in ("torch.optim", "bitsandbytes", "transformers") for name in ADAMS
+ADAM_OPTIMIZERS = tuple(
+    f"{home}.{name}"
+    for home in ("torch.optim", "bitsandbytes", "transformers")
+    for name in ADAM_NAMES
 )
-PLAIN = ("torch.optim.SGD",)
-LEAST = 1e-8
+SGD_OPTIMIZERS = ("torch.optim.SGD",)
+MIN_ADAM_RATE = 1e-8
 """A thousand steps move a weight by 1e-5 at most, a bfloat16 weight of 0.02 by none; 1e-7 is the lowest in use"""
-LEAST_OF_SGD = 1e-4
+MIN_SGD_RATE = 1e-4
 """With gradients of norm 1 a thousand steps move all weights together by 0.1 at most; those of a model with 0.5 billion
 weights have a norm of some hundreds"""
-MOST = 0.1
+MAX_RATE = 0.1
 """Weights of published models have a standard deviation of 0.01 to 0.1; prompt tuning is done at up to 0.3"""
 PROMPT_TUNING = ("PromptTuning", "PrefixTuning", "PromptEncoder", "soft_prompt", "prompt_embed")
 
 
 def _model_optimizers(module: Module) -> Iterator[Call]:
     """Optimizers over the parameters of a model of transformers."""
-    for call in module.calls(*MAKERS, *PLAIN):
+    for call in module.calls(*ADAM_OPTIMIZERS, *SGD_OPTIMIZERS):
         params = call.argument(0, "params")
         if params is not None and _is_of_model(module, params):
             yield call
@@ -102,20 +104,20 @@ class LearningRateBeyondReason(SourceRule):
                 yield self.finding(
                     f"the learning rate is {rates[0]:g}: {fault}",
                     "give lr=2e-5, or ten times as much for an adapter"
-                    + (", to AdamW" if call.named(*PLAIN) else ""),
+                    + (", to AdamW" if call.named(*SGD_OPTIMIZERS) else ""),
                     cases=[case_at(module, call.node)],
                 )
 
 
 def _effect_of_rate(call: Call, rate: float) -> str | None:
     """What such a rate does; None where it is one that is in use."""
-    if call.named(*PLAIN):
-        if 0 < rate < LEAST_OF_SGD and "momentum" not in call.keywords:
+    if call.named(*SGD_OPTIMIZERS):
+        if 0 < rate < MIN_SGD_RATE and "momentum" not in call.keywords:
             return "SGD moves all weights together by that times the norm of the gradient, and the loss stays"
         return None
-    if rate >= MOST:
+    if rate >= MAX_RATE:
         return "each step moves every weight by about so much"
-    if 0 < rate <= LEAST:
+    if 0 < rate <= MIN_ADAM_RATE:
         return "no weight moves by more than that in a step, so nothing is learned"
     return None
 

@@ -67,7 +67,7 @@ from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes, insert_after, replace_expression
 from truetune.source.module import Module
 
-KEPT = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
+KEPT_ARGUMENTS = frozenset(("tokenizer", "mlm", "pad_to_multiple_of", "return_tensors"))
 """Settings that both collators have, or that go"""
 
 
@@ -112,7 +112,11 @@ def _collator_changes(module: Module, call: Call) -> Changes:
     """The other collator in its place; nothing where a setting has no meaning for it."""
     function, name = call.node.func, "DataCollatorForSeq2Seq"
     mlm = next((k for k in call.node.keywords if k.arg == "mlm"), None)
-    if mlm is None or not call.named("transformers.*") or not call.keywords.keys() <= KEPT:
+    if (
+        mlm is None
+        or not call.named("transformers.*")
+        or not call.keywords.keys() <= KEPT_ARGUMENTS
+    ):
         return ()
     padding = replace_expression(module, mlm, "padding=True")
     if isinstance(function, ast.Attribute):

@@ -61,13 +61,13 @@ from truetune.source.calls import Call
 from truetune.source.module import Module
 from truetune.spec.stacks.readers import launches_of_several
 
-LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
-WRAPPERS = (
+DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
+PROCESS_WRAPPERS = (
     "torch.*.DistributedDataParallel",
     "torch.*.FullyShardedDataParallel",
     "torch.*.fully_shard",
 )
-DIVIDED = re.compile(
+DIVIDING_CODE = re.compile(
     r"split_dataset_by_node|\.shard\(|\.prepare\(|Trainer\(|prepare_data_loader|IterableDataset|islice\(|[lL]ightning|"
     r"[fF]abric|ray\.train|deepspeed|device_mesh|streaming|rank\w*\s*::"
 )
@@ -78,9 +78,9 @@ BY_RANK = re.compile(r"rank|world|shard|replica|node", re.I)
 
 def _undivided_loaders(module: Module) -> Iterator[Call]:
     """Loaders in the code of a script that wraps its model for several processes."""
-    wraps = any(True for part in module.with_linked for _ in part.calls(*WRAPPERS))
+    wraps = any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS))
     if wraps or next(module.calls("accelerate.Accelerator"), None) is not None:
-        yield from module.calls(*LOADERS)
+        yield from module.calls(*DATA_LOADERS)
 
 
 class LoaderWithoutDistributedSampler(SourceRule):
@@ -91,9 +91,9 @@ class LoaderWithoutDistributedSampler(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         yield from self._left_out_of_prepare()
-        if not any(True for part in module.with_linked for _ in part.calls(*WRAPPERS)):
+        if not any(True for part in module.with_linked for _ in part.calls(*PROCESS_WRAPPERS)):
             return
-        if any(DIVIDED.search(part.text) for part in module.with_linked):
+        if any(DIVIDING_CODE.search(part.text) for part in module.with_linked):
             return
         for call in _undivided_loaders(module):
             if (
@@ -117,7 +117,7 @@ class LoaderWithoutDistributedSampler(SourceRule):
         if not prepared:
             return
         is_several = next(launches_of_several(Path(module.path)), None) is not None
-        for call in module.calls(*LOADERS):
+        for call in module.calls(*DATA_LOADERS):
             if _is_left_out(module, call, prepared) and _is_trained_on(module, call):
                 yield self.finding(
                     "every process trains on all rows: the loader is not given to accelerator.prepare, which"

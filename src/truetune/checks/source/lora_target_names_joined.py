@@ -43,7 +43,7 @@ from truetune.source.calls import Call
 from truetune.source.edits import Change, Changes
 from truetune.source.module import Module
 
-LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
+NAME_LISTS = ("target_modules", "modules_to_save", "exclude_modules", "target_parameters")
 
 
 def _lora_configs(module: Module) -> Iterator[Call]:
@@ -61,7 +61,7 @@ class LoraTargetNamesJoined(SourceRule):
     def findings(self) -> Iterator[Finding]:
         module = self.subject
         for call in _lora_configs(module):
-            for name in LISTS:
+            for name in NAME_LISTS:
                 for node in _target_names(module, call.keywords.get(name)):
                     changes = _comma_changes(module, node)
                     if changes:

@@ -54,7 +54,7 @@ from truetune.checks.source.evidence.backward_and_steps import backward_calls, p
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
-MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
+LEAF_MAKERS = ("torch.tensor", "torch.autograd.Variable", "torch.autograd.variable.Variable")
 """Calls that make a new leaf: what they are given keeps its value, and loses its graph"""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
@@ -119,10 +119,10 @@ def _is_new_leaf(module: Module, value: ast.expr) -> bool:
     parameter of the user's own."""
     # `torch.tensor(losses, requires_grad=True).mean()` is a leaf with a method behind it.
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if module.flow.call(value).named(*MAKERS):
+        if module.flow.call(value).named(*LEAF_MAKERS):
             break
         value = value.func.value
-    if not isinstance(value, ast.Call) or not module.flow.call(value).named(*MAKERS):
+    if not isinstance(value, ast.Call) or not module.flow.call(value).named(*LEAF_MAKERS):
         return False
     call = module.flow.call(value)
     given, asked = call.argument(0, "data"), call.keywords.get("requires_grad")

@@ -50,30 +50,30 @@ from truetune.checks.rule import SourceRule
 from truetune.checks.source.evidence.cases_and_fixes import case_at
 from truetune.source.module import Module
 
-FUNCTIONS = (
+LOSS_FUNCTIONS = (
     "torch.nn.functional.cross_entropy",
     "torch.nn.functional.binary_cross_entropy_with_logits",
 )
-CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
-SQUASHES = (
+LOSS_CLASSES = ("torch.nn.CrossEntropyLoss", "torch.nn.BCEWithLogitsLoss")
+SQUASHING_FUNCTIONS = (
     "torch.softmax",
     "torch.sigmoid",
     "torch.nn.functional.softmax",
     "torch.nn.functional.sigmoid",
 )
-LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid")
-METHODS = ("softmax", "sigmoid")
+SQUASHING_LAYERS = ("torch.nn.Softmax", "torch.nn.Sigmoid")
+SQUASHING_METHODS = ("softmax", "sigmoid")
 """The same as methods of tensors"""
-PLACES = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
+MOVING_METHODS = ("cuda", "to", "cpu", "train", "eval", "float", "half", "bfloat16")
 """Methods of a model that return the model"""
 
 
 def _cross_entropies(module: Module) -> Iterator[ast.Call]:
     """Calls that compute a cross-entropy."""
-    yield from (call.node for call in module.calls(*FUNCTIONS))
+    yield from (call.node for call in module.calls(*LOSS_FUNCTIONS))
     for call in module.all_calls:
         made = module.flow.producing_call(call.node.func)
-        if made is not None and made.named(*CLASSES):
+        if made is not None and made.named(*LOSS_CLASSES):
             yield call.node
 
 
@@ -119,7 +119,7 @@ def _softmax_of_call(module: Module, node: ast.AST) -> ast.AST | None:
 def _class_of_model(module: Module, node: ast.Call) -> ast.ClassDef | None:
     """The one class of the file that a called model is of, behind moves such as `.cuda()`; None if not seen."""
     model = module.flow.producing_call(node.func)
-    while model is not None and model.method in PLACES and model.receiver is not None:
+    while model is not None and model.method in MOVING_METHODS and model.receiver is not None:
         model = module.flow.producing_call(model.receiver)
     if model is None:
         return None
@@ -148,9 +148,9 @@ def _returned_softmax(module: Module, back: ast.Return) -> ast.AST | None:
 def _is_softmax(module: Module, node: ast.Call) -> bool:
     """Is it softmax or sigmoid, as a function, a method of a tensor, or a layer?"""
     call = module.flow.call(node)
-    if call.named(*SQUASHES):
+    if call.named(*SQUASHING_FUNCTIONS):
         return True
     layer = module.flow.producing_call(node.func)
-    if layer is not None and layer.named(*LAYERS):
+    if layer is not None and layer.named(*SQUASHING_LAYERS):
         return True
-    return call.method in METHODS and not call.named("torch.*")
+    return call.method in SQUASHING_METHODS and not call.named("torch.*")

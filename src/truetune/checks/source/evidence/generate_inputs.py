@@ -17,7 +17,7 @@ from truetune.source.module import Module
 DATA_LOADERS = ("torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader")
 MAX_STEPS = 3
 """Names of one batch that are followed: a loader's, and that of the batch on the device"""
-MODEL_WRAPPERS = 8
+MAX_WRAPPERS = 8
 """Wrappers and casts of a model that are followed"""
 
 
@@ -50,7 +50,7 @@ def is_causal_model(module: Module, model: ast.expr) -> bool:
         ]
         if any("CausalLM" in ast.unparse(node.func) for node in made):
             return True
-        if depth < MODEL_WRAPPERS:
+        if depth < MAX_WRAPPERS:
             waiting += [
                 (inner, depth + 1)
                 for node in made
